@@ -14,6 +14,7 @@ import (
 	"github.com/tollhq/toll/internal/card/double"
 	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/jobs"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
@@ -36,7 +37,7 @@ func TestProcessorAway(t *testing.T) {
 		refunded := s.paid(s.plan(), goodCard)
 		s.put(away)
 		_, err := s.beginRefund(refunded, 200)
-		s.must(err)
+		must.Do(s, err)
 
 		// The caller of a page waits for an error with the reason.
 		_, err = s.at().Fiat(s.ctx, checkout.FiatRequest{Caller: seller, Plan: p, Session: rail.SessionInput{Hosted: true}, Wait: soon}, nil)
@@ -114,10 +115,8 @@ func TestOldDatabase(t *testing.T) {
 		s.fault(double.Fault{Kind: "refund", Object: s.row(half).Charge, Amount: 250})
 		s.fault(double.Fault{Kind: "dispute", Object: s.row(disputed).Charge})
 		lost := toll.NewUUID()
-		pi, err := s.charge("pm_card_visa", map[string]string{"installation": installation, "order_id": lost, "attempt": "1"})
-		s.must(err)
-		_, err = s.charge("pm_card_visa", nil) // of another program
-		s.must(err)
+		pi := must.Get(s.charge("pm_card_visa", map[string]string{"installation": installation, "order_id": lost, "attempt": "1"}))(s)
+		must.Get(s.charge("pm_card_visa", nil))(s) // of another program
 		s.pass(50 * time.Minute)
 
 		s.start()
@@ -138,7 +137,7 @@ func TestOldDatabase(t *testing.T) {
 			s.Errorf("%d charges, %d credits, %d cents left", n, s.balance(p), s.remaining(d))
 		}
 		orphans, err := store.CardOrphans(s.ctx, s.store, 10)
-		if s.must(err); len(orphans) != 1 || orphans[0].Object != pi.ID || orphans[0].OrderID != lost || orphans[0].Cents != 500 {
+		if must.Do(s, err); len(orphans) != 1 || orphans[0].Object != pi.ID || orphans[0].OrderID != lost || orphans[0].Cents != 500 {
 			s.Errorf("got %+v", orphans)
 		}
 		if got := s.log.with("no order explains money"); len(got) != 1 {
@@ -184,8 +183,7 @@ func TestEvents_Gap(t *testing.T) {
 		s.fault(double.Fault{Kind: "escalate", Object: s.disputed(before["escalated"])})
 		s.fault(double.Fault{Kind: "won", Object: s.disputed(before["won"])})
 		lost := toll.NewUUID()
-		pi, err := s.charge("pm_card_visa", map[string]string{"installation": installation, "order_id": lost, "attempt": "1"})
-		s.must(err)
+		pi := must.Get(s.charge("pm_card_visa", map[string]string{"installation": installation, "order_id": lost, "attempt": "1"}))(s)
 		s.happen(60) // more than a page
 		s.pass(31 * 24 * time.Hour)
 		s.happen(1) // and Stripe forgets what is older than 30 days
@@ -206,7 +204,7 @@ func TestEvents_Gap(t *testing.T) {
 		s.has(before["failing"], 0, "", "processor failed 200")
 		s.has(before["quiet"], 0, "")
 		orphans, err := store.CardOrphans(s.ctx, s.store, 10)
-		if s.must(err); len(orphans) != 1 || orphans[0].Object != pi.ID {
+		if must.Do(s, err); len(orphans) != 1 || orphans[0].Object != pi.ID {
 			s.Errorf("got %+v", orphans)
 		}
 		if got := s.log.with("more than 28 days"); len(got) != 1 {
@@ -390,8 +388,7 @@ func TestDenied(t *testing.T) {
 		page := s.lastOrder()
 		_, _, err = s.at().rail.Enroll(s.ctx, buyer, source, cardsPage)
 		waits(err)
-		_, err = s.beginRefund(paid, 200)
-		s.must(err)
+		must.Get(s.beginRefund(paid, 200))(s)
 		s.at().run()
 		if n := len(s.alarms()); n != 1 || !s.state(charged).Open || !s.state(page).Open {
 			s.Fatalf("%d alarms: %v", n, s.alarms())
@@ -433,7 +430,7 @@ func TestCustomer(t *testing.T) {
 	customers := func(s *scene) (n int) {
 		s.Helper()
 		for _, err := range s.stripe.V1Customers.List(s.ctx, nil).All(s.ctx) {
-			s.must(err)
+			must.Do(s, err)
 			n++
 		}
 		return n

@@ -9,6 +9,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/card/double"
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -36,15 +37,15 @@ func (s *scene) credits(p *toll.Plan, id string, cents int64, taken, loss, held,
 func (s *scene) told(object string, want ...toll.EventType) {
 	s.Helper()
 	rows, err := s.store.Query(s.ctx, "SELECT type FROM events WHERE principal = $1 AND object_id = $2 ORDER BY seq", buyer.Lower(), object)
-	s.must(err)
+	must.Do(s, err)
 	defer rows.Close()
 	var got []toll.EventType
 	for rows.Next() {
 		var t string
-		s.must(rows.Scan(&t))
+		must.Do(s, rows.Scan(&t))
 		got = append(got, toll.EventType(t))
 	}
-	if s.must(rows.Err()); !slices.Equal(got, want) {
+	if must.Do(s, rows.Err()); !slices.Equal(got, want) {
 		s.Fatalf("the buyer was told %v, want %v", got, want)
 	}
 }
@@ -52,7 +53,7 @@ func (s *scene) told(object string, want ...toll.EventType) {
 // bought has the buyer buy a plan through a delegation, and returns the order.
 func (s *scene) bought(p *toll.Plan, delegation string) string {
 	s.Helper()
-	s.must(s.at().topUp(p, delegation, ""))
+	must.Do(s, s.at().topUp(p, delegation, ""))
 	s.now.Add(1) // the next order is a later one
 	id := s.lastOrder()
 	s.granted(id)
@@ -62,8 +63,7 @@ func (s *scene) bought(p *toll.Plan, delegation string) string {
 // refund gives back cents of an order, all when cents is 0, and waits until Stripe has taken it.
 func (s *scene) refund(id string, cents int64) {
 	s.Helper()
-	_, err := s.beginRefund(id, cents)
-	s.must(err)
+	must.Get(s.beginRefund(id, cents))(s)
 	s.at().run()
 }
 
@@ -161,8 +161,7 @@ func TestMoneyBack_Disputes(t *testing.T) {
 				} else {
 					s.money(p, id, 0, left, spent, 0, 0)
 					s.code(s.at().topUp(p, d, ""), toll.CodeDelegationFrozen)
-					_, err = s.at().Delegations.Unfreeze(s.ctx, buyer, d)
-					s.must(err)
+					must.Get(s.at().Delegations.Unfreeze(s.ctx, buyer, d))(s)
 				}
 				s.told(id, toll.EventOrderCreated, toll.EventOrderPaid, toll.EventOrderDisputed, toll.EventOrderDisputeClosed)
 				s.bought(p, d)
@@ -189,8 +188,7 @@ func TestUnderHolds(t *testing.T) {
 			if settles >= 0 {
 				s.settle(p, held, settles)
 			} else {
-				_, err := s.ledger.Release(s.ctx, ledger.NewAccountID(p.ID, buyer), held)
-				s.must(err)
+				must.Get(s.ledger.Release(s.ctx, ledger.NewAccountID(p.ID, buyer), held))(s)
 			}
 			s.later(time.Minute)
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/card"
 	"github.com/tollhq/toll/internal/card/double"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -17,7 +18,7 @@ func TestCharge_TopUp(t *testing.T) {
 	each(t, func(s *scene) {
 		p, d := s.plan(), s.delegation(s.card("pm_card_visa"), 1000)
 		for n := range int64(2) {
-			s.must(s.at().topUp(p, d, ""))
+			must.Do(s, s.at().topUp(p, d, ""))
 			s.granted(s.lastOrder())
 			s.now.Add(1)
 			if charges, cents := s.charges(); int64(charges) != n+1 || cents != 500*(n+1) || s.remaining(d) != 500-500*n {
@@ -72,14 +73,12 @@ func TestCharge_RemovedCard(t *testing.T) {
 	each(t, func(s *scene) {
 		p, method := s.plan(), s.card("pm_card_visa")
 		d := s.delegation(method, 1000)
-		m, err := store.CardMethodByID(s.ctx, s.store, buyer, method)
-		s.must(err)
-		_, err = s.stripe.V1PaymentMethods.Detach(s.ctx, m.StripeID, &stripe.PaymentMethodDetachParams{})
-		s.must(err)
+		m := must.Get(store.CardMethodByID(s.ctx, s.store, buyer, method))(s)
+		must.Get(s.stripe.V1PaymentMethods.Detach(s.ctx, m.StripeID, &stripe.PaymentMethodDetachParams{}))(s)
 		s.code(s.at().topUp(p, d, ""), toll.CodeTopUpRefused)
 		s.failed(s.lastOrder(), toll.CodePaymentMethodUnusable)
 		m.Fingerprint = ""
-		s.must(s.store.Tx(s.ctx, func(tx *store.Tx) error { return store.PutCardMethod(s.ctx, tx, m) }))
+		must.Do(s, s.store.Tx(s.ctx, func(tx *store.Tx) error { return store.PutCardMethod(s.ctx, tx, m) }))
 		s.now.Add(1)
 		s.code(s.at().topUp(p, d, ""), toll.CodeTopUpRefused)
 		s.failed(s.lastOrder(), toll.CodePaymentMethodUnusable)
@@ -101,7 +100,7 @@ func TestCharge_Processing(t *testing.T) {
 				s.decided(id, 2*time.Minute)
 				err := <-ended
 				if reason == "" {
-					s.must(err)
+					must.Do(s, err)
 					s.granted(id)
 				} else {
 					s.code(err, toll.CodeTopUpRefused)

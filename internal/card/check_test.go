@@ -6,6 +6,7 @@ import (
 
 	"github.com/tollhq/toll/internal/card"
 	"github.com/tollhq/toll/internal/card/double"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
@@ -20,17 +21,14 @@ func TestCheck(t *testing.T) {
 		}
 		o.Webhooks = []double.Webhook{{URL: hook, Secrets: []string{hookSecret}}}
 	})
-	got, err := s.at().rail.Check(s.ctx)
-	s.must(err)
+	got := must.Get(s.at().rail.Check(s.ctx))(s)
 	if got.ID == "" || got.Country == "" || got.Live || len(got.Missing) > 0 || !slices.Equal(got.Webhooks, []string{hook}) ||
 		got.Version != double.Version {
 		t.Errorf("got %+v", got)
 	}
 	restricted := func(key string) *card.Account {
 		t.Helper()
-		got, err := s.rail(func(c *card.Config) { c.SecretKey = key }).Check(s.ctx)
-		s.must(err)
-		return got
+		return must.Get(s.rail(func(c *card.Config) { c.SecretKey = key }).Check(s.ctx))(s)
 	}
 	some, want := restricted("rk_test_some"), []string{
 		"payment methods", "checkout sessions", "setup intents", "disputes", "balance", "events", "webhook endpoints",

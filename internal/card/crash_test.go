@@ -9,6 +9,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/card/double"
 	"github.com/tollhq/toll/internal/checkout"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/rail"
 )
 
@@ -17,8 +18,7 @@ import (
 func TestCrash_Charge(t *testing.T) {
 	atSteps(t, []string{"card.calling", "card.answered", "card.deciding", "card.decided"}, func(s *scene, step string) {
 		p, d := s.plan(), s.delegation(s.card("pm_card_visa"), 1000)
-		id, err := s.topUpKilled(p, d, step)
-		s.must(err)
+		id := must.Get(s.topUpKilled(p, d, step))(s)
 		if s.bill(p, id); s.remaining(d) != 500 {
 			s.Fatalf("%d left", s.remaining(d))
 		}
@@ -90,7 +90,7 @@ func TestCrash_Page(t *testing.T) {
 			s.until(func() bool { return s.isKilled(step) || s.row(id).Session != "" })
 			s.later(time.Minute)
 		}
-		s.must(<-ended)
+		must.Do(s, <-ended)
 		s.pay(s.page(id), goodCard)
 		s.decided(id, 10*time.Minute)
 		s.wasKilled(step)
@@ -125,14 +125,13 @@ func (s *scene) capture(orderID, method string) string {
 		OffSession: stripe.Bool(true), PaymentMethodTypes: []*string{stripe.String("card")}, CaptureMethod: stripe.String("automatic"),
 		Metadata: map[string]string{"installation": installation, "order_id": orderID, "attempt": "1"},
 	}
-	pi, err := s.stripe.V1PaymentIntents.Create(s.ctx, in)
-	s.must(err)
+	pi := must.Get(s.stripe.V1PaymentIntents.Create(s.ctx, in))(s)
 	return pi.ID
 }
 
 // method returns the processor's id of the card that an order is charged to.
 func (s *scene) method(orderID string) (id string) {
 	s.Helper()
-	s.must(s.store.QueryRow(s.ctx, "SELECT stripe_id FROM card_methods WHERE method_id = $1", s.row(orderID).Method).Scan(&id))
+	must.Do(s, s.store.QueryRow(s.ctx, "SELECT stripe_id FROM card_methods WHERE method_id = $1", s.row(orderID).Method).Scan(&id))
 	return id
 }

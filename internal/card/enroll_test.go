@@ -13,6 +13,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/card/double"
 	"github.com/tollhq/toll/internal/checkout"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -25,7 +26,7 @@ const (
 func (s *scene) enroll() (id, page string) {
 	s.Helper()
 	id, page, err := s.at().rail.Enroll(s.ctx, buyer, source, cardsPage)
-	s.must(err)
+	must.Do(s, err)
 	return id, page
 }
 
@@ -41,7 +42,7 @@ func (s *scene) enrolled(number string) string {
 		s.Fatalf("the page answered %d, %q, want %q", status, location, want)
 	}
 	method, failure, err := s.at().rail.Enrolled(s.ctx, buyer, id)
-	if s.must(err); method == "" || failure != "" {
+	if must.Do(s, err); method == "" || failure != "" {
 		s.Fatalf("the card is not enrolled: %q, %q", method, failure)
 	}
 	return method
@@ -50,19 +51,15 @@ func (s *scene) enrolled(number string) string {
 // cardRecords returns the records of a card of the buyer.
 func (s *scene) cardRecords(id string) (*store.PaymentMethod, *store.CardMethod) {
 	s.Helper()
-	record, err := store.PaymentMethodByID(s.ctx, s.store, buyer, id)
-	s.must(err)
-	m, err := store.CardMethodByID(s.ctx, s.store, buyer, id)
-	s.must(err)
+	record := must.Get(store.PaymentMethodByID(s.ctx, s.store, buyer, id))(s)
+	m := must.Get(store.CardMethodByID(s.ctx, s.store, buyer, id))(s)
 	return record, m
 }
 
 // stripeMethod returns a payment method as the double has it.
 func (s *scene) stripeMethod(id string) *stripe.PaymentMethod {
 	s.Helper()
-	m, err := s.stripe.V1PaymentMethods.Retrieve(s.ctx, id, nil)
-	s.must(err)
-	return m
+	return must.Get(s.stripe.V1PaymentMethods.Retrieve(s.ctx, id, nil))(s)
 }
 
 // A card is enrolled when Stripe says that its setup succeeded, and can be charged off session.
@@ -89,7 +86,7 @@ func TestEnroll(t *testing.T) {
 			s.Errorf("got %+v, %+v", m, behind)
 		}
 		p := s.plan()
-		s.must(s.at().topUp(p, s.delegation(method, 500), "r1"))
+		must.Do(s, s.at().topUp(p, s.delegation(method, 500), "r1"))
 		if n, cents := s.charges(); n != 1 || cents != 500 {
 			s.Errorf("%d charges, %d cents", n, cents)
 		}
@@ -120,17 +117,17 @@ func TestEnroll_SameCard(t *testing.T) {
 			s.Error("another card has the same record")
 		}
 		s.pass(triesTime)
-		s.must(s.at().PaymentMethods.Remove(s.ctx, checkout.Owner{Address: buyer}, first))
+		must.Do(s, s.at().PaymentMethods.Remove(s.ctx, checkout.Owner{Address: buyer}, first))
 		newer := s.enrolled("4242424242424242") // before the job has run, which detaches the removed one
-		s.must(s.at().rail.Detach(s.ctx, []byte(first)))
-		s.must(s.at().rail.Detach(s.ctx, []byte(first)))
+		must.Do(s, s.at().rail.Detach(s.ctx, []byte(first)))
+		must.Do(s, s.at().rail.Detach(s.ctx, []byte(first)))
 		record, _ := s.cardRecords(first)
 		now, m := s.cardRecords(newer)
 		if newer == first || record.RevokedAt.IsZero() || !now.RevokedAt.IsZero() || s.stripeMethod(after.StripeID).Customer != nil ||
 			s.stripeMethod(m.StripeID).Customer == nil {
 			s.Errorf("got %+v, %+v, %+v", record, now, m)
 		}
-		s.must(s.at().rail.Detach(s.ctx, []byte(newer))) // a job that came too late
+		must.Do(s, s.at().rail.Detach(s.ctx, []byte(newer))) // a job that came too late
 		if s.stripeMethod(m.StripeID).Customer == nil {
 			s.Error("a card in use was detached")
 		}
@@ -163,7 +160,7 @@ func TestEnroll_SameCardAtOnce(t *testing.T) {
 		}
 		attached := 0
 		for m, err := range s.stripe.V1PaymentMethods.List(s.ctx, &stripe.PaymentMethodListParams{Customer: stripe.String(s.customer())}).All(s.ctx) {
-			if s.must(err); m.Customer != nil {
+			if must.Do(s, err); m.Customer != nil {
 				attached++
 			}
 		}
@@ -179,7 +176,7 @@ func TestEnroll_CustomerDeleted(t *testing.T) {
 	each(t, func(s *scene) {
 		method := s.enrolled("4242424242424242")
 		before := s.customer()
-		s.must(s.store.Tx(s.ctx, func(tx *store.Tx) error { // the double keeps its customers
+		must.Do(s, s.store.Tx(s.ctx, func(tx *store.Tx) error { // the double keeps its customers
 			return store.SetCardCustomer(s.ctx, tx, &store.CardCustomer{Owner: buyer, ID: "cus_deleted"})
 		}))
 		var all sync.WaitGroup
@@ -210,8 +207,7 @@ func TestEnroll_CustomerDeleted(t *testing.T) {
 
 func (s *scene) customer() string {
 	s.Helper()
-	c, err := store.CardCustomerOf(s.ctx, s.store, buyer)
-	s.must(err)
+	c := must.Get(store.CardCustomerOf(s.ctx, s.store, buyer))(s)
 	return c.ID
 }
 
@@ -268,7 +264,7 @@ func TestEnroll_Declines(t *testing.T) {
 			s.pay(page, "4000000000000002")
 		}
 		_, _, err := s.at().rail.Enroll(s.ctx, buyer, "elsewhere", cardsPage) // the second, with three declines
-		s.must(err)
+		must.Do(s, err)
 		_, _, err = s.at().rail.Enroll(s.ctx, buyer, "elsewhere", cardsPage)
 		s.code(err, toll.CodeRateLimited)
 
@@ -278,7 +274,7 @@ func TestEnroll_Declines(t *testing.T) {
 			s.pay(page, "4000000000000002")
 		}
 		method, failure, err := s.at().rail.Enrolled(s.ctx, buyer, id)
-		if s.must(err); method != "" || failure == "" {
+		if must.Do(s, err); method != "" || failure == "" {
 			s.Errorf("%q, %q", method, failure)
 		}
 		if status, _ := s.pay(page, "4242424242424242"); status != 410 {
@@ -339,15 +335,14 @@ func TestEnrolled_OfOthers(t *testing.T) {
 func TestEnroll_OtherTerms(t *testing.T) {
 	each(t, func(s *scene) {
 		id, page := s.enroll()
-		setup, err := store.CardSetupByID(s.ctx, s.store, id)
-		s.must(err)
+		setup := must.Get(store.CardSetupByID(s.ctx, s.store, id))(s)
 		s.pay(page, "4242424242424242")
-		s.must(s.store.Tx(s.ctx, func(tx *store.Tx) error { // the row is that of another principal
+		must.Do(s, s.store.Tx(s.ctx, func(tx *store.Tx) error { // the row is that of another principal
 			_, err := tx.Exec(s.ctx, "UPDATE card_setups SET owner = $1 WHERE setup_id = $2", seller.Lower(), setup.ID)
 			return err
 		}))
 		method, failure, err := s.at().rail.Enrolled(s.ctx, seller, id)
-		if s.must(err); method != "" || failure == "" || len(s.alarms()) != 1 || s.count("SELECT COUNT(*) FROM payment_methods") != 0 {
+		if must.Do(s, err); method != "" || failure == "" || len(s.alarms()) != 1 || s.count("SELECT COUNT(*) FROM payment_methods") != 0 {
 			s.Errorf("%q, %q, %v", method, failure, s.alarms())
 		}
 	})
@@ -359,7 +354,7 @@ func TestEnroll_Expires(t *testing.T) {
 		id, page := s.enroll()
 		s.pass(32 * time.Minute)
 		method, failure, err := s.at().rail.Enrolled(s.ctx, buyer, id)
-		if s.must(err); method != "" || failure == "" {
+		if must.Do(s, err); method != "" || failure == "" {
 			s.Errorf("%q, %q", method, failure)
 		}
 		if status, _ := s.pay(page, "4242424242424242"); status != 410 {
@@ -398,7 +393,7 @@ func TestEnroll_Away(t *testing.T) {
 		}
 		open := 0
 		for _, err := range s.stripe.V1CheckoutSessions.List(s.ctx, &stripe.CheckoutSessionListParams{Customer: stripe.String(s.customer())}).All(s.ctx) {
-			s.must(err)
+			must.Do(s, err)
 			open++
 		}
 		if open != 3 { // one of them nobody was sent to
@@ -424,7 +419,7 @@ func TestMethods_Sync(t *testing.T) {
 			s.Helper()
 			err := s.at().topUp(p, d, request)
 			if want == "" {
-				s.must(err)
+				must.Do(s, err)
 				return
 			}
 			if s.code(err, toll.CodePaymentMethodUnusable); toll.AsError(err).Text() != want {
@@ -451,17 +446,16 @@ func TestMethods_Sync(t *testing.T) {
 		}
 		refused("r3", "")
 		n, _ := s.charges()
-		_, err := s.stripe.V1PaymentMethods.Detach(s.ctx, m.StripeID, nil)
-		s.must(err)
+		must.Get(s.stripe.V1PaymentMethods.Detach(s.ctx, m.StripeID, nil))(s)
 		s.read()
 		for range 2 { // a repeat of the event
-			s.must(s.at().rail.Sync(s.ctx, []byte(m.StripeID)))
+			must.Do(s, s.at().rail.Sync(s.ctx, []byte(m.StripeID)))
 		}
 		if r, _ := s.cardRecords(id); r.ExpiredAt.IsZero() || !r.RevokedAt.IsZero() {
 			s.Errorf("a card that was detached is %+v", r)
 		}
 		refused("r4", "The card was removed at the card processor. Enrol it again, or another one.")
-		s.must(s.at().rail.Sync(s.ctx, []byte("pm_somebody_else")))
+		must.Do(s, s.at().rail.Sync(s.ctx, []byte("pm_somebody_else")))
 		if now, _ := s.charges(); now != n {
 			s.Errorf("%d charges, want %d", now, n)
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/tollhq/toll/internal/card"
 	"github.com/tollhq/toll/internal/card/double"
 	"github.com/tollhq/toll/internal/jobs"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -36,8 +37,7 @@ func (s *scene) took(events, jobs int64) {
 // turn runs a turn of the loop that reads events.
 func (s *scene) turn(l jobs.Loop) (next time.Duration) {
 	s.Helper()
-	next, err := l.Run(s.ctx)
-	s.must(err)
+	next = must.Get(l.Run(s.ctx))(s)
 	return next
 }
 
@@ -59,10 +59,8 @@ func (s *scene) killTurn(l jobs.Loop, step string) {
 // charge charges a test card by its name, as another program with the same account does.
 func (s *scene) charge(name string, metadata map[string]string) (*stripe.PaymentIntent, error) {
 	s.Helper()
-	u, err := s.stripe.V1Customers.Create(s.ctx, &stripe.CustomerCreateParams{})
-	s.must(err)
-	m, err := s.stripe.V1PaymentMethods.Attach(s.ctx, name, &stripe.PaymentMethodAttachParams{Customer: &u.ID})
-	s.must(err)
+	u := must.Get(s.stripe.V1Customers.Create(s.ctx, &stripe.CustomerCreateParams{}))(s)
+	m := must.Get(s.stripe.V1PaymentMethods.Attach(s.ctx, name, &stripe.PaymentMethodAttachParams{Customer: &u.ID}))(s)
 	return s.stripe.V1PaymentIntents.Create(s.ctx, &stripe.PaymentIntentCreateParams{
 		Amount: stripe.Int64(500), Currency: stripe.String("usd"), Customer: &u.ID, PaymentMethod: &m.ID, Confirm: stripe.Bool(true),
 		OffSession: stripe.Bool(true), PaymentMethodTypes: []*string{stripe.String("card")}, Metadata: metadata,
@@ -88,9 +86,7 @@ func (s *scene) rail(change func(c *card.Config)) *card.Rail {
 		HTTP: &http.Client{Transport: s.transport()}, Clock: s.clock, Machine: s.machineClock,
 	}
 	change(&cfg)
-	r, err := card.New(cfg)
-	s.must(err)
-	return r
+	return must.Get(card.New(cfg))(s)
 }
 
 // eventOf returns the body of a webhook.
@@ -147,12 +143,12 @@ func TestForgedEvents(t *testing.T) {
 		for i, header := range []string{
 			sign(-300*time.Second, body, hookSecret), sign(300*time.Second, body, next), sign(0, body, "whsec_other", next),
 		} {
-			s.must(r.Receive(s.ctx, header, eventOf("evt_1", "refund.created", "re_1", "")))
+			must.Do(s, r.Receive(s.ctx, header, eventOf("evt_1", "refund.created", "re_1", "")))
 			if s.took(1, 1); i == 0 {
-				s.must(s.store.Tx(s.ctx, func(tx *store.Tx) error { return store.DropJob(s.ctx, tx, store.JobCardSync, []byte("re_1")) }))
-				s.must(r.Receive(s.ctx, header, body))
+				must.Do(s, s.store.Tx(s.ctx, func(tx *store.Tx) error { return store.DropJob(s.ctx, tx, store.JobCardSync, []byte("re_1")) }))
+				must.Do(s, r.Receive(s.ctx, header, body))
 				s.took(1, 0) // a repeat has no job
-				s.must(s.store.Tx(s.ctx, func(tx *store.Tx) error { return store.SyncCardObjects(s.ctx, tx, s.clock(), "re_1") }))
+				must.Do(s, s.store.Tx(s.ctx, func(tx *store.Tx) error { return store.SyncCardObjects(s.ctx, tx, s.clock(), "re_1") }))
 			}
 		}
 	})
@@ -166,7 +162,7 @@ func TestEventsOfOthers(t *testing.T) {
 		first, second := s.order(p), s.order(p)
 		receive := func(body []byte) {
 			s.Helper()
-			s.must(s.at().rail.Receive(s.ctx, double.Sign(s.machineClock(), body, hookSecret), body))
+			must.Do(s, s.at().rail.Receive(s.ctx, double.Sign(s.machineClock(), body, hookSecret), body))
 		}
 		for i, body := range [][]byte{
 			eventOf("evt_1", "payment_intent.succeeded", "pi_1", `,"livemode":true`),
@@ -193,15 +189,14 @@ func TestEventsOfOthers(t *testing.T) {
 			s.Fatalf("%d alarms after a minute", n)
 		}
 		// The account of the database is not another one.
-		s.must(s.store.Tx(s.ctx, func(tx *store.Tx) error { return store.PutSetting(s.ctx, tx, "card_account", []byte("acct_ours")) }))
+		must.Do(s, s.store.Tx(s.ctx, func(tx *store.Tx) error { return store.PutSetting(s.ctx, tx, "card_account", []byte("acct_ours")) }))
 		receive(eventOf("evt_8", "payment_intent.succeeded", "pi_none", `,"account":"acct_ours"`))
 		// Objects that are not there, of another program, or of another installation.
 		receive(eventOf("evt_9", "checkout.session.completed", "cs_test_none", ""))
 		receive(eventOf("evt_10", "charge.dispute.created", "dp_none", ""))
 		receive(eventOf("evt_11", "refund.created", "re_none", ""))
 		for i, metadata := range []map[string]string{nil, {"order_id": first, "installation": "another"}, {"order_id": first}} {
-			pi, err := s.charge("pm_card_visa", metadata)
-			s.must(err)
+			pi := must.Get(s.charge("pm_card_visa", metadata))(s)
 			receive(eventOf(fmt.Sprint("evt_2", i), "payment_intent.succeeded", pi.ID, ""))
 		}
 		s.at().run()
@@ -289,13 +284,13 @@ func TestEvents_Drop(t *testing.T) {
 		s.happen(1)
 		s.turn(l)
 		s.took(1, 1)
-		s.must(s.store.Tx(s.ctx, func(tx *store.Tx) error {
+		must.Do(s, s.store.Tx(s.ctx, func(tx *store.Tx) error {
 			c := &store.CardCall{Key: "k", Subject: "o", Path: "refunds", Status: 200, CreatedAt: s.clock(), AnsweredAt: s.clock()}
 			_, err := store.EnsureCardCall(s.ctx, tx, c)
 			return err
 		}))
 		_, _, err := s.at().rail.Enroll(s.ctx, buyer, "here", public+"/cards/enroll")
-		s.must(err)
+		must.Do(s, err)
 		s.pass(31*24*time.Hour + time.Minute)
 		l = s.at().rail.Loops()[0]
 		s.turn(l)
@@ -305,7 +300,7 @@ func TestEvents_Drop(t *testing.T) {
 		if n := s.count("SELECT COUNT(*) FROM card_setups"); n != 0 {
 			s.Errorf("%d enrolments are left", n)
 		}
-		s.must(s.store.Tx(s.ctx, func(tx *store.Tx) error { _, err := store.CardCallByKey(s.ctx, tx, "k"); return err }))
+		must.Do(s, s.store.Tx(s.ctx, func(tx *store.Tx) error { _, err := store.CardCallByKey(s.ctx, tx, "k"); return err }))
 		s.pass(4 * 24 * time.Hour)
 		s.turn(l)
 		if n := s.count("SELECT COUNT(*) FROM card_calls"); n != 0 {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 )
 
 // T84: an owner who unfreezes delegations and makes new ones has twenty charges fail in ten minutes.
@@ -20,8 +21,7 @@ func TestFailedCharges(t *testing.T) {
 				d = s.delegation(s.card("pm_card_chargeCustomerFail"), 1000)
 			}
 			if n%4 == 3 {
-				_, err := s.at().Delegations.Unfreeze(s.ctx, buyer, d)
-				s.must(err)
+				must.Get(s.at().Delegations.Unfreeze(s.ctx, buyer, d))(s)
 			}
 			s.code(s.at().topUp(p, d, ""), toll.CodeTopUpRefused)
 			s.failed(s.lastOrder(), toll.CodeCardDeclined)
@@ -44,7 +44,7 @@ func TestFailedCharges(t *testing.T) {
 		s.now.Add((triesTime - (most+1)*time.Second).Microseconds()) // the oldest still counts
 		refused()
 		s.now.Add((2 * time.Second).Microseconds())
-		s.must(s.at().topUp(p, good, ""))
+		must.Do(s, s.at().topUp(p, good, ""))
 		s.bill(p, s.lastOrder())
 	})
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/tollhq/toll/internal/card"
 	"github.com/tollhq/toll/internal/card/double"
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/store"
 )
@@ -50,8 +51,7 @@ func (s *scene) beginRefund(orderID string, cents int64) (refundID string, err e
 // refunds returns the rows of the refunds of an order, as origin, state and cents.
 func (s *scene) refunds(orderID string) (out []string) {
 	s.Helper()
-	all, err := store.CardRefundsOf(s.ctx, s.store, orderID)
-	s.must(err)
+	all := must.Get(store.CardRefundsOf(s.ctx, s.store, orderID))(s)
 	for _, re := range all {
 		out = append(out, fmt.Sprintf("%s %s %d", re.Origin, re.State, re.Cents))
 	}
@@ -84,7 +84,7 @@ func (s *scene) disputed(orderID string) string {
 	s.Helper()
 	intent := s.row(orderID).Intent
 	for d, err := range s.stripe.V1Disputes.List(s.ctx, &stripe.DisputeListParams{PaymentIntent: &intent}).All(s.ctx) {
-		s.must(err)
+		must.Do(s, err)
 		return d.ID
 	}
 	s.Fatal("no dispute")
@@ -101,7 +101,7 @@ func (s *scene) permission(p *toll.Plan) toll.Hash {
 		Hash: toll.NewHash(), Plan: p.ID, Subscriber: buyer, Scheme: "x", Network: "y", CreatedAt: s.clock(),
 		ExpiresAt: s.clock().Add(90 * 24 * time.Hour),
 	}
-	s.must(s.ledger.CreatePermission(s.ctx, perm))
+	must.Do(s, s.ledger.CreatePermission(s.ctx, perm))
 	s.permissions[p.ID] = perm.Hash
 	return perm.Hash
 }
@@ -110,10 +110,9 @@ func (s *scene) permission(p *toll.Plan) toll.Hash {
 func (s *scene) hold(p *toll.Plan, n toll.Credits) string {
 	s.Helper()
 	none := ""
-	h, err := s.ledger.Hold(s.ctx, ledger.HoldOp{
+	h := must.Get(s.ledger.Hold(s.ctx, ledger.HoldOp{
 		Plan: p.ID, Subscriber: buyer, Permission: s.permission(p), Amount: n, Until: s.clock().Add(24 * time.Hour), OrderTx: &none,
-	})
-	s.must(err)
+	}))(s)
 	return h.RequestID
 }
 
@@ -129,11 +128,10 @@ func (s *scene) spend(p *toll.Plan, n toll.Credits) {
 func (s *scene) settle(p *toll.Plan, request string, n toll.Credits) {
 	s.Helper()
 	none := ""
-	_, err := s.ledger.Settle(s.ctx, ledger.SettleOp{
+	must.Get(s.ledger.Settle(s.ctx, ledger.SettleOp{
 		Plan: p.ID, Subscriber: buyer, Permission: s.permission(p), RequestID: request, Amount: n, OrderTx: &none,
 		Render: func(ledger.Receipt) []byte { return nil },
-	})
-	s.must(err)
+	}))(s)
 }
 
 // webhooks returns the events of the double as webhooks, the oldest first.
@@ -142,7 +140,7 @@ func (s *scene) webhooks() (bodies [][]byte) {
 	p := &stripe.EventListParams{}
 	p.Limit = stripe.Int64(100)
 	for e, err := range s.stripe.V1Events.List(s.ctx, p).All(s.ctx) {
-		s.must(err)
+		must.Do(s, err)
 		id, _ := e.Data.Object["id"].(string)
 		bodies = append(bodies, eventOf(e.ID, string(e.Type), id, ""))
 	}
@@ -153,7 +151,7 @@ func (s *scene) webhooks() (bodies [][]byte) {
 // receive delivers a webhook.
 func (s *scene) receive(body []byte) {
 	s.Helper()
-	s.must(s.at().rail.Receive(s.ctx, double.Sign(s.machineClock(), body, hookSecret), body))
+	must.Do(s, s.at().rail.Receive(s.ctx, double.Sign(s.machineClock(), body, hookSecret), body))
 }
 
 // T75: an event that comes again, and other events of the same object, grant once.
@@ -271,7 +269,7 @@ func (s *scene) lastCharge() string {
 func (s *scene) lastDispute() string {
 	s.Helper()
 	for d, err := range s.stripe.V1Disputes.List(s.ctx, nil).All(s.ctx) {
-		s.must(err)
+		must.Do(s, err)
 		return d.ID
 	}
 	return ""
@@ -334,7 +332,7 @@ func TestDisputes(t *testing.T) {
 		s.read()
 		s.has(quiet, 0, "")
 		d, err := store.CardDisputesOf(s.ctx, s.store, quiet)
-		if s.must(err); len(d) != 1 || d[0].State != "warning_closed" || d[0].Withdrawn || d[0].DueAt.IsZero() {
+		if must.Do(s, err); len(d) != 1 || d[0].State != "warning_closed" || d[0].Withdrawn || d[0].DueAt.IsZero() {
 			s.Errorf("got %+v", d[0])
 		}
 	})
@@ -365,10 +363,10 @@ func (s *scene) orderAway(id string, away bool) {
 	s.Helper()
 	from, to := id, toll.NewUUID()
 	if !away {
-		s.must(s.store.QueryRow(s.ctx, "SELECT order_id FROM orders LIMIT 1").Scan(&from))
+		must.Do(s, s.store.QueryRow(s.ctx, "SELECT order_id FROM orders LIMIT 1").Scan(&from))
 		to = id
 	}
-	s.must(s.store.Tx(s.ctx, func(tx *store.Tx) error {
+	must.Do(s, s.store.Tx(s.ctx, func(tx *store.Tx) error {
 		_, err := tx.Exec(s.ctx, "UPDATE orders SET order_id = $2 WHERE order_id = $1", from, to)
 		return err
 	}))
@@ -379,8 +377,7 @@ func TestSecondPayment(t *testing.T) {
 	each(t, func(s *scene) {
 		p := s.plan()
 		id := s.paid(p, goodCard)
-		second, err := s.charge("pm_card_visa", map[string]string{"installation": installation, "order_id": id, "attempt": "1"})
-		s.must(err)
+		second := must.Get(s.charge("pm_card_visa", map[string]string{"installation": installation, "order_id": id, "attempt": "1"}))(s)
 		s.read()
 		s.rejected(id, 1)
 		s.has(id, 0, "", "rejected succeeded 500")
@@ -390,7 +387,7 @@ func TestSecondPayment(t *testing.T) {
 		s.read()
 		s.rejected(id, 1)
 		owed, err := card.OwedOf(s.ctx, s.store, "2026-11")
-		if s.must(err); len(owed) != 1 || owed[0].Orders != 1 || owed[0].Charged != 500 || owed[0].Refunded != 0 || owed[0].Fees != 44 {
+		if must.Do(s, err); len(owed) != 1 || owed[0].Orders != 1 || owed[0].Charged != 500 || owed[0].Refunded != 0 || owed[0].Fees != 44 {
 			s.Errorf("owed: %+v", owed)
 		}
 	})
@@ -404,7 +401,7 @@ func TestMoney_Orphans(t *testing.T) {
 		s.read()
 		gone := toll.NewUUID()
 		pi, err := s.charge("pm_card_visa", map[string]string{"installation": installation, "order_id": gone})
-		s.must(err)
+		must.Do(s, err)
 		s.fault(double.Fault{Kind: "refund", Object: pi.LatestCharge.ID, Amount: 100})
 		_, err = s.charge("pm_card_chargeCustomerFail", map[string]string{"installation": installation, "order_id": gone})
 		if err == nil {
@@ -413,7 +410,7 @@ func TestMoney_Orphans(t *testing.T) {
 		s.read()
 		s.read()
 		orphans, err := store.CardOrphans(s.ctx, s.store, 10)
-		if s.must(err); len(orphans) != 1 || orphans[0].Object != pi.ID || orphans[0].OrderID != gone || orphans[0].Cents != 500 {
+		if must.Do(s, err); len(orphans) != 1 || orphans[0].Object != pi.ID || orphans[0].OrderID != gone || orphans[0].Cents != 500 {
 			s.Errorf("got %+v", orphans)
 		}
 		if n := len(s.alarms()); n != 1 {
@@ -428,10 +425,8 @@ func TestOwedAndStory(t *testing.T) {
 		p := s.plan()
 		s.read()
 		refunded, disputed, failing := s.paid(p, goodCard), s.paid(p, goodCard), s.paid(p, failingCard)
-		_, err := s.beginRefund(refunded, 200)
-		s.must(err)
-		_, err = s.beginRefund(failing, 0)
-		s.must(err)
+		must.Get(s.beginRefund(refunded, 200))(s)
+		must.Get(s.beginRefund(failing, 0))(s)
 		s.fault(double.Fault{Kind: "dispute", Object: s.row(disputed).Charge})
 		s.at().run()
 		s.read()
@@ -439,7 +434,7 @@ func TestOwedAndStory(t *testing.T) {
 		owed := func(month string, want card.Owed) {
 			s.Helper()
 			got, err := card.OwedOf(s.ctx, s.store, month)
-			if s.must(err); len(got) != 1 || got[0] != want {
+			if must.Do(s, err); len(got) != 1 || got[0] != want {
 				s.Fatalf("got %+v, want %+v", got, want)
 			}
 		}
@@ -450,7 +445,7 @@ func TestOwedAndStory(t *testing.T) {
 		owed("2026-11", november)
 		s.pass(14 * 24 * time.Hour) // to December
 		s.fault(double.Fault{Kind: "won", Object: s.disputed(disputed)})
-		s.must(s.store.Tx(s.ctx, func(tx *store.Tx) error {
+		must.Do(s, s.store.Tx(s.ctx, func(tx *store.Tx) error {
 			return store.InsertCardPayout(s.ctx, tx, &store.CardPayout{
 				ID: toll.NewUUID(), Seller: seller, Month: "2026-11", Currency: "usd", Cents: 70, PaidAt: s.clock(),
 			})
@@ -469,8 +464,7 @@ func TestOwedAndStory(t *testing.T) {
 			_, err := card.OwedOf(s.ctx, s.store, month)
 			s.code(err, toll.CodeBadRequest)
 		}
-		story, err := card.StoryOf(s.ctx, s.store, disputed)
-		s.must(err)
+		story := must.Get(card.StoryOf(s.ctx, s.store, disputed))(s)
 		var kinds []string
 		for _, m := range story.Moves {
 			kinds = append(kinds, m.Kind)

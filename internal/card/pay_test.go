@@ -9,6 +9,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/card/double"
 	"github.com/tollhq/toll/internal/checkout"
+	"github.com/tollhq/toll/internal/must"
 )
 
 // A person pays on the page of an order, and the job of the order sees it.
@@ -93,11 +94,9 @@ func TestPage_EmbeddedToHosted(t *testing.T) {
 				s.embedded = true
 				s.start()
 				p := s.plan()
-				out, err := s.at().Fiat(s.ctx, checkout.FiatRequest{Caller: buyer, Plan: p, Wait: soon}, nil)
-				s.must(err)
+				out := must.Get(s.at().Fiat(s.ctx, checkout.FiatRequest{Caller: buyer, Plan: p, Wait: soon}, nil))(s)
 				id := out.OrderID
-				shown, err := s.at().rail.Page(s.ctx, id, false)
-				s.must(err)
+				shown := must.Get(s.at().rail.Page(s.ctx, id, false))(s)
 				first := s.row(id).Session
 				if shown.ClientSecret == "" || shown.PublishableKey == "" || shown.URL != "" {
 					s.Fatal("the page is not embedded")
@@ -114,8 +113,7 @@ func TestPage_EmbeddedToHosted(t *testing.T) {
 				if again := s.page(id); again != page || page == "" || s.row(id).Attempt != 2 {
 					s.Fatalf("another page: %t, attempt %d", again != page, s.row(id).Attempt)
 				}
-				old, err := s.stripe.V1CheckoutSessions.Retrieve(s.ctx, first, nil)
-				s.must(err)
+				old := must.Get(s.stripe.V1CheckoutSessions.Retrieve(s.ctx, first, nil))(s)
 				if old.Status != stripe.CheckoutSessionStatusExpired {
 					s.Fatalf("the first page is %s", old.Status)
 				}

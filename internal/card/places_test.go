@@ -13,6 +13,7 @@ import (
 	"github.com/tollhq/toll/internal/card/double"
 	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/rail"
 )
 
@@ -43,8 +44,7 @@ func TestPlaces_UnpaidPageGivesItsPlace(t *testing.T) {
 		_, err := s.opens(waiting, p)
 		s.code(err, toll.CodePlanSoldOut)
 		s.pass(2 * time.Minute)
-		second, err := s.opens(waiting, p)
-		s.must(err)
+		second := must.Get(s.opens(waiting, p))(s)
 		s.failed(first, toll.CodeCheckoutFailed)
 		s.pay(page, goodCard)
 		if n, _ := s.chargesOf(first); n != 0 {
@@ -107,8 +107,7 @@ func TestPlaces_KilledWhileAPageEnds(t *testing.T) {
 		}
 		s.decided(first, 10*time.Minute)
 		s.failed(first, toll.CodeCheckoutFailed)
-		second, err := s.opens(waiting, p)
-		s.must(err)
+		second := must.Get(s.opens(waiting, p))(s)
 		s.pay(s.page(second), goodCard)
 		s.decided(second, time.Minute)
 		s.granted(second)
@@ -120,11 +119,10 @@ func TestPlaces_SeveralWait(t *testing.T) {
 	each(t, func(s *scene) {
 		p := s.limited(2)
 		s.order(p)
-		_, err := s.opens(seller, p)
-		s.must(err)
+		must.Get(s.opens(seller, p))(s)
 		s.pass(11 * time.Minute)
 		d := s.delegation(s.card("pm_card_visa"), 1000)
-		s.must(s.at().CanTopUp(s.ctx, checkout.TopUp{Plan: p, Subscriber: buyer, DelegationID: d, Needed: 1}))
+		must.Do(s, s.at().CanTopUp(s.ctx, checkout.TopUp{Plan: p, Subscriber: buyer, DelegationID: d, Needed: 1}))
 		var group sync.WaitGroup
 		var placed atomic.Int64
 		for i := range 4 {
@@ -142,7 +140,7 @@ func TestPlaces_SeveralWait(t *testing.T) {
 			s.Fatalf("%d of 2 places were taken", n)
 		}
 		s.pass(11 * time.Minute)
-		s.must(s.at().topUp(p, d, ""))
+		must.Do(s, s.at().topUp(p, d, ""))
 		s.granted(s.lastOrder())
 		if a, err := s.ledger.Account(s.ctx, ledger.NewAccountID(p.ID, buyer)); err != nil || a.Balance != 100 {
 			s.Fatalf("%+v, %v", a, err)

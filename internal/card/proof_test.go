@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -38,9 +39,7 @@ func (s *scene) audit() {
 	for rows.Next() {
 		var currency string
 		var v sum
-		if err := rows.Scan(&currency, &v.net, &v.fees); err != nil {
-			s.Error(err)
-		}
+		must.Check(s, rows.Scan(&currency, &v.net, &v.fees))
 		ours[currency] = v
 	}
 	if rows.Close(); rows.Err() != nil {
@@ -82,9 +81,7 @@ func (s *scene) silent() {
 	}
 	for rows.Next() {
 		var text string
-		if err := rows.Scan(&text); err != nil {
-			s.Error(err)
-		}
+		must.Check(s, rows.Scan(&text))
 		places = append(places, text)
 	}
 	if rows.Close(); rows.Err() != nil {
@@ -98,9 +95,7 @@ func (s *scene) silent() {
 }
 
 func (s *scene) countOf(ctx context.Context, statement string, args ...any) (n int64) {
-	if err := s.store.QueryRow(ctx, statement, args...).Scan(&n); err != nil {
-		s.Error(err)
-	}
+	must.Check(s, s.store.QueryRow(ctx, statement, args...).Scan(&n))
 	return n
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/card/double"
 	"github.com/tollhq/toll/internal/checkout"
+	"github.com/tollhq/toll/internal/must"
 )
 
 // One process reads an attempt while another one ends it. The result does not decide the next
@@ -17,16 +18,14 @@ func TestPage_EndedMeanwhile(t *testing.T) {
 	each(t, func(s *scene) {
 		s.embedded = true
 		first := s.start()
-		out, err := first.Fiat(s.ctx, checkout.FiatRequest{Caller: buyer, Plan: s.plan(), Wait: soon}, nil)
-		s.must(err)
+		out := must.Get(first.Fiat(s.ctx, checkout.FiatRequest{Caller: buyer, Plan: s.plan(), Wait: soon}, nil))(s)
 		id, page := out.OrderID, ""
 		second := s.start()
 		read := "/v1/checkout/sessions/" + s.row(id).Session
 		s.put(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
 			if r.URL.Path == read {
 				s.put(nil)
-				shown, err := second.rail.Page(s.ctx, id, true)
-				s.must(err)
+				shown := must.Get(second.rail.Page(s.ctx, id, true))(s)
 				page = shown.URL
 			}
 			return next.RoundTrip(r)

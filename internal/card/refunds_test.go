@@ -9,6 +9,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/card/double"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/store"
 )
@@ -21,8 +22,7 @@ func TestRefund_Killed(t *testing.T) {
 			"card.refunding", "card.calling", "card.answered", "card.refunded", "card.adjusting",
 		} {
 			id := s.paid(p, goodCard)
-			_, err := s.beginRefund(id, 200)
-			s.must(err)
+			must.Get(s.beginRefund(id, 200))(s)
 			s.kill(step)
 			s.at().run()
 			if _, there := s.steps.Load(step); there {
@@ -52,8 +52,7 @@ func TestRefund_Unclear(t *testing.T) {
 			{Kind: "cut"}, {Kind: "cut", After: true}, {Kind: "429"}, {Kind: "500", After: true}, {Kind: "cut", Count: 4}, {Kind: "cut", After: true, Count: 4},
 		} {
 			id := s.paid(p, goodCard)
-			_, err := s.beginRefund(id, 0)
-			s.must(err)
+			must.Get(s.beginRefund(id, 0))(s)
 			f.Method, f.Path = "POST", "/v1/refunds"
 			s.fault(f)
 			s.later(5 * time.Minute)
@@ -63,8 +62,7 @@ func TestRefund_Unclear(t *testing.T) {
 		// Stripe repeats this answer for a day.
 		for _, after := range []bool{false, true} {
 			id := s.paid(p, goodCard)
-			_, err := s.beginRefund(id, 100)
-			s.must(err)
+			must.Get(s.beginRefund(id, 100))(s)
 			s.fault(double.Fault{Kind: "500", Count: 3, After: after, Method: "POST", Path: "/v1/refunds"})
 			s.at().run()
 			s.fault(double.Fault{Kind: "clear"})
@@ -92,12 +90,10 @@ func TestRefund_Refused(t *testing.T) {
 		for _, cents := range []int64{-1, 501} {
 			refused(id, cents)
 		}
-		_, err := s.beginRefund(id, 300)
-		s.must(err)
+		must.Get(s.beginRefund(id, 300))(s)
 		refused(id, 201) // the first is not sent yet, and counts
-		first, err := s.beginRefund(id, 0)
-		s.must(err)
-		s.must(s.at().Decisions.Change(s.ctx, s.row(id).Account, func(t *rail.Tx) error { // a repeat
+		first := must.Get(s.beginRefund(id, 0))(s)
+		must.Do(s, s.at().Decisions.Change(s.ctx, s.row(id).Account, func(t *rail.Tx) error { // a repeat
 			return s.at().rail.BeginRefund(s.ctx, t, rail.Refund{ID: first, OrderID: id, By: seller})
 		}))
 		refused(id, 0)
@@ -111,8 +107,7 @@ func TestRefund_Refused(t *testing.T) {
 		}
 
 		disputed := s.paid(p, goodCard)
-		late, err := s.beginRefund(disputed, 100)
-		s.must(err)
+		late := must.Get(s.beginRefund(disputed, 100))(s)
 		s.fault(double.Fault{Kind: "dispute", Object: s.row(disputed).Charge})
 		s.at().run() // Stripe refuses it
 		s.has(disputed, 0, "", "seller failed 100")
@@ -128,8 +123,7 @@ func TestRefund_Refused(t *testing.T) {
 		s.fault(double.Fault{Kind: "won", Object: s.disputed(disputed)})
 		s.read()
 		s.has(disputed, 0, store.DisputeWon, "seller failed 100")
-		_, err = s.beginRefund(disputed, 500)
-		s.must(err)
+		must.Get(s.beginRefund(disputed, 500))(s)
 		s.at().run()
 		s.has(disputed, 500, store.DisputeWon, "seller failed 100", "seller succeeded 500")
 
@@ -157,7 +151,7 @@ func TestRefund_AtStripe(t *testing.T) {
 		s.has(canceled, 200, "", "processor pending 200")
 		intent := s.row(canceled).Intent
 		for re, err := range s.stripe.V1Refunds.List(s.ctx, &stripe.RefundListParams{PaymentIntent: &intent}).All(s.ctx) {
-			s.must(err)
+			must.Do(s, err)
 			s.fault(double.Fault{Kind: "refund_ends", Object: re.ID})
 		}
 		s.read() // 20 s later: the double needs two
@@ -230,8 +224,7 @@ func TestRefund_FeesOfParts(t *testing.T) {
 		p := s.plan()
 		id, second := s.paid(p, goodCard), s.paid(p, goodCard)
 		for range 5 {
-			_, err := s.beginRefund(id, 100)
-			s.must(err)
+			must.Get(s.beginRefund(id, 100))(s)
 		}
 		_, err := s.beginRefund(second, 100)
 		s.code(err, toll.CodeRefundRefused)
@@ -251,7 +244,7 @@ func TestPayoutNegative(t *testing.T) {
 		s.turn(payouts)
 		paidOut := func(cents int64) {
 			s.Helper()
-			s.must(s.store.Tx(s.ctx, func(tx *store.Tx) error {
+			must.Do(s, s.store.Tx(s.ctx, func(tx *store.Tx) error {
 				return store.InsertCardPayout(s.ctx, tx, &store.CardPayout{
 					ID: toll.NewUUID(), Seller: seller, Month: "2026-11", Currency: "usd", Cents: cents, PaidAt: s.clock(),
 				})
@@ -262,8 +255,7 @@ func TestPayoutNegative(t *testing.T) {
 		if got := s.alarms(); len(got) != 0 {
 			s.Errorf("lines that are positive and zero: %q", got)
 		}
-		_, err := s.beginRefund(id, 0)
-		s.must(err)
+		must.Get(s.beginRefund(id, 0))(s)
 		s.at().run()
 		s.read()
 		for range 2 {
@@ -275,8 +267,7 @@ func TestPayoutNegative(t *testing.T) {
 		}
 		s.pass(10 * 24 * time.Hour)
 		id = s.paid(p, goodCard)
-		_, err = s.beginRefund(id, 0)
-		s.must(err)
+		must.Get(s.beginRefund(id, 0))(s)
 		s.at().run()
 		for range 2 {
 			s.turn(payouts)

@@ -14,6 +14,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/card"
 	"github.com/tollhq/toll/internal/checkout"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/store"
 )
@@ -47,10 +48,9 @@ func TestReplace(t *testing.T) {
 		}
 		_, err := s.replace(seller, failed)
 		s.code(err, toll.CodeOrderNotFound)
-		first, err := s.replace(buyer, failed)
-		s.must(err)
+		first := must.Get(s.replace(buyer, failed))(s)
 		again, err := s.replace(buyer, failed)
-		if s.must(err); again.OrderID != first.OrderID || again.Result.SessionID != first.Result.SessionID {
+		if must.Do(s, err); again.OrderID != first.OrderID || again.Result.SessionID != first.Result.SessionID {
 			s.Fatalf("a repeat is another order: %+v, %+v", first, again)
 		}
 		o := s.state(first.OrderID)
@@ -114,11 +114,9 @@ func (s *scene) change(p *toll.Plan, f func(p *toll.Plan)) {
 	s.Helper()
 	changed := *p
 	f(&changed)
-	price, err := json.Marshal(changed.Price)
-	s.must(err)
-	credits, err := json.Marshal(changed.Credits)
-	s.must(err)
-	s.must(s.store.Tx(s.ctx, func(tx *store.Tx) error {
+	price := must.Get(json.Marshal(changed.Price))(s)
+	credits := must.Get(json.Marshal(changed.Credits))(s)
+	must.Do(s, s.store.Tx(s.ctx, func(tx *store.Tx) error {
 		_, err := tx.Exec(s.ctx, "UPDATE plans SET price = $1, credits = $2, is_listed = $3 WHERE plan_id = $4", string(price), string(credits),
 			changed.IsListed, string(p.ID))
 		return err
@@ -134,7 +132,7 @@ func TestBrowserClaims(t *testing.T) {
 		unpaid, paid := s.order(p), s.order(s.plan())
 		open := func(what string) {
 			s.Helper()
-			s.must(s.at().rail.Sync(s.ctx, []byte(s.row(unpaid).Session)))
+			must.Do(s, s.at().rail.Sync(s.ctx, []byte(s.row(unpaid).Session)))
 			s.later(time.Minute)
 			if o := s.state(unpaid); !o.Open || s.row(unpaid).State != string(card.Page) || s.balance(p) != 0 {
 				s.Fatalf("%s: %+v", what, o)
@@ -145,11 +143,9 @@ func TestBrowserClaims(t *testing.T) {
 		}
 		get := func(address string) {
 			s.Helper()
-			r, err := http.NewRequestWithContext(s.ctx, http.MethodGet, address, nil)
-			s.must(err)
-			a, err := s.http.Do(r)
-			s.must(err)
-			s.must(a.Body.Close())
+			r := must.Get(http.NewRequestWithContext(s.ctx, http.MethodGet, address, nil))(s)
+			a := must.Get(s.http.Do(r))(s)
+			must.Do(s, a.Body.Close())
 		}
 		page := s.page(unpaid)
 		get(page)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/card/double"
+	"github.com/tollhq/toll/internal/must"
 )
 
 // A charge that Stripe refused before it was executed ends at once when its delegation is revoked,
@@ -21,12 +22,11 @@ func TestRevokedUnsent(t *testing.T) {
 			return len(s.log.with("did not do what it was asked")) > 0 && s.count("SELECT COUNT(*) FROM card_payments WHERE data LIKE '%\"unsent\":true%'") == 1
 		})
 		first := s.lastOrder()
-		_, err := s.at().Delegations.Revoke(s.ctx, buyer, a)
-		s.must(err)
+		must.Get(s.at().Delegations.Revoke(s.ctx, buyer, a))(s)
 		s.decided(first, 3*time.Minute)
 		<-ended
 		s.failed(first, toll.CodeDelegationRevoked)
-		s.must(s.at().topUp(p, b, "b"))
+		must.Do(s, s.at().topUp(p, b, "b"))
 		s.granted(s.lastOrder())
 		if n, _ := s.charges(); n != 1 || len(s.alarms()) != 0 {
 			s.Errorf("%d charges, alarms %q", n, s.alarms())
@@ -45,8 +45,7 @@ func TestRevokedSent(t *testing.T) {
 		s.waitKilled("card.answered")
 		s.at().close()
 		<-ended
-		_, err := s.at().Delegations.Revoke(s.ctx, buyer, d)
-		s.must(err)
+		must.Get(s.at().Delegations.Revoke(s.ctx, buyer, d))(s)
 		s.start()
 		s.decided(s.lastOrder(), 5*time.Minute)
 		s.granted(s.lastOrder())

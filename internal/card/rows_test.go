@@ -14,6 +14,7 @@ import (
 	"github.com/tollhq/toll/internal/card/double"
 	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/store"
 )
@@ -100,7 +101,7 @@ func (s *scene) restarts() {
 func TestCrash_Placed(t *testing.T) {
 	each(t, func(s *scene) {
 		p, d := s.plan(), s.delegation(s.card("pm_card_visa"), 1000)
-		s.must(s.at().queue.Close(s.ctx)) // runs nothing any more
+		must.Do(s, s.at().queue.Close(s.ctx)) // runs nothing any more
 		s.died.Store(true)
 		_, err := s.at().TopUp(s.ctx, &checkout.TopUp{
 			Plan: p, Subscriber: buyer, DelegationID: d, Needed: toll.MaxCredits, Wait: time.Millisecond,
@@ -131,7 +132,7 @@ func TestCrash_Restart(t *testing.T) {
 		s.fault(double.Fault{Kind: "processing"})
 		s.pay(page, goodCard)
 		s.pass(time.Second) // a job runs once a second; the double needs two
-		s.must(s.at().rail.Sync(s.ctx, []byte(s.row(id).Session)))
+		must.Do(s, s.at().rail.Sync(s.ctx, []byte(s.row(id).Session)))
 		s.at().run()
 		if state := s.row(id).State; state != string(card.Pending) {
 			s.Fatalf("the payment is %s", state)
@@ -154,7 +155,7 @@ func TestCrash_Declined(t *testing.T) {
 		s.code(err, toll.CodeTopUpRefused)
 		s.failed(id, toll.CodeCardDeclined)
 		row, err := store.DelegationByID(s.ctx, s.store, d)
-		if s.must(err); row.Declines != 1 || row.Remaining() != 1000 {
+		if must.Do(s, err); row.Declines != 1 || row.Remaining() != 1000 {
 			s.Fatalf("%d declines, %d cents left", row.Declines, row.Remaining())
 		}
 	})
@@ -239,7 +240,7 @@ func TestConfirmedMeanwhile(t *testing.T) {
 			s.start()
 		}
 		s.decided(id, 10*time.Minute)
-		s.must(<-ended)
+		must.Do(s, <-ended)
 		s.bill(p, id)
 		if n := s.count("SELECT COUNT(*) FROM card_calls WHERE call_key = $1 AND status = 400", id+"-1-cancel"); n != 1 || s.remaining(d) != 500 {
 			s.Errorf("%d calls that cancel, %d cents left", n, s.remaining(d))
@@ -255,8 +256,7 @@ func TestPaidMeanwhile(t *testing.T) {
 		s.embedded = true
 		s.start()
 		p := s.plan()
-		out, err := s.at().Fiat(s.ctx, checkout.FiatRequest{Caller: buyer, Plan: p, Wait: soon}, nil)
-		s.must(err)
+		out := must.Get(s.at().Fiat(s.ctx, checkout.FiatRequest{Caller: buyer, Plan: p, Wait: soon}, nil))(s)
 		id := out.OrderID
 		embedded := s.embeddedPage(id)
 		s.steps.Store("card.ending", func() {
@@ -284,7 +284,7 @@ func TestPaidMeanwhile(t *testing.T) {
 func (s *scene) embeddedPage(id string) string {
 	s.Helper()
 	shown, err := s.at().rail.Page(s.ctx, id, false)
-	if s.must(err); shown.ClientSecret == "" {
+	if must.Do(s, err); shown.ClientSecret == "" {
 		s.Fatal("the page is not embedded")
 	}
 	return s.url + "/c/pay/" + s.row(id).Session
@@ -319,8 +319,8 @@ func TestCrash_Late(t *testing.T) {
 					s.bought(p, d)
 				}
 				pi := s.capture(id, s.method(id))
-				s.diesIn(step, func() { s.must(s.at().rail.Sync(s.ctx, []byte(pi))) })
-				s.must(s.at().rail.Sync(s.ctx, []byte(pi)))
+				s.diesIn(step, func() { must.Do(s, s.at().rail.Sync(s.ctx, []byte(pi))) })
+				must.Do(s, s.at().rail.Sync(s.ctx, []byte(pi)))
 				s.later(2 * time.Minute)
 				if full {
 					s.failed(id, toll.CodeCardUnreachable)
@@ -341,8 +341,8 @@ func TestCrash_Second(t *testing.T) {
 			p, d := s.plan(), s.delegation(s.card("pm_card_visa"), 1000)
 			id := s.bought(p, d)
 			pi := s.capture(id, s.method(id))
-			s.diesIn(step, func() { s.must(s.at().rail.Sync(s.ctx, []byte(pi))) })
-			s.must(s.at().rail.Sync(s.ctx, []byte(pi)))
+			s.diesIn(step, func() { must.Do(s, s.at().rail.Sync(s.ctx, []byte(pi))) })
+			must.Do(s, s.at().rail.Sync(s.ctx, []byte(pi)))
 			s.later(2 * time.Minute)
 			s.granted(id)
 			s.rejected(id, 1)
@@ -361,7 +361,7 @@ func (s *scene) full(p *toll.Plan) (room func()) {
 	n := s.count("SELECT minted + returned FROM accounts WHERE account_id = $1", account[:])
 	add := func(n int64) {
 		s.Helper()
-		s.must(s.store.Tx(s.ctx, func(tx *store.Tx) error {
+		must.Do(s, s.store.Tx(s.ctx, func(tx *store.Tx) error {
 			_, err := tx.Exec(s.ctx, "UPDATE accounts SET minted = minted + $2, burned = burned + $2 WHERE account_id = $1", account[:], n)
 			return err
 		}))
@@ -488,11 +488,11 @@ func TestUndecided_NoPlace(t *testing.T) {
 		d := s.delegation(s.card("pm_card_visa"), 2000)
 		id := s.failsUnseen(p, d)
 		room := s.full(p)
-		s.must(s.at().rail.Sync(s.ctx, []byte(s.capture(id, s.method(id)))))
+		must.Do(s, s.at().rail.Sync(s.ctx, []byte(s.capture(id, s.method(id)))))
 		s.isKept(id)
 		s.failed(id, toll.CodeCardUnreachable)
 		out, err := s.at().Fiat(s.ctx, checkout.FiatRequest{Caller: seller, Plan: p, Session: rail.SessionInput{Hosted: true}, Wait: soon}, nil)
-		s.must(err)
+		must.Do(s, err)
 		s.dies(step)
 		s.later(3 * time.Minute)
 		if step != "" {
@@ -517,7 +517,7 @@ func TestCrash_Detach(t *testing.T) {
 	atSteps(t, []string{"", "card.calling", "card.answered"}, func(s *scene, step string) {
 		method := s.enrolled(goodCard)
 		_, m := s.cardRecords(method)
-		s.must(s.at().PaymentMethods.Remove(s.ctx, checkout.Owner{Address: buyer}, method))
+		must.Do(s, s.at().PaymentMethods.Remove(s.ctx, checkout.Owner{Address: buyer}, method))
 		s.diesIn(step, func() {})
 		s.later(2 * time.Minute)
 		_, removed := s.cardRecords(method)

@@ -25,6 +25,7 @@ import (
 	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/jobs"
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
@@ -100,10 +101,8 @@ func newScene(t *testing.T, st *store.Store, change ...func(*double.Options)) *s
 	for _, c := range change {
 		c(&opts)
 	}
-	_, err := mock() // on a busy machine it takes longer to load than a request may
-	s.must(err)
-	d, err := double.New(opts)
-	s.must(err)
+	must.Get(mock())(s) // on a busy machine it takes longer to load than a request may
+	d := must.Get(double.New(opts))(s)
 	server := httptest.NewServer(d.Handler())
 	t.Cleanup(func() {
 		d.Close()
@@ -124,7 +123,7 @@ func newScene(t *testing.T, st *store.Store, change ...func(*double.Options)) *s
 	t.Cleanup(func() {
 		s.audit()
 		s.silent()
-		s.must(s.ledger.Close(context.Background()))
+		must.Do(s, s.ledger.Close(context.Background()))
 		if t.Failed() {
 			t.Log(strings.Join(s.log.with(""), ""))
 		}
@@ -189,8 +188,7 @@ func (s *scene) start() *process {
 	if s.embedded {
 		cfg.PublishableKey = "pk_test_scene"
 	}
-	r, err := card.New(cfg)
-	s.must(err)
+	r := must.Get(card.New(cfg))(s)
 	p := &process{s: s, rail: r, queue: jobs.NewQueue(s.store, s.clock, cfg.Log)}
 	p.Checkout = checkout.New(checkout.Deps{
 		Store: s.store, Ledger: s.ledger, Clock: s.clock, Queue: p.queue, Rails: rail.Rails{rail.Card: r},
@@ -208,9 +206,7 @@ func (s *scene) start() *process {
 // close ends a process in order.
 func (p *process) close() {
 	p.StopWaiting()
-	if err := p.queue.Close(context.Background()); err != nil {
-		p.s.Error(err)
-	}
+	must.Check(p.s, p.queue.Close(context.Background()))
 }
 
 // at returns the process that was started last.
@@ -235,8 +231,7 @@ func (s *scene) kill(step string) {
 func (p *process) run() {
 	p.s.Helper()
 	for range 100 {
-		n, err := p.queue.RunDue(p.s.ctx)
-		p.s.must(err)
+		n := must.Get(p.queue.RunDue(p.s.ctx))(p.s)
 		if n == 0 {
 			return
 		}
@@ -297,15 +292,13 @@ func (s *scene) decided(orderID string, within time.Duration) {
 // intent returns the payment intent of an order, as the double has it.
 func (s *scene) intent(orderID string) *stripe.PaymentIntent {
 	s.Helper()
-	pi, err := s.stripe.V1PaymentIntents.Retrieve(s.ctx, s.row(orderID).Intent, nil)
-	s.must(err)
-	return pi
+	return must.Get(s.stripe.V1PaymentIntents.Retrieve(s.ctx, s.row(orderID).Intent, nil))(s)
 }
 
 // fault is a command to the double.
 func (s *scene) fault(f double.Fault) {
 	s.Helper()
-	s.must(s.double.Fault(f))
+	must.Do(s, s.double.Fault(f))
 }
 
 // plan registers a plan of 100 credits at 5.00 USD, as f changes it.
@@ -322,7 +315,7 @@ func (s *scene) plan(f ...func(p *toll.Plan)) *toll.Plan {
 	for _, f := range f {
 		f(p)
 	}
-	s.must(s.store.Tx(s.ctx, func(tx *store.Tx) error { return store.InsertPlan(s.ctx, tx, p, "", nil) }))
+	must.Do(s, s.store.Tx(s.ctx, func(tx *store.Tx) error { return store.InsertPlan(s.ctx, tx, p, "", nil) }))
 	return p
 }
 
@@ -330,7 +323,7 @@ func (s *scene) plan(f ...func(p *toll.Plan)) *toll.Plan {
 func (s *scene) order(p *toll.Plan) string {
 	s.Helper()
 	out, err := s.at().Fiat(s.ctx, checkout.FiatRequest{Caller: buyer, Plan: p, Session: rail.SessionInput{Hosted: true}, Wait: soon}, nil)
-	s.must(err)
+	must.Do(s, err)
 	if !strings.HasPrefix(out.Result.URL, public+"/checkout/") || out.Result.SessionID == "" {
 		s.Fatalf("no page: %+v", out.Result)
 	}
@@ -343,8 +336,7 @@ func (s *scene) order(p *toll.Plan) string {
 // page returns the address of Stripe's page for an order.
 func (s *scene) page(orderID string) string {
 	s.Helper()
-	shown, err := s.at().rail.Page(s.ctx, orderID, true)
-	s.must(err)
+	shown := must.Get(s.at().rail.Page(s.ctx, orderID, true))(s)
 	return shown.URL
 }
 
@@ -358,14 +350,11 @@ func (s *scene) pay(page, number string) (status int, location string) {
 
 func (s *scene) submit(page string, form url.Values) (status int, location string) {
 	s.Helper()
-	r, err := http.NewRequestWithContext(s.ctx, http.MethodPost, page, strings.NewReader(form.Encode()))
-	s.must(err)
+	r := must.Get(http.NewRequestWithContext(s.ctx, http.MethodPost, page, strings.NewReader(form.Encode())))(s)
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	a, err := s.http.Do(r)
-	s.must(err)
+	a := must.Get(s.http.Do(r))(s)
 	defer func() { _ = a.Body.Close() }()
-	_, err = io.Copy(io.Discard, a.Body)
-	s.must(err)
+	must.Get(io.Copy(io.Discard, a.Body))(s)
 	return a.StatusCode, a.Header.Get("Location")
 }
 
@@ -376,12 +365,10 @@ func (s *scene) card(name string) string {
 	if id, there := s.cards[name]; there {
 		return id
 	}
-	u, err := s.stripe.V1Customers.Create(s.ctx, &stripe.CustomerCreateParams{})
-	s.must(err)
-	m, err := s.stripe.V1PaymentMethods.Attach(s.ctx, name, &stripe.PaymentMethodAttachParams{Customer: &u.ID})
-	s.must(err)
+	u := must.Get(s.stripe.V1Customers.Create(s.ctx, &stripe.CustomerCreateParams{}))(s)
+	m := must.Get(s.stripe.V1PaymentMethods.Attach(s.ctx, name, &stripe.PaymentMethodAttachParams{Customer: &u.ID}))(s)
 	id := toll.NewUUID()
-	s.must(s.store.Tx(s.ctx, func(tx *store.Tx) error {
+	must.Do(s, s.store.Tx(s.ctx, func(tx *store.Tx) error {
 		err := store.PutCardMethod(s.ctx, tx, &store.CardMethod{
 			Owner: buyer, ID: id, StripeID: m.ID, Customer: u.ID, Fingerprint: m.Card.Fingerprint, CheckedAt: s.clock(),
 		})
@@ -404,7 +391,7 @@ func (s *scene) delegation(method string, cents int64) string {
 		ID: toll.NewUUID(), Owner: buyer, Provider: toll.ProviderCard, PaymentMethod: method, Currency: "usd", Limit: cents,
 		CreatedAt: s.clock(), ExpiresAt: s.clock().Add(30 * 24 * time.Hour),
 	}
-	s.must(s.store.Tx(s.ctx, func(tx *store.Tx) error { return store.InsertDelegation(s.ctx, tx, d) }))
+	must.Do(s, s.store.Tx(s.ctx, func(tx *store.Tx) error { return store.InsertDelegation(s.ctx, tx, d) }))
 	return d.ID
 }
 
@@ -419,32 +406,27 @@ func (p *process) topUp(plan *toll.Plan, delegation, request string) error {
 // lastOrder returns the id of the order that was placed last.
 func (s *scene) lastOrder() (id string) {
 	s.Helper()
-	s.must(s.store.QueryRow(s.ctx, "SELECT order_id FROM orders ORDER BY created_at DESC, order_id DESC LIMIT 1").Scan(&id))
+	must.Do(s, s.store.QueryRow(s.ctx, "SELECT order_id FROM orders ORDER BY created_at DESC, order_id DESC LIMIT 1").Scan(&id))
 	return id
 }
 
 // remaining returns the cents that are left of a delegation.
 func (s *scene) remaining(delegation string) int64 {
 	s.Helper()
-	d, err := store.DelegationByID(s.ctx, s.store, delegation)
-	s.must(err)
+	d := must.Get(store.DelegationByID(s.ctx, s.store, delegation))(s)
 	return d.Remaining()
 }
 
 // state returns the row of an order.
 func (s *scene) state(orderID string) *store.Order {
 	s.Helper()
-	o, err := store.OrderByID(s.ctx, s.store, orderID)
-	s.must(err)
-	return o
+	return must.Get(store.OrderByID(s.ctx, s.store, orderID))(s)
 }
 
 // row returns the payment of an order.
 func (s *scene) row(orderID string) *store.CardPayment {
 	s.Helper()
-	p, err := store.CardPaymentByOrder(s.ctx, s.store, orderID)
-	s.must(err)
-	return p
+	return must.Get(store.CardPaymentByOrder(s.ctx, s.store, orderID))(s)
 }
 
 // granted fails the test unless an order is confirmed, with its credits.
@@ -483,8 +465,7 @@ func (s *scene) rejected(orderID string, n int64) {
 // balance returns the credits of the buyer.
 func (s *scene) balance(p *toll.Plan) toll.Credits {
 	s.Helper()
-	a, err := s.ledger.Account(s.ctx, ledger.NewAccountID(p.ID, buyer))
-	s.must(err)
+	a := must.Get(s.ledger.Account(s.ctx, ledger.NewAccountID(p.ID, buyer)))(s)
 	return a.Balance
 }
 
@@ -499,13 +480,6 @@ func (s *scene) charges() (n int, cents int64) {
 // alarms returns the log lines of alarms so far.
 func (s *scene) alarms() []string { return s.log.with("alarm: ") }
 
-func (s *scene) must(err error) {
-	s.Helper()
-	if err != nil {
-		s.Fatal(err)
-	}
-}
-
 func (s *scene) code(err error, want toll.Code) {
 	s.Helper()
 	if err == nil || toll.AsError(err).Code != want {
@@ -516,6 +490,6 @@ func (s *scene) code(err error, want toll.Code) {
 // count runs a statement that returns a number.
 func (s *scene) count(statement string, args ...any) (n int64) {
 	s.Helper()
-	s.must(s.store.QueryRow(s.ctx, statement, args...).Scan(&n))
+	must.Do(s, s.store.QueryRow(s.ctx, statement, args...).Scan(&n))
 	return n
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/stripe/stripe-go/v85"
 
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -62,9 +63,7 @@ func TestAPI_Slots(t *testing.T) {
 		var all sync.WaitGroup
 		for range 3 * apiSlots {
 			all.Go(func() {
-				if err := a.get(t.Context(), "payment_intents/pi_1", nil, &stripe.PaymentIntent{}); err != nil {
-					t.Error(err)
-				}
+				must.Check(t, a.get(t.Context(), "payment_intents/pi_1", nil, &stripe.PaymentIntent{}))
 			})
 		}
 		synctest.Wait()

@@ -9,6 +9,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/card/double"
 	"github.com/tollhq/toll/internal/checkout"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -74,8 +75,7 @@ func TestRefund_SameAmountUnclear(t *testing.T) {
 	eachLoss(t, func(s *scene, after bool) {
 		id := s.paid(s.plan(), goodCard)
 		s.refund(id, 200)
-		_, err := s.beginRefund(id, 200)
-		s.must(err)
+		must.Get(s.beginRefund(id, 200))(s)
 		s.fault(post("500", "/v1/refunds", 3, after))
 		s.at().run()
 		s.fault(double.Fault{Kind: "clear"})
@@ -93,8 +93,7 @@ func TestRefund_SameAmountUnclear(t *testing.T) {
 func TestRefund_FailsOnTwoDays(t *testing.T) {
 	eachLoss(t, func(s *scene, after bool) {
 		id := s.paid(s.plan(), goodCard)
-		_, err := s.beginRefund(id, 200)
-		s.must(err)
+		must.Get(s.beginRefund(id, 200))(s)
 		for day := range 2 {
 			s.fault(post("500", "/v1/refunds", 3, after && day == 1))
 			s.at().run()
@@ -145,8 +144,7 @@ func TestTwoLostAnswersOfExpiry(t *testing.T) {
 		s.embedded = true
 		s.start()
 		p := s.plan()
-		out, err := s.at().Fiat(s.ctx, checkout.FiatRequest{Caller: buyer, Plan: p, Wait: soon}, nil)
-		s.must(err)
+		out := must.Get(s.at().Fiat(s.ctx, checkout.FiatRequest{Caller: buyer, Plan: p, Wait: soon}, nil))(s)
 		id := out.OrderID
 		first := s.row(id).Session
 		s.fault(twoRuns(sessions+"/", after))
@@ -156,7 +154,7 @@ func TestTwoLostAnswersOfExpiry(t *testing.T) {
 		}
 		page := s.page(id)
 		old, err := s.stripe.V1CheckoutSessions.Retrieve(s.ctx, first, nil)
-		if s.must(err); old.Status != stripe.CheckoutSessionStatusExpired || s.row(id).Attempt != 2 {
+		if must.Do(s, err); old.Status != stripe.CheckoutSessionStatusExpired || s.row(id).Attempt != 2 {
 			s.Fatalf("the first page is %s, attempt %d", old.Status, s.row(id).Attempt)
 		}
 		s.pay(page, goodCard)
@@ -176,7 +174,7 @@ func TestEnroll_TwoLostAnswersOfCustomer(t *testing.T) {
 		s.enrolled(goodCard)
 		n := 0
 		for _, err := range s.stripe.V1Customers.List(s.ctx, nil).All(s.ctx) {
-			s.must(err)
+			must.Do(s, err)
 			n++
 		}
 		if n != 1 {
@@ -202,7 +200,7 @@ func TestEnroll_TwoLostAnswersOfExpiry(t *testing.T) {
 		}
 		s.fault(double.Fault{Kind: "clear"})
 		method, failure, err := s.at().rail.Enrolled(s.ctx, buyer, id)
-		if s.must(err); method != "" || failure == "" {
+		if must.Do(s, err); method != "" || failure == "" {
 			s.Fatalf("%q, %q", method, failure)
 		}
 		if _, location := s.pay(page, goodCard); location != "" {
@@ -216,7 +214,7 @@ func TestDetach_TwoLostAnswers(t *testing.T) {
 	eachLoss(t, func(s *scene, after bool) {
 		method := s.enrolled(goodCard)
 		_, m := s.cardRecords(method)
-		s.must(s.at().PaymentMethods.Remove(s.ctx, checkout.Owner{Address: buyer}, method))
+		must.Do(s, s.at().PaymentMethods.Remove(s.ctx, checkout.Owner{Address: buyer}, method))
 		s.fault(twoRuns("/v1/payment_methods/", after))
 		s.later(4 * time.Minute)
 		if _, removed := s.cardRecords(method); s.stripeMethod(m.StripeID).Customer != nil || removed.Fingerprint != "" {

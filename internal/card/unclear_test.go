@@ -13,6 +13,7 @@ import (
 	"github.com/tollhq/toll/internal/card"
 	"github.com/tollhq/toll/internal/card/double"
 	"github.com/tollhq/toll/internal/checkout"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/rail"
 )
 
@@ -128,8 +129,7 @@ func TestFailedExpiry(t *testing.T) {
 	each(t, func(s *scene) {
 		s.embedded = true
 		s.start()
-		out, err := s.at().Fiat(s.ctx, checkout.FiatRequest{Caller: buyer, Plan: s.plan(), Wait: soon}, nil)
-		s.must(err)
+		out := must.Get(s.at().Fiat(s.ctx, checkout.FiatRequest{Caller: buyer, Plan: s.plan(), Wait: soon}, nil))(s)
 		s.fault(post("500", sessions+"/", 1, true))
 		s.pay(s.page(out.OrderID), "4242424242424242")
 		s.decided(out.OrderID, time.Minute)
@@ -184,7 +184,7 @@ func TestStoredFailure(t *testing.T) {
 				}
 				s.audit()
 				s.now.Add(1)
-				s.must(s.at().topUp(p, d, "one"))
+				must.Do(s, s.at().topUp(p, d, "one"))
 				if again := s.lastOrder(); again == id {
 					s.Fatal("no new order was begun")
 				}
@@ -219,7 +219,7 @@ func TestStoredFailureShowsUp(t *testing.T) {
 				s.put(nil)
 				for range 2 { // a repeat changes nothing
 					s.read()
-					s.must(s.at().rail.Sync(s.ctx, []byte(s.double.Books().Payments[0].PaymentIntent)))
+					must.Do(s, s.at().rail.Sync(s.ctx, []byte(s.double.Books().Payments[0].PaymentIntent)))
 					s.later(time.Minute)
 				}
 				s.failed(id, toll.CodeCardUnreachable)
@@ -371,8 +371,7 @@ func TestRevokedMeanwhile(t *testing.T) {
 		s.secret = "sk_test_another0123456789"
 		s.start()
 		s.code(s.at().topUp(p, d, ""), toll.CodeCardUnreachable)
-		_, err := s.at().Delegations.Revoke(s.ctx, buyer, d)
-		s.must(err)
+		must.Get(s.at().Delegations.Revoke(s.ctx, buyer, d))(s)
 		s.at().close()
 		s.secret = secretKey
 		s.start()

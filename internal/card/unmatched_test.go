@@ -13,6 +13,7 @@ import (
 	"github.com/tollhq/toll/internal/card"
 	"github.com/tollhq/toll/internal/card/double"
 	"github.com/tollhq/toll/internal/checkout"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -25,8 +26,7 @@ func (s *scene) loses(p *toll.Plan, name, delegation string) (intent string) {
 	if delegation != "" {
 		metadata["delegation_id"] = delegation
 	}
-	pi, err := s.charge(name, metadata)
-	s.must(err)
+	pi := must.Get(s.charge(name, metadata))(s)
 	return pi.ID
 }
 
@@ -34,7 +34,7 @@ func (s *scene) loses(p *toll.Plan, name, delegation string) (intent string) {
 func (s *scene) lost(p *toll.Plan) (orphan *store.CardOrphan) {
 	s.Helper()
 	intent := s.loses(p, "pm_card_visa", "")
-	s.must(s.at().rail.Sync(s.ctx, []byte(intent)))
+	must.Do(s, s.at().rail.Sync(s.ctx, []byte(intent)))
 	o := s.unmatched(intent)
 	if o.Plan != p.ID || o.Subscriber != buyer || !o.ResolvedAt.IsZero() {
 		s.Fatalf("%+v", o)
@@ -45,9 +45,7 @@ func (s *scene) lost(p *toll.Plan) (orphan *store.CardOrphan) {
 // unmatched returns a payment without an order.
 func (s *scene) unmatched(intent string) *store.CardOrphan {
 	s.Helper()
-	o, err := store.CardOrphanByID(s.ctx, s.store, intent)
-	s.must(err)
-	return o
+	return must.Get(store.CardOrphanByID(s.ctx, s.store, intent))(s)
 }
 
 // resolve stores what was done about a payment without an order.
@@ -64,7 +62,7 @@ func (s *scene) resolve(tx *store.Tx, o store.CardOrphan, resolution string, at 
 // givesBack has the processor refund the rest of a payment without an order.
 func (s *scene) givesBack(o *store.CardOrphan) {
 	s.Helper()
-	s.must(s.store.Tx(s.ctx, func(tx *store.Tx) error {
+	must.Do(s, s.store.Tx(s.ctx, func(tx *store.Tx) error {
 		if err := s.resolve(tx, *o, store.OrphanRefunding, time.Time{}); err != nil {
 			return err
 		}
@@ -104,7 +102,7 @@ func TestLostOrderIsGranted(t *testing.T) {
 		if n := s.count("SELECT COUNT(*) FROM orders WHERE order_id = $1", o.OrderID); n != 0 {
 			s.Fatal("a transaction that ended early left an order")
 		}
-		s.must(s.grants(o, nil))
+		must.Do(s, s.grants(o, nil))
 		if err := s.grants(o, nil); !errors.Is(err, checkout.ErrOrderExists) {
 			s.Fatalf("the order is here, and a payment with its id is granted: %v", err)
 		}
@@ -131,10 +129,9 @@ func TestLostPaymentIsRefunded(t *testing.T) {
 		if n := s.count("SELECT COUNT(*) FROM card_orphans WHERE object_id = $1 AND resolution = 'refunded' AND resolved_at > 0", o.Object); n != 1 {
 			s.Fatal("the refund is not noted")
 		}
-		pi, err := s.stripe.V1PaymentIntents.Retrieve(s.ctx, o.Object, &stripe.PaymentIntentRetrieveParams{
+		pi := must.Get(s.stripe.V1PaymentIntents.Retrieve(s.ctx, o.Object, &stripe.PaymentIntentRetrieveParams{
 			Expand: []*string{stripe.String("latest_charge")},
-		})
-		s.must(err)
+		}))(s)
 		if got := pi.LatestCharge.AmountRefunded; got != o.Cents {
 			s.Fatalf("%d cents were refunded", got)
 		}
@@ -191,15 +188,14 @@ func TestLostMoneyIsCounted(t *testing.T) {
 							s.Fatalf("%d cents are left: %+v", o.Left(), o)
 						}
 					}
-					s.must(s.grants(o, nil))
+					must.Do(s, s.grants(o, nil))
 					s.decided(o.OrderID, 10*time.Minute)
 					s.granted(o.OrderID)
 					s.read()
 					if so := s.state(o.OrderID); so.RefundedCents != c.cents || so.Dispute != c.dispute || s.balance(p) != c.balance {
 						s.Fatalf("%d cents, %q, %d credits", so.RefundedCents, so.Dispute, s.balance(p))
 					}
-					owed, err := card.OwedOf(s.ctx, s.store, noon.Format("2006-01"))
-					s.must(err)
+					owed := must.Get(card.OwedOf(s.ctx, s.store, noon.Format("2006-01")))(s)
 					if left := owed[0].Charged - owed[0].Refunded - owed[0].Disputed; len(owed) != 1 || int64(left) != c.left {
 						s.Fatalf("%d cents are owed: %+v", left, owed)
 					}
@@ -223,7 +219,7 @@ func TestRefundedBeforeItIsSettled(t *testing.T) {
 		if o.Left() != 400 {
 			s.Fatalf("%+v", o)
 		}
-		s.must(s.grants(o, nil))
+		must.Do(s, s.grants(o, nil))
 		s.fault(double.Fault{Kind: "refund", Object: s.lastCharge(), Amount: 400})
 		s.decided(o.OrderID, 10*time.Minute)
 		for range 2 { // the event of the second refund changes nothing
@@ -235,7 +231,7 @@ func TestRefundedBeforeItIsSettled(t *testing.T) {
 			s.read()
 		}
 		owed, err := card.OwedOf(s.ctx, s.store, noon.Format("2006-01"))
-		if s.must(err); len(owed) != 0 {
+		if must.Do(s, err); len(owed) != 0 {
 			s.Fatalf("owed: %+v", owed)
 		}
 	})
@@ -256,23 +252,22 @@ func TestRefundFails(t *testing.T) {
 		}, 1},
 		"a second payment": {func(s *scene) string {
 			id := s.paid(s.plan(), goodCard)
-			_, err := s.charge("pm_card_refundFail", map[string]string{"installation": installation, "order_id": id, "attempt": "1"})
-			s.must(err)
+			must.Get(s.charge("pm_card_refundFail", map[string]string{"installation": installation, "order_id": id, "attempt": "1"}))(s)
 			return id
 		}, 1},
 		"refunded before it was seen": {func(s *scene) string {
 			id := s.order(s.plan())
 			s.pay(s.page(id), failingCard)
 			s.fault(double.Fault{Kind: "refund", Object: s.lastCharge(), Amount: 500})
-			s.must(s.at().rail.Sync(s.ctx, []byte(s.double.Books().Payments[0].PaymentIntent)))
+			must.Do(s, s.at().rail.Sync(s.ctx, []byte(s.double.Books().Payments[0].PaymentIntent)))
 			s.failed(id, toll.CodeCheckoutFailed)
 			return id
 		}, 1},
 		"refunded after its order was granted": {func(s *scene) string {
 			intent := s.loses(s.plan(), "pm_card_refundFail", "")
-			s.must(s.at().rail.Sync(s.ctx, []byte(intent)))
+			must.Do(s, s.at().rail.Sync(s.ctx, []byte(intent)))
 			o := s.unmatched(intent)
-			s.must(s.grants(o, nil))
+			must.Do(s, s.grants(o, nil))
 			s.fault(double.Fault{Kind: "refund", Object: s.lastCharge(), Amount: 500})
 			return o.OrderID
 		}, 2}, // the first before the grant
@@ -286,7 +281,7 @@ func TestRefundFails(t *testing.T) {
 				last := payments[len(payments)-1]
 				for range 4 {
 					s.read()
-					s.must(s.at().rail.Sync(s.ctx, []byte(last.PaymentIntent)))
+					must.Do(s, s.at().rail.Sync(s.ctx, []byte(last.PaymentIntent)))
 				}
 				o, err := store.CardOrphanByID(s.ctx, s.store, last.PaymentIntent)
 				if err != nil || o.Resolution != "" || !o.ResolvedAt.IsZero() || o.Left() != last.Captured {
@@ -314,7 +309,7 @@ func TestFailedRefundIsRecorded(t *testing.T) {
 		if o.Left() != 500 {
 			s.Fatalf("%+v", o)
 		}
-		s.must(s.grants(o, nil))
+		must.Do(s, s.grants(o, nil))
 		s.decided(o.OrderID, 10*time.Minute)
 		s.granted(o.OrderID)
 		s.has(o.OrderID, 0, "", "processor failed 100")
@@ -332,10 +327,10 @@ func TestOlderStateOfLostPayment(t *testing.T) {
 			s.put(nil)
 			s.now.Add(1)
 			s.fault(double.Fault{Kind: "refund", Object: s.lastCharge(), Amount: 200})
-			s.must(s.at().rail.Sync(s.ctx, []byte(intent)))
+			must.Do(s, s.at().rail.Sync(s.ctx, []byte(intent)))
 			return older, err
 		})
-		s.must(s.at().rail.Sync(s.ctx, []byte(intent)))
+		must.Do(s, s.at().rail.Sync(s.ctx, []byte(intent)))
 		if o := s.unmatched(intent); o.Left() != 300 {
 			s.Fatalf("%+v", o)
 		}
@@ -374,7 +369,7 @@ func TestLostPaymentWasRefunded(t *testing.T) {
 		intent := s.loses(s.plan(), "pm_card_refundFail", d)
 		s.read()
 		s.fault(double.Fault{Kind: "refund", Object: s.lastCharge(), Amount: 500})
-		s.must(s.at().rail.Sync(s.ctx, []byte(intent)))
+		must.Do(s, s.at().rail.Sync(s.ctx, []byte(intent)))
 		if o := s.unmatched(intent); o.Resolution != store.OrphanRefunded || o.ResolvedAt.IsZero() || s.remaining(d) != 1000 {
 			s.Fatalf("%+v, %d left", o, s.remaining(d))
 		}
@@ -432,7 +427,7 @@ func TestDelegationCountsLostPayments(t *testing.T) {
 		first, second := s.loses(p, "pm_card_visa", d), s.loses(p, "pm_card_visa", d)
 
 		// The database is a restored one: no card is charged before the lost payments were read, and then within the limit.
-		s.must(s.store.Tx(s.ctx, func(tx *store.Tx) error {
+		must.Do(s, s.store.Tx(s.ctx, func(tx *store.Tx) error {
 			return store.PutRestoration(s.ctx, tx, &store.Restoration{BackupAt: s.machineClock(), RestoredAt: s.machineClock()})
 		}))
 		id, ended := s.placed(func() error { return s.at().topUp(p, d, "one") })
@@ -454,7 +449,7 @@ func TestDelegationCountsLostPayments(t *testing.T) {
 
 		// Its order has what the payment took; a refund gives it back; settled by other means it stays.
 		o := s.unmatched(first)
-		s.must(s.grants(o, nil))
+		must.Do(s, s.grants(o, nil))
 		s.audit()
 		s.decided(o.OrderID, 10*time.Minute)
 		if so := s.state(o.OrderID); so.DelegationID != d || so.Cents != 500 || s.remaining(d) != 200 {
@@ -468,7 +463,7 @@ func TestDelegationCountsLostPayments(t *testing.T) {
 		}
 		third := s.loses(p, "pm_card_visa", d)
 		s.read()
-		s.must(s.store.Tx(s.ctx, func(tx *store.Tx) error {
+		must.Do(s, s.store.Tx(s.ctx, func(tx *store.Tx) error {
 			return s.resolve(tx, *s.unmatched(third), store.OrphanSettled, s.clock())
 		}))
 		if s.remaining(d) != 200 {

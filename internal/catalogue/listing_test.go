@@ -11,6 +11,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/catalogue"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/x402"
 )
@@ -18,8 +19,7 @@ import (
 // resources are the urls of the catalogue that a filter picks.
 func (s *scene) resources(by x402.CatalogueFilter) []string {
 	s.Helper()
-	c, err := s.one().List(s.ctx, by, 100, 0)
-	s.must(err)
+	c := must.Get(s.one().List(s.ctx, by, 100, 0))(s)
 	var out []string
 	for _, i := range c.Items {
 		out = append(out, i.Resource)
@@ -35,7 +35,7 @@ func (s *scene) update(a *toll.Agent, f func(a *toll.Agent)) {
 	s.Helper()
 	f(a)
 	a.UpdatedAt = s.clock.now()
-	s.must(s.one().store.Tx(s.ctx, func(tx *store.Tx) error { return store.UpdateAgent(s.ctx, tx, a) }))
+	must.Do(s, s.one().store.Tx(s.ctx, func(tx *store.Tx) error { return store.UpdateAgent(s.ctx, tx, a) }))
 	s.one().ForgetAgent(a.ID)
 }
 
@@ -86,10 +86,8 @@ func TestCatalogue(t *testing.T) {
 				t.Errorf("%+v: %q, want %q", by, got, want)
 			}
 		}
-		c, err := s.one().List(s.ctx, x402.CatalogueFilter{Type: "http"}, 1, 1)
-		s.must(err)
-		b, err := x402.Encode(c)
-		s.must(err)
+		c := must.Get(s.one().List(s.ctx, x402.CatalogueFilter{Type: "http"}, 1, 1))(s)
+		b := must.Get(x402.Encode(c))(s)
 		want := fmt.Sprintf(`{"x402Version":2,"items":[{"resource":"https://a.example/ask","type":"http","x402Version":2,"accepts":[{"scheme":"svc:erc4337","network":"eip155:84532","amount":"5","asset":"svc:credits","payTo":"%s","maxTimeoutSeconds":60,"planId":"%s","extra":{"version":"1","planId":"%s","agentId":"%s","httpVerb":"POST"}}],`+
 			`"lastUpdated":1795266000,"lastUpdatedAt":"2026-11-21T13:00:00Z","description":"Ask the agent","metadata":{"agentId":"%s"},"extensions":{"bazaar":{"info":{"input":{"type":"http","method":"POST","bodyType":"json","body":{}}}}}}],"pagination":{"limit":1,"offset":1,"total":3}}`,
 			b1, p.ID, p.ID, a.ID, a.ID)
@@ -116,8 +114,7 @@ func TestCatalogue(t *testing.T) {
 		// Search, part by part.
 		find := func(query, cursor string, limit int) ([]string, *x402.FoundResources) {
 			t.Helper()
-			r, err := s.one().Search(s.ctx, query, x402.CatalogueFilter{}, limit, cursor)
-			s.must(err)
+			r := must.Get(s.one().Search(s.ctx, query, x402.CatalogueFilter{}, limit, cursor))(s)
 			var out []string
 			for _, i := range r.Resources {
 				out = append(out, i.Resource)
@@ -165,8 +162,7 @@ func TestCatalogue(t *testing.T) {
 
 func mustItems(s *scene) []x402.CatalogueItem {
 	s.Helper()
-	c, err := s.one().List(s.ctx, x402.CatalogueFilter{}, 100, 0)
-	s.must(err)
+	c := must.Get(s.one().List(s.ctx, x402.CatalogueFilter{}, 100, 0))(s)
 	return c.Items
 }
 
@@ -203,8 +199,7 @@ func TestBigAgents(t *testing.T) {
 	s := sqlite(t)
 	s.bigAgents(50) // 26 MiB of urls
 	before := heap()
-	_, err := s.one().List(s.ctx, x402.CatalogueFilter{}, 1, 0)
-	s.must(err)
+	must.Get(s.one().List(s.ctx, x402.CatalogueFilter{}, 1, 0))(s)
 	if grown := heap() - before; grown > 100<<20 {
 		t.Errorf("the catalogue takes %d MiB", grown>>20)
 	}
@@ -243,8 +238,7 @@ func TestCatalogueParts(t *testing.T) {
 	s.bigAgents(2)
 	var all, found []string
 	for {
-		c, err := s.one().List(s.ctx, x402.CatalogueFilter{}, 100, len(all))
-		s.must(err)
+		c := must.Get(s.one().List(s.ctx, x402.CatalogueFilter{}, 100, len(all)))(s)
 		if c.Pagination.Total != 2*toll.MaxEndpoints || len(c.Items) == 0 || c.Pagination.Limit != len(c.Items) && c.Pagination.Limit != 100 {
 			t.Fatalf("%+v with %d items behind %d", c.Pagination, len(c.Items), len(all))
 		}
@@ -259,8 +253,7 @@ func TestCatalogueParts(t *testing.T) {
 		}
 	}
 	for cursor := ""; ; {
-		r, err := s.one().Search(s.ctx, "word", x402.CatalogueFilter{}, 100, cursor)
-		s.must(err)
+		r := must.Get(s.one().Search(s.ctx, "word", x402.CatalogueFilter{}, 100, cursor))(s)
 		for _, i := range r.Resources {
 			found = append(found, i.Resource)
 		}
@@ -287,7 +280,7 @@ func TestLongQueries(t *testing.T) {
 	} {
 		_, err := s.one().Search(s.ctx, query, x402.CatalogueFilter{}, 10, "")
 		if ok {
-			s.must(err)
+			must.Do(s, err)
 			continue
 		}
 		s.code(err, toll.CodeBadPage)
@@ -305,8 +298,7 @@ func TestCatalogueChanges(t *testing.T) {
 		a, b := s.agent(func(a *toll.Agent) { a.Metadata.Name = "First" }, p), s.agent(nil, q)
 		urls := func() int { return len(s.resources(x402.CatalogueFilter{})) }
 		finds := func(query string) int {
-			r, err := s.one().Search(s.ctx, query, x402.CatalogueFilter{}, 10, "")
-			s.must(err)
+			r := must.Get(s.one().Search(s.ctx, query, x402.CatalogueFilter{}, 10, ""))(s)
 			return len(r.Resources)
 		}
 		if urls() != 2 || finds("first") != 1 || finds("other") != 1 {
@@ -321,7 +313,7 @@ func TestCatalogueChanges(t *testing.T) {
 			t.Error("an agent that did not change was read again")
 		}
 		q.Metadata.Name = "Renamed"
-		s.must(s.one().store.Tx(s.ctx, func(tx *store.Tx) error { return store.UpdatePlan(s.ctx, tx, q) }))
+		must.Do(s, s.one().store.Tx(s.ctx, func(tx *store.Tx) error { return store.UpdatePlan(s.ctx, tx, q) }))
 		s.one().ForgetPlan(q.ID)
 		if finds("other") != 0 || finds("renamed") != 1 {
 			t.Error("the new name of a plan does not show at once")
@@ -333,7 +325,7 @@ func TestCatalogueChanges(t *testing.T) {
 		s.update(a, func(a *toll.Agent) { a.IsListed = true })
 
 		// Others.
-		s.must(s.one().store.Tx(s.ctx, func(tx *store.Tx) error {
+		must.Do(s, s.one().store.Tx(s.ctx, func(tx *store.Tx) error {
 			_, err := store.AttachPlan(s.ctx, tx, b.ID, p.ID)
 			return err
 		}))
@@ -343,7 +335,7 @@ func TestCatalogueChanges(t *testing.T) {
 		}
 		s.clock.add(time.Second)
 		q.IsListed, q.UpdatedAt = false, s.clock.now()
-		s.must(s.one().store.Tx(s.ctx, func(tx *store.Tx) error {
+		must.Do(s, s.one().store.Tx(s.ctx, func(tx *store.Tx) error {
 			if err := store.UpdatePlan(s.ctx, tx, q); err != nil {
 				return err
 			}

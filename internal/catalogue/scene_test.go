@@ -9,6 +9,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/catalogue"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
@@ -72,13 +73,6 @@ func newScene(t testing.TB, st *store.Store) *scene {
 	return s
 }
 
-func (s *scene) must(err error) {
-	s.Helper()
-	if err != nil {
-		s.Fatal(err)
-	}
-}
-
 func (s *scene) code(err error, want toll.Code) {
 	s.Helper()
 	if !errors.Is(err, toll.NewError(want)) {
@@ -98,7 +92,7 @@ func (s *scene) plan(f func(p *toll.Plan)) *toll.Plan {
 	if f != nil {
 		f(p)
 	}
-	s.must(s.one().store.Tx(s.ctx, func(tx *store.Tx) error { return store.InsertPlan(s.ctx, tx, p, "", nil) }))
+	must.Do(s, s.one().store.Tx(s.ctx, func(tx *store.Tx) error { return store.InsertPlan(s.ctx, tx, p, "", nil) }))
 	return p
 }
 
@@ -120,6 +114,6 @@ func (s *scene) agent(f func(a *toll.Agent), plans ...*toll.Plan) *toll.Agent {
 	if f != nil {
 		f(a)
 	}
-	s.must(s.one().store.Tx(s.ctx, func(tx *store.Tx) error { return store.InsertAgent(s.ctx, tx, a, nil) }))
+	must.Do(s, s.one().store.Tx(s.ctx, func(tx *store.Tx) error { return store.InsertAgent(s.ctx, tx, a, nil) }))
 	return a
 }

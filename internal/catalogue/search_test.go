@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -19,9 +20,9 @@ func TestSearchGivenBack(t *testing.T) {
 	for range 2 {
 		for _, query := range []string{"", "a", "nothing like this"} {
 			_, err := f.Search(s.ctx, query, x402.CatalogueFilter{}, 10, "")
-			s.must(err)
+			must.Do(s, err)
 			_, _, err = f.FindAgents(s.ctx, query, 10, "")
-			s.must(err)
+			must.Do(s, err)
 		}
 		if _, err := f.Search(s.ctx, "", x402.CatalogueFilter{}, 10, "bad cursor"); err == nil {
 			t.Error("a bad cursor is accepted")

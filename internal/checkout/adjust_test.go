@@ -10,6 +10,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/store"
 )
@@ -21,8 +22,7 @@ func (s *shop) bought(delegation string, spent toll.Credits, f func(p *toll.Plan
 		f = fiat
 	}
 	p = s.plan(f)
-	o, err := s.charge(0, p, delegation)
-	s.must(err)
+	o := must.Get(s.charge(0, p, delegation))(s)
 	perm = s.permission(p, "", nil)
 	if spent > 0 {
 		s.settle(p, perm, "", spent)
@@ -51,7 +51,7 @@ func (s *shop) money(p *toll.Plan, id string, cents int64, taken, loss, held, ba
 func (s *shop) adjust(id string, a rail.Adjustment) {
 	s.Helper()
 	for i := range 2 {
-		s.must(s.at(i).Decisions.Change(s.ctx, s.state(id).Account, func(t *rail.Tx) error { return t.Adjust(id, a) }))
+		must.Do(s, s.at(i).Decisions.Change(s.ctx, s.state(id).Account, func(t *rail.Tx) error { return t.Adjust(id, a) }))
 	}
 }
 
@@ -97,8 +97,7 @@ func TestMoneyBack(t *testing.T) {
 				_, err := s.at(0).Delegations.Unfreeze(s.ctx, holder, own)
 				s.code(err, toll.CodeDelegationFrozen)
 				s.adjust(id, rail.Adjustment{Dispute: end})
-				read, err := s.at(1).OrderByID(s.ctx, owner, id)
-				s.must(err)
+				read := must.Get(s.at(1).OrderByID(s.ctx, owner, id))(s)
 				if end == store.DisputeWon {
 					sums(p, id, 0, 0)
 					if got := s.status(own); got != toll.StatusActive || read.Disputed {
@@ -110,8 +109,7 @@ func TestMoneyBack(t *testing.T) {
 				if got := s.status(own); got != toll.StatusFrozen || !read.Disputed || read.RefundedCredits != left {
 					s.Fatalf("%s, %+v", got, read)
 				}
-				_, err = s.at(0).Delegations.Unfreeze(s.ctx, holder, own)
-				s.must(err)
+				must.Get(s.at(0).Delegations.Unfreeze(s.ctx, holder, own))(s)
 			}
 		}
 		// A dispute of a part takes the disputed share, beside what is refunded, and returns it when it is won.
@@ -156,8 +154,7 @@ func TestMoneyBackUnderHolds(t *testing.T) {
 			if settles >= 0 {
 				s.settle(p, perm, held, settles)
 			} else {
-				_, err := s.ledgers[0].Release(s.ctx, perm.Account(), held)
-				s.must(err)
+				must.Get(s.ledgers[0].Release(s.ctx, perm.Account(), held))(s)
 			}
 			s.later(1)
 			used := max(settles, 0)
@@ -165,7 +162,7 @@ func TestMoneyBackUnderHolds(t *testing.T) {
 			s.money(p, id, 250, taken, 50-taken, 0, 60-used-taken)
 		}
 		var jobs int
-		s.must(s.store.QueryRow(s.ctx, "SELECT COUNT(*) FROM jobs WHERE kind = $1", store.JobTakeBack).Scan(&jobs))
+		must.Do(s, s.store.QueryRow(s.ctx, "SELECT COUNT(*) FROM jobs WHERE kind = $1", store.JobTakeBack).Scan(&jobs))
 		if jobs != 0 {
 			s.Fatalf("%d jobs are left", jobs)
 		}
@@ -220,17 +217,17 @@ func TestAdjust_Events(t *testing.T) {
 	eachRail(t, func(s *shop) {
 		d := s.cardDelegation(1000)
 		p, id, _ := s.bought(d, 0, nil)
-		s.must(s.rail.Dispute(id, "")) // an inquiry
+		must.Do(s, s.rail.Dispute(id, "")) // an inquiry
 		s.money(p, id, 0, 0, 0, 0, 100)
 		if got := s.status(d); got != toll.StatusActive {
 			s.Fatal(got)
 		}
 		for range 2 {
-			s.must(s.rail.Dispute(id, store.DisputeOpen))
+			must.Do(s, s.rail.Dispute(id, store.DisputeOpen))
 		}
-		s.must(s.rail.Dispute(id, store.DisputeWon))
-		s.must(s.rail.Refund(id, 100))
-		s.must(s.rail.FailRefunds(id))
+		must.Do(s, s.rail.Dispute(id, store.DisputeWon))
+		must.Do(s, s.rail.Refund(id, 100))
+		must.Do(s, s.rail.FailRefunds(id))
 		type told struct {
 			typ      toll.EventType
 			inquiry  bool
@@ -244,16 +241,16 @@ func TestAdjust_Events(t *testing.T) {
 		}
 		for _, who := range []toll.Address{holder, owner} {
 			rows, err := s.store.Query(s.ctx, "SELECT type, data FROM events WHERE principal = $1 AND object_id = $2 ORDER BY seq", who.Lower(), id)
-			s.must(err)
+			must.Do(s, err)
 			var got []told
 			for rows.Next() {
 				var typ, data string
-				s.must(rows.Scan(&typ, &data))
+				must.Do(s, rows.Scan(&typ, &data))
 				var e toll.OrderDispute
-				s.must(json.Unmarshal([]byte(data), &e))
+				must.Do(s, json.Unmarshal([]byte(data), &e))
 				got = append(got, told{toll.EventType(typ), e.Inquiry, e.Outcome, e.Disputed, e.RefundedCents})
 			}
-			s.must(rows.Err())
+			must.Do(s, rows.Err())
 			rows.Close()
 			if got = got[2:]; !slices.Equal(got, want) { // after created and paid
 				s.Errorf("%s: %+v, want %+v", who, got, want)
@@ -292,8 +289,7 @@ func TestAdjust_TwoDisputes(t *testing.T) {
 		s.adjust(a, rail.Adjustment{Dispute: store.DisputeOpen})
 		s.adjust(a, rail.Adjustment{Dispute: store.DisputeWon})
 		status(toll.StatusFrozen)
-		_, err := s.at(0).Delegations.Unfreeze(s.ctx, holder, d)
-		s.must(err)
+		must.Get(s.at(0).Delegations.Unfreeze(s.ctx, holder, d))(s)
 		status(toll.StatusActive)
 	})
 }
@@ -307,8 +303,7 @@ func TestAdjust_LostAtOnce(t *testing.T) {
 		if got := s.status(d); got != toll.StatusFrozen {
 			s.Fatalf("the delegation is %s", got)
 		}
-		_, err := s.at(0).Delegations.Unfreeze(s.ctx, holder, d)
-		s.must(err)
+		must.Get(s.at(0).Delegations.Unfreeze(s.ctx, holder, d))(s)
 		s.adjust(id, rail.Adjustment{Dispute: store.DisputeLost})
 		if got := s.status(d); got != toll.StatusActive {
 			s.Fatalf("the delegation is %s", got)
@@ -321,8 +316,7 @@ func TestAdjust_RevokedDelegation(t *testing.T) {
 	eachRail(t, func(s *shop) {
 		d := s.cardDelegation(1000)
 		_, id, _ := s.bought(d, 0, nil)
-		_, err := s.at(0).Delegations.Revoke(s.ctx, holder, d)
-		s.must(err)
+		must.Get(s.at(0).Delegations.Revoke(s.ctx, holder, d))(s)
 		s.adjust(id, rail.Adjustment{Dispute: store.DisputeOpen})
 		s.adjust(id, rail.Adjustment{Dispute: store.DisputeWon})
 		want := []toll.EventType{toll.EventDelegationCreated, toll.EventDelegationRevoked}
@@ -408,7 +402,7 @@ func TestRandomMoney(t *testing.T) {
 				if errors.Is(err, toll.NewError(toll.CodeDelegationFrozen)) {
 					continue
 				}
-				s.must(err)
+				must.Do(s, err)
 				ids = append(ids, o.OrderID)
 			case n < 4:
 				s.adjust(ids[r.IntN(len(ids))], rail.Adjustment{

@@ -9,6 +9,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/checkout/railtest"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/store"
 )
@@ -33,8 +34,7 @@ func (s *shop) charge(i int, p *toll.Plan, delegation string) (*toll.Order, erro
 
 func (s *shop) status(delegation string) toll.PermissionStatus {
 	s.Helper()
-	d, err := s.at(0).Delegations.Read(s.ctx, holder, delegation)
-	s.must(err)
+	d := must.Get(s.at(0).Delegations.Read(s.ctx, holder, delegation))(s)
 	return d.Status
 }
 
@@ -57,15 +57,13 @@ func TestOrder_CardDelegation(t *testing.T) {
 		s.code(err, toll.CodeDelegationPlanMismatch)
 		s.charges(0)
 
-		o, err := s.charge(0, p, "delegation."+holder.Lower()+"."+d)
-		s.must(err)
+		o := must.Get(s.charge(0, p, "delegation."+holder.Lower()+"."+d))(s)
 		bought := s.rail.Purchases()[0]
 		if o.Status != toll.OrderConfirmed || o.Balance.Balance != 100 || o.Currency != toll.CurrencyUSD || s.remaining(d) != 700 ||
 			bought.PaymentMethod != "pm_1" || bought.Delegation.Currency != "usd" || bought.Total.Cmp(toll.UnitsOfCents(500)) != 0 || bought.Session != nil {
 			s.Fatalf("%+v, %d left, %+v", o, s.remaining(d), bought)
 		}
-		_, err = s.charge(1, p, d)
-		s.must(err)
+		must.Get(s.charge(1, p, d))(s)
 		_, err = s.charge(0, p, d)
 		s.code(err, toll.CodeDelegationInsufficient)
 		s.charges(2)
@@ -106,7 +104,7 @@ func TestFreeze_Declines(t *testing.T) {
 		}
 		decline(2)
 		_, err := s.charge(0, p, d)
-		s.must(err)
+		must.Do(s, err)
 		decline(2)
 		// Refusals that no bank made do not count.
 		s.rail.Behave(railtest.Behaviour{Decline: true, Code: toll.CodePaymentMethodUnusable})
@@ -136,14 +134,12 @@ func TestFreeze_Declines(t *testing.T) {
 		_, err = s.at(0).Delegations.Unfreeze(s.ctx, other, d)
 		s.code(err, toll.CodeUnknownDelegation)
 		for i := range 2 { // a repeat changes nothing
-			record, err := s.at(i).Delegations.Unfreeze(s.ctx, holder, d)
-			s.must(err)
+			record := must.Get(s.at(i).Delegations.Unfreeze(s.ctx, holder, d))(s)
 			if record.Status != toll.StatusActive {
 				s.Fatalf("%+v", record)
 			}
 		}
-		_, err = s.charge(0, p, d)
-		s.must(err)
+		must.Get(s.charge(0, p, d))(s)
 		want := []toll.EventType{toll.EventDelegationCreated, toll.EventDelegationFrozen, toll.EventDelegationUnfrozen}
 		if got := s.events(d); !slices.Equal(got, want) {
 			s.Fatalf("%v, want %v", got, want)
@@ -179,8 +175,7 @@ func TestFreeze_Ended(t *testing.T) {
 		}
 		s.rail.Behave(declined)
 		revoked, expired := frozen(), frozen()
-		_, err := s.at(0).Delegations.Revoke(s.ctx, holder, revoked)
-		s.must(err)
+		must.Get(s.at(0).Delegations.Revoke(s.ctx, holder, revoked))(s)
 		ended(revoked, toll.CodeDelegationRevoked, toll.StatusRevoked)
 		ended(expired, toll.CodeDelegationFrozen, toll.StatusFrozen)
 		s.now.Add((31 * 24 * time.Hour).Microseconds())
@@ -204,7 +199,7 @@ func TestLatePaymentWithinLimits(t *testing.T) {
 		}
 		pays := func(id string) (fits bool) {
 			s.Helper()
-			s.must(s.at(1).Decisions.Change(s.ctx, s.state(id).Account, func(t *rail.Tx) error {
+			must.Do(s, s.at(1).Decisions.Change(s.ctx, s.state(id).Account, func(t *rail.Tx) error {
 				err := t.Decide(id, late)
 				if fits = err == nil; errors.Is(err, rail.ErrNoPlace) {
 					return store.PutSetting(s.ctx, t.Tx, "rejected/"+id, []byte("1"))
@@ -239,7 +234,7 @@ func TestLatePaymentWithinLimits(t *testing.T) {
 		p := s.plan(both(fiat, func(p *toll.Plan) { p.MaxOrders = 1 }))
 		id := failed(p)
 		p.IsListed = false
-		s.must(s.store.Tx(s.ctx, func(tx *store.Tx) error { return store.UpdatePlan(s.ctx, tx, p) }))
+		must.Do(s, s.store.Tx(s.ctx, func(tx *store.Tx) error { return store.UpdatePlan(s.ctx, tx, p) }))
 		if !pays(id) || s.state(id).Status != toll.OrderConfirmed || s.account(p, holder).Balance != 100 || s.orders(p) != 1 {
 			s.Errorf("%+v", s.state(id))
 		}
@@ -254,13 +249,13 @@ func TestCard_PastItsDate(t *testing.T) {
 		d := s.cardDelegation(10_000)
 		expire := func(at time.Time) {
 			s.Helper()
-			s.must(s.store.Tx(s.ctx, func(tx *store.Tx) error {
+			must.Do(s, s.store.Tx(s.ctx, func(tx *store.Tx) error {
 				return store.RefreshPaymentMethod(s.ctx, tx, &store.PaymentMethod{Owner: holder, ID: "pm_1", Brand: "visa", Last4: "4242", ExpMonth: 1, ExpYear: 2026, ExpiredAt: at})
 			}))
 		}
 		expire(time.Time{})
 		_, err := s.charge(0, p, d)
-		s.must(err)
+		must.Do(s, err)
 		expire(s.clock())
 		_, err = s.charge(0, p, d)
 		s.code(err, toll.CodePaymentMethodUnusable)

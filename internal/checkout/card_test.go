@@ -8,6 +8,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/checkout/railtest"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/store"
 )
@@ -15,7 +16,7 @@ import (
 // rows counts the jobs of open orders, and says whether the rail has a row of an order.
 func (s *shop) rows(id string) (jobs int, begun bool) {
 	s.Helper()
-	s.must(s.store.QueryRow(s.ctx, "SELECT COUNT(*) FROM jobs WHERE kind LIKE 'checkout.pay.%'").Scan(&jobs))
+	must.Do(s, s.store.QueryRow(s.ctx, "SELECT COUNT(*) FROM jobs WHERE kind LIKE 'checkout.pay.%'").Scan(&jobs))
 	_, err := s.rail.Payment(s.ctx, s.store, id)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		s.Fatal(err)
@@ -29,19 +30,18 @@ func TestCard_LateAndRefunded(t *testing.T) {
 	eachRail(t, func(s *shop) {
 		s.rail.Behave(railtest.Behaviour{Person: true})
 		p := s.plan(fiat)
-		page, err := s.at(0).Fiat(s.ctx, checkout.FiatRequest{Caller: holder, Plan: p, Wait: soon}, nil)
-		s.must(err)
+		page := must.Get(s.at(0).Fiat(s.ctx, checkout.FiatRequest{Caller: holder, Plan: p, Wait: soon}, nil))(s)
 		id := page.OrderID
 		if jobs, begun := s.rows(id); jobs != 1 || !begun || page.Result.URL == "" {
 			s.Fatalf("%d jobs, begun %t, page %+v", jobs, begun, page.Result)
 		}
-		s.must(s.rail.Complete(id))
+		must.Do(s, s.rail.Complete(id))
 		if jobs, _ := s.rows(id); jobs != 0 || s.account(p, holder).Balance != 100 || s.state(id).Status != toll.OrderConfirmed {
 			s.Fatalf("%d jobs, %+v", jobs, s.state(id))
 		}
 		perm := s.permission(p, "", nil)
 		s.settle(p, perm, "", 30)
-		s.must(s.rail.Refund(id, 500))
+		must.Do(s, s.rail.Refund(id, 500))
 		o := s.state(id)
 		if a := s.account(p, holder); a.Balance != 0 || o.Status != toll.OrderConfirmed || o.RefundedCents != 500 || o.RefundedCredits != 70 || o.Loss != 30 {
 			s.Fatalf("%+v, %+v", a, o)
@@ -63,8 +63,7 @@ func TestPrepare_Refuses(t *testing.T) {
 			s.Fatalf("%+v, %d jobs, begun %t", o, jobs, begun)
 		}
 		s.rail.Behave(railtest.Behaviour{})
-		_, err = s.order(0, holder, p)
-		s.must(err)
+		must.Get(s.order(0, holder, p))(s)
 		s.charges(1)
 	})
 }
@@ -75,23 +74,21 @@ func TestDecidedWhilePrepared(t *testing.T) {
 	eachRail(t, func(s *shop) {
 		p := s.plan(usdc(100))
 		s.rail.Behave(railtest.Behaviour{Hang: true})
-		o, err := s.at(0).Order(s.ctx, checkout.OrderRequest{Caller: holder, Plan: p, Wait: time.Millisecond}, nil)
-		s.must(err)
+		o := must.Get(s.at(0).Order(s.ctx, checkout.OrderRequest{Caller: holder, Plan: p, Wait: time.Millisecond}, nil))(s)
 		s.close(s.at(0))
 		s.rail.Behave(railtest.Behaviour{})
-		s.must(s.store.Tx(s.ctx, func(tx *store.Tx) error {
+		must.Do(s, s.store.Tx(s.ctx, func(tx *store.Tx) error {
 			_, err := tx.Exec(s.ctx, "DELETE FROM settings WHERE name LIKE 'railtest/%'")
 			return err
 		}))
 		s.now.Add(time.Minute.Microseconds())
 		later := s.start(s.store, s.ledgers[len(s.ledgers)-1])
 		s.prepared = func(p *rail.Purchase) {
-			s.must(later.Decisions.Change(s.ctx, p.Account, func(t *rail.Tx) error {
+			must.Do(s, later.Decisions.Change(s.ctx, p.Account, func(t *rail.Tx) error {
 				return t.Decide(p.OrderID, rail.Outcome{Status: toll.OrderFailed, FailureCode: toll.CodeChainToken})
 			}))
 		}
-		_, err = s.queues[later].RunDue(s.ctx)
-		s.must(err)
+		must.Get(s.queues[later].RunDue(s.ctx))(s)
 		jobs, begun := s.rows(o.OrderID)
 		if now := s.state(o.OrderID); now.Status != toll.OrderFailed || jobs != 0 || begun {
 			s.Fatalf("%+v, %d jobs, begun %t", now, jobs, begun)
@@ -124,8 +121,7 @@ func TestWait_Delay(t *testing.T) {
 		}
 		s.rail.Behave(railtest.Behaviour{})
 		s.now.Add(time.Second.Microseconds())
-		again, err := s.at(1).ReplayOrder(s.ctx, holder, id, soon)
-		s.must(err)
+		again := must.Get(s.at(1).ReplayOrder(s.ctx, holder, id, soon))(s)
 		if again.Status != toll.OrderConfirmed {
 			s.Errorf("%+v", again)
 		}
@@ -139,11 +135,10 @@ func TestOpenOrder_IsReadAtItsRail(t *testing.T) {
 		s.rail.Behave(railtest.Behaviour{Steps: 1 << 20})
 		o := s.begin(s.plan(usdc(100)), "")
 		row := s.state(o.OrderID)
-		read, err := s.at(1).OrderByID(s.ctx, holder, o.OrderID)
-		s.must(err)
+		read := must.Get(s.at(1).OrderByID(s.ctx, holder, o.OrderID))(s)
 		if row.Status != toll.OrderCreated || row.TxHash != "" || read.Status != toll.OrderSent || read.TxHash == "" || read.TxHash != o.TxHash {
 			s.Errorf("row %+v, read %+v", row, read)
 		}
-		s.must(s.decides(s.at(0), o.OrderID, rail.Outcome{Status: toll.OrderFailed}))
+		must.Do(s, s.decides(s.at(0), o.OrderID, rail.Outcome{Status: toll.OrderFailed}))
 	})
 }

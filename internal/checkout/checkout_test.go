@@ -13,6 +13,7 @@ import (
 	"github.com/tollhq/toll/internal/checkout/railtest"
 	"github.com/tollhq/toll/internal/jobs"
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
@@ -133,7 +134,7 @@ func (s *shop) open(d checkout.Deps) *checkout.Checkout {
 func (s *shop) close(c *checkout.Checkout) {
 	s.Helper()
 	c.StopWaiting()
-	s.must(s.queues[c].Close(context.Background()))
+	must.Do(s, s.queues[c].Close(context.Background()))
 }
 
 // audit proves that money and credits agree.
@@ -151,13 +152,6 @@ func (s *shop) audit() {
 	}
 	if err != nil || len(found) > 0 {
 		s.Error(err, found)
-	}
-}
-
-func (s *shop) must(err error) {
-	s.Helper()
-	if err != nil {
-		s.Fatal(err)
 	}
 }
 
@@ -179,29 +173,25 @@ func (s *shop) plan(f func(p *toll.Plan)) *toll.Plan {
 	if f != nil {
 		f(p)
 	}
-	s.must(s.store.Tx(s.ctx, func(tx *store.Tx) error { return store.InsertPlan(s.ctx, tx, p, "", nil) }))
+	must.Do(s, s.store.Tx(s.ctx, func(tx *store.Tx) error { return store.InsertPlan(s.ctx, tx, p, "", nil) }))
 	return p
 }
 
 func (s *shop) account(p *toll.Plan, holder toll.Address) ledger.Account {
 	s.Helper()
-	a, err := s.ledgers[0].Account(s.ctx, ledger.NewAccountID(p.ID, holder))
-	s.must(err)
-	return a
+	return must.Get(s.ledgers[0].Account(s.ctx, ledger.NewAccountID(p.ID, holder)))(s)
 }
 
 func (s *shop) orders(p *toll.Plan) int64 {
 	s.Helper()
-	n, err := store.OrdersOfPlan(s.ctx, s.store, p.ID)
-	s.must(err)
-	return n
+	return must.Get(store.OrdersOfPlan(s.ctx, s.store, p.ID))(s)
 }
 
 func TestOrderOfFreePlan(t *testing.T) {
 	each(t, func(s *shop) {
 		p := s.plan(func(p *toll.Plan) { p.Credits.DurationSecs = toll.UnitsOf(3600) })
 		o, err := s.at(0).Order(s.ctx, checkout.OrderRequest{Caller: holder, Plan: p}, nil)
-		s.must(err)
+		must.Do(s, err)
 		end := start.Add(time.Hour)
 		if !o.Success || o.Status != toll.OrderConfirmed || o.CreditsGranted != 100 || !o.Amount.IsZero() || o.PlanID != p.ID ||
 			o.Balance.Balance != 100 || !o.Balance.IsSubscriber || !o.Balance.ExpiresAt.Equal(end) || o.HTTPStatus != 200 {
@@ -211,14 +201,12 @@ func TestOrderOfFreePlan(t *testing.T) {
 			t.Fatalf("the transaction %s is not the entry", o.TxHash)
 		}
 		// Ordering again by asking buys again.
-		_, err = s.at(1).Order(s.ctx, checkout.OrderRequest{Caller: holder, Plan: p}, nil)
-		s.must(err)
+		must.Get(s.at(1).Order(s.ctx, checkout.OrderRequest{Caller: holder, Plan: p}, nil))(s)
 		if a := s.account(p, holder); a.Orders != 2 || a.Balance != 200 || s.orders(p) != 2 {
 			t.Fatalf("%+v", a)
 		}
 		for _, caller := range []toll.Address{holder, owner} {
-			again, err := s.at(1).OrderByID(s.ctx, caller, o.OrderID)
-			s.must(err)
+			again := must.Get(s.at(1).OrderByID(s.ctx, caller, o.OrderID))(s)
 			if again.TxHash != o.TxHash || again.CreditsGranted != 100 || again.Balance.Balance != 200 {
 				t.Fatalf("%+v", again)
 			}
@@ -256,7 +244,7 @@ func TestOrderRefusals(t *testing.T) {
 		stale := s.plan(nil)
 		now := *stale
 		now.IsListed = false
-		s.must(s.store.Tx(s.ctx, func(tx *store.Tx) error { return store.UpdatePlan(s.ctx, tx, &now) }))
+		must.Do(s, s.store.Tx(s.ctx, func(tx *store.Tx) error { return store.UpdatePlan(s.ctx, tx, &now) }))
 		_, err = s.at(0).Order(s.ctx, checkout.OrderRequest{Caller: holder, Plan: stale}, nil)
 		s.code(err, toll.CodePlanUnlisted)
 		s.code(s.at(0).EnsureFree(s.ctx, stale, holder), toll.CodePlanUnlisted)
@@ -265,8 +253,7 @@ func TestOrderRefusals(t *testing.T) {
 		}
 
 		full := s.plan(func(p *toll.Plan) { p.Credits.Amount = toll.MaxCredits })
-		_, err = s.at(0).Order(s.ctx, checkout.OrderRequest{Caller: holder, Plan: full}, nil)
-		s.must(err)
+		must.Get(s.at(0).Order(s.ctx, checkout.OrderRequest{Caller: holder, Plan: full}, nil))(s)
 		_, err = s.at(0).Order(s.ctx, checkout.OrderRequest{Caller: holder, Plan: full}, nil)
 		s.code(err, toll.CodeCreditsOverflow)
 		if s.orders(full) != 1 {
@@ -290,8 +277,7 @@ func TestTrialOnce(t *testing.T) {
 		if a := s.account(p, holder); made.Load() != 1 || a.Balance != 100 || s.orders(p) != 1 {
 			t.Fatalf("%d made, %+v", made.Load(), a)
 		}
-		_, err := s.at(0).Order(s.ctx, checkout.OrderRequest{Caller: other, Plan: p}, nil)
-		s.must(err)
+		must.Get(s.at(0).Order(s.ctx, checkout.OrderRequest{Caller: other, Plan: p}, nil))(s)
 	})
 }
 
@@ -329,9 +315,7 @@ func TestEnsureFreeOnce(t *testing.T) {
 	each(t, func(s *shop) {
 		p := s.plan(nil)
 		atOnce(32, func(i int) {
-			if err := s.at(i).EnsureFree(s.ctx, p, holder); err != nil {
-				s.Error(err)
-			}
+			must.Check(s, s.at(i).EnsureFree(s.ctx, p, holder))
 		})
 		if a := s.account(p, holder); a.Orders != 1 || a.Balance != 100 || s.orders(p) != 1 {
 			t.Fatalf("%+v", a)
@@ -348,20 +332,17 @@ func TestMintByOwner(t *testing.T) {
 	each(t, func(s *shop) {
 		p := s.plan(nil)
 		r, err := s.at(0).Mint(s.ctx, owner, p.ID, holder, 7, toll.Units{}, nil)
-		s.must(err)
+		must.Do(s, err)
 		if !r.Success || r.TxHash.IsZero() || r.Data["balance"] != toll.Credits(7) {
 			t.Fatalf("%+v", r)
 		}
-		_, err = s.at(1).Mint(s.ctx, owner, p.ID, holder, 5, toll.UnitsOf(60), nil)
-		s.must(err)
-		b, err := s.at(0).Balance(s.ctx, p, holder, true)
-		s.must(err)
+		must.Get(s.at(1).Mint(s.ctx, owner, p.ID, holder, 5, toll.UnitsOf(60), nil))(s)
+		b := must.Get(s.at(0).Balance(s.ctx, p, holder, true))(s)
 		if b.Balance != 12 || b.Total != 12 || len(b.Lots) != 2 || b.Lots[0].Remaining != 5 || b.Lots[1].ExpiresAt != nil || b.ExpiresAt != nil {
 			t.Fatalf("%+v", b)
 		}
 		s.now.Add(time.Minute.Microseconds())
-		b, err = s.at(1).Balance(s.ctx, p, holder, true)
-		s.must(err)
+		b = must.Get(s.at(1).Balance(s.ctx, p, holder, true))(s)
 		if b.Balance != 7 || b.Available != 7 || len(b.Lots) != 1 || !b.IsSubscriber {
 			t.Fatalf("%+v", b)
 		}
@@ -373,15 +354,13 @@ func TestMintByOwner(t *testing.T) {
 		s.code(err, toll.CodePlanNotFound)
 		_, err = s.at(0).Mint(s.ctx, owner, p.ID, toll.Address{}, 1, toll.Units{}, nil)
 		s.code(err, toll.CodeBadAddress)
-		_, err = s.at(0).Mint(s.ctx, owner, p.ID, other, toll.MaxCredits, toll.Units{}, nil)
-		s.must(err)
+		must.Get(s.at(0).Mint(s.ctx, owner, p.ID, other, toll.MaxCredits, toll.Units{}, nil))(s)
 		_, err = s.at(0).Mint(s.ctx, owner, p.ID, other, 1, toll.Units{}, nil)
 		s.code(err, toll.CodeCreditsOverflow)
 		if a := s.account(p, other); a.Balance != toll.MaxCredits {
 			t.Fatalf("%+v", a)
 		}
-		none, err := s.at(0).Balance(s.ctx, p, owner, true)
-		s.must(err)
+		none := must.Get(s.at(0).Balance(s.ctx, p, owner, true))(s)
 		if none.Balance != 0 || none.IsSubscriber || none.Lots == nil {
 			t.Fatalf("%+v", none)
 		}
@@ -393,10 +372,8 @@ func TestMintByOwner(t *testing.T) {
 func TestWithdraw(t *testing.T) {
 	each(t, func(s *shop) {
 		p := s.plan(nil)
-		_, err := s.at(0).Mint(s.ctx, owner, p.ID, holder, 10, toll.Units{}, nil)
-		s.must(err)
-		r, err := s.at(1).Withdraw(s.ctx, owner, p.ID, holder, 4, nil)
-		s.must(err)
+		must.Get(s.at(0).Mint(s.ctx, owner, p.ID, holder, 10, toll.Units{}, nil))(s)
+		r := must.Get(s.at(1).Withdraw(s.ctx, owner, p.ID, holder, 4, nil))(s)
 		if !r.Success || r.TxHash.IsZero() || r.Data["balance"] != toll.Credits(6) || r.Data["available"] != toll.Credits(6) {
 			t.Fatalf("%+v", r)
 		}
@@ -439,11 +416,9 @@ func TestWithdraw(t *testing.T) {
 func TestWithdraw_Shown(t *testing.T) {
 	each(t, func(s *shop) {
 		p := s.plan(nil) // 100 credits for nothing
-		o, err := s.at(0).Order(s.ctx, checkout.OrderRequest{Caller: holder, Plan: p}, nil)
-		s.must(err)
+		o := must.Get(s.at(0).Order(s.ctx, checkout.OrderRequest{Caller: holder, Plan: p}, nil))(s)
 		for range 2 {
-			_, err = s.at(0).Withdraw(s.ctx, owner, p.ID, holder, 40, nil)
-			s.must(err)
+			must.Get(s.at(0).Withdraw(s.ctx, owner, p.ID, holder, 40, nil))(s)
 		}
 		for _, who := range []toll.Address{owner, holder} {
 			if got, err := s.at(1).OrderByID(s.ctx, who, o.OrderID); err != nil || got.TakenByHand != 80 || got.RefundedCredits != 0 {
@@ -453,12 +428,10 @@ func TestWithdraw_Shown(t *testing.T) {
 		priced := s.plan(func(p *toll.Plan) {
 			p.Price.Amounts, p.Price.Receivers = []toll.Units{toll.UnitsOfCents(100)}, []toll.Address{owner}
 		})
-		_, err = s.at(0).Mint(s.ctx, owner, priced.ID, holder, 30, toll.Units{}, nil)
-		s.must(err)
-		_, err = s.at(0).Withdraw(s.ctx, owner, priced.ID, holder, 30, nil)
-		s.must(err)
-		s.must(s.at(0).Reports.Owes(s.ctx, owner))
-		s.must(s.store.Tx(s.ctx, func(tx *store.Tx) error { // the lot of a paid order, as an earlier build left it
+		must.Get(s.at(0).Mint(s.ctx, owner, priced.ID, holder, 30, toll.Units{}, nil))(s)
+		must.Get(s.at(0).Withdraw(s.ctx, owner, priced.ID, holder, 30, nil))(s)
+		must.Do(s, s.at(0).Reports.Owes(s.ctx, owner))
+		must.Do(s, s.store.Tx(s.ctx, func(tx *store.Tx) error { // the lot of a paid order, as an earlier build left it
 			_, err := tx.Exec(s.ctx, "UPDATE lots SET ref = 'order' WHERE ref LIKE 'mint:%'")
 			return err
 		}))

@@ -9,6 +9,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/rail"
 )
 
@@ -58,7 +59,7 @@ func TestRandomDecisions(t *testing.T) {
 				}
 				state[id] = toll.OrderFinal
 				s.rail.Finalize(id)
-				s.must(s.decides(s.at(i), id, rail.Outcome{Status: toll.OrderFinal}))
+				must.Do(s, s.decides(s.at(i), id, rail.Outcome{Status: toll.OrderFinal}))
 			case n == 6:
 				h, err := s.ledgers[0].Hold(s.ctx, ledger.HoldOp{
 					Plan: p.ID, Subscriber: holder, Permission: perm.Hash, Amount: toll.Credits(1 + r.IntN(8)), Until: s.clock().Add(time.Hour), OrderTx: &none,

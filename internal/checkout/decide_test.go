@@ -14,6 +14,7 @@ import (
 	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/checkout/railtest"
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/store"
 )
@@ -24,7 +25,7 @@ const gone = "the operation cannot be made any more"
 func (s *shop) undo(i int, id string) {
 	s.Helper()
 	s.rail.Undo(id, toll.CodeChainFailed, gone)
-	s.must(s.decides(s.at(i), id, undone))
+	must.Do(s, s.decides(s.at(i), id, undone))
 }
 
 // undone is what the chain says of a payment that became impossible.
@@ -33,8 +34,7 @@ var undone = rail.Outcome{Status: toll.OrderFailed, FailureCode: toll.CodeChainF
 // decides has a rail decide an order in a transaction of its own.
 func (s *shop) decides(room *checkout.Checkout, id string, out rail.Outcome) error {
 	s.Helper()
-	o, err := store.OrderByID(s.ctx, s.store, id)
-	s.must(err)
+	o := must.Get(store.OrderByID(s.ctx, s.store, id))(s)
 	return room.Decisions.Change(s.ctx, o.Account, func(t *rail.Tx) error { return t.Decide(id, out) })
 }
 
@@ -44,41 +44,39 @@ var redone = rail.Outcome{Status: toll.OrderConfirmed, TxHash: toll.Hash{9}.Stri
 func (s *shop) redo(i int, id string) {
 	s.Helper()
 	s.rail.Redo(id)
-	s.must(s.decides(s.at(i), id, redone))
+	must.Do(s, s.decides(s.at(i), id, redone))
 }
 
 func (s *shop) hold(p *toll.Plan, perm ledger.Permission, n toll.Credits, life time.Duration) string {
 	s.Helper()
 	none := ""
-	h, err := s.ledgers[0].Hold(s.ctx, ledger.HoldOp{
+	h := must.Get(s.ledgers[0].Hold(s.ctx, ledger.HoldOp{
 		Plan: p.ID, Subscriber: perm.Subscriber, Permission: perm.Hash, Amount: n, Until: s.clock().Add(life), OrderTx: &none,
-	})
-	s.must(err)
+	}))(s)
 	return h.RequestID
 }
 
 func (s *shop) settle(p *toll.Plan, perm ledger.Permission, id string, n toll.Credits) {
 	s.Helper()
 	none := ""
-	_, err := s.ledgers[0].Settle(s.ctx, ledger.SettleOp{
+	must.Get(s.ledgers[0].Settle(s.ctx, ledger.SettleOp{
 		Plan: p.ID, Subscriber: perm.Subscriber, Permission: perm.Hash, RequestID: id, Amount: n, OrderTx: &none,
 		Render: func(ledger.Receipt) []byte { return nil },
-	})
-	s.must(err)
+	}))(s)
 }
 
 // events lists the types of the events of an order, for its subscriber.
 func (s *shop) events(id string) (types []toll.EventType) {
 	s.Helper()
 	rows, err := s.store.Query(s.ctx, "SELECT type FROM events WHERE principal = $1 AND object_id = $2 ORDER BY seq", holder.Lower(), id)
-	s.must(err)
+	must.Do(s, err)
 	defer rows.Close()
 	for rows.Next() {
 		var t string
-		s.must(rows.Scan(&t))
+		must.Do(s, rows.Scan(&t))
 		types = append(types, toll.EventType(t))
 	}
-	s.must(rows.Err())
+	must.Do(s, rows.Err())
 	return types
 }
 
@@ -88,8 +86,7 @@ func TestTakeBackAfterSpending(t *testing.T) {
 		for _, settles := range []bool{true, false} {
 			p := s.plan(usdc(100))
 			perm := s.permission(p, "", nil)
-			o, err := s.order(0, holder, p)
-			s.must(err)
+			o := must.Get(s.order(0, holder, p))(s)
 			s.settle(p, perm, "", 70)
 			held := s.hold(p, perm, 20, time.Hour)
 			s.undo(1, o.OrderID)
@@ -109,8 +106,7 @@ func TestTakeBackAfterSpending(t *testing.T) {
 				s.settle(p, perm, held, 20)
 			} else {
 				taken, loss = 30, 70
-				_, err := s.ledgers[0].Release(s.ctx, perm.Account(), held)
-				s.must(err)
+				must.Get(s.ledgers[0].Release(s.ctx, perm.Account(), held))(s)
 			}
 			s.later(1)
 			now = s.state(o.OrderID)
@@ -129,8 +125,7 @@ func TestHoldLapses(t *testing.T) {
 	eachRail(t, func(s *shop) {
 		p := s.plan(usdc(100))
 		perm := s.permission(p, "", nil)
-		o, err := s.order(0, holder, p)
-		s.must(err)
+		o := must.Get(s.order(0, holder, p))(s)
 		s.hold(p, perm, 100, time.Hour)
 		s.undo(0, o.OrderID)
 		if now := s.state(o.OrderID); now.HeldBack != 100 || now.TakenBack != 0 {
@@ -152,13 +147,11 @@ func TestOrderUndoneAndRedone(t *testing.T) {
 		d := s.delegation(100)
 		one := int64(1)
 		perm := s.permission(p, d, func(p *ledger.Permission) { p.OrderLimit = &one })
-		_, err := s.request(0, p, perm, s.ledgers[0].NewRequestID(perm.Account()), 4)
-		s.must(err)
+		must.Get(s.request(0, p, perm, s.ledgers[0].NewRequestID(perm.Account()), 4))(s)
 		id := s.rail.Purchases()[0].OrderID
 		counted := func(orders, permission int64, left toll.Cents) {
 			s.Helper()
-			got, err := s.ledgers[0].PermissionByHash(s.ctx, perm.Hash)
-			s.must(err)
+			got := must.Get(s.ledgers[0].PermissionByHash(s.ctx, perm.Hash))(s)
 			if n := s.orders(p); n != orders || got.Orders != permission || s.remaining(d) != left {
 				s.Fatalf("%d orders, %d of the permission, %d cents left", n, got.Orders, s.remaining(d))
 			}
@@ -177,8 +170,7 @@ func TestOrderUndoneAndRedone(t *testing.T) {
 			}
 			counted(1, 1, 0)
 		}
-		list, err := s.at(0).Delegations.Transactions(s.ctx, holder, d, store.Page{})
-		s.must(err)
+		list := must.Get(s.at(0).Delegations.Transactions(s.ctx, holder, d, store.Page{}))(s)
 		if list.Total != 1 || list.Items[0].Status != toll.TransactionSucceeded {
 			s.Fatalf("%+v", list.Items)
 		}
@@ -192,9 +184,9 @@ func TestOrderUndoneAndRedone(t *testing.T) {
 		// Beyond any reorganisation nothing is taken back.
 		s.rail.Finalize(id)
 		for i := range 2 {
-			s.must(s.decides(s.at(i), id, rail.Outcome{Status: toll.OrderFinal}))
+			must.Do(s, s.decides(s.at(i), id, rail.Outcome{Status: toll.OrderFinal}))
 		}
-		s.must(s.decides(s.at(0), id, undone))
+		must.Do(s, s.decides(s.at(0), id, undone))
 		if o := s.state(id); o.Status != toll.OrderFinal || s.account(p, holder).Balance != 10 {
 			s.Fatalf("%+v", o)
 		}
@@ -217,15 +209,12 @@ func TestFailedOrderIsPaid(t *testing.T) {
 		s.rail.Behave(railtest.Behaviour{})
 		// The place of the money is taken by another order meanwhile.
 		q := s.plan(usdc(100))
-		_, err = s.at(0).Order(s.ctx, checkout.OrderRequest{Caller: holder, Plan: q, DelegationID: d, Wait: soon}, nil)
-		s.must(err)
+		must.Get(s.at(0).Order(s.ctx, checkout.OrderRequest{Caller: holder, Plan: q, DelegationID: d, Wait: soon}, nil))(s)
 		for i := range 2 {
 			s.redo(i, id)
 		}
-		got, err := s.ledgers[0].PermissionByHash(s.ctx, perm.Hash)
-		s.must(err)
-		r, err := s.at(0).Delegations.Read(s.ctx, holder, d)
-		s.must(err)
+		got := must.Get(s.ledgers[0].PermissionByHash(s.ctx, perm.Hash))(s)
+		r := must.Get(s.at(0).Delegations.Read(s.ctx, holder, d))(s)
 		if a := s.account(p, holder); a.Balance != 10 || got.Orders != 1 || r.AmountSpentCents != 100 || r.TransactionCount != 2 {
 			s.Fatalf("%+v, %d orders, %+v", a, got.Orders, r)
 		}
@@ -242,12 +231,11 @@ func TestUndoneTrial(t *testing.T) {
 	eachRail(t, func(s *shop) {
 		p := s.plan(both(usdc(100), trial))
 		o, err := s.order(0, holder, p)
-		s.must(err)
+		must.Do(s, err)
 		_, err = s.order(1, holder, p)
 		s.code(err, toll.CodeTrialUsed)
 		s.undo(1, o.OrderID)
-		_, err = s.order(0, holder, p)
-		s.must(err)
+		must.Get(s.order(0, holder, p))(s)
 		_, err = s.order(1, holder, p)
 		s.code(err, toll.CodeTrialUsed)
 		if a := s.account(p, holder); a.Orders != 1 || a.Balance != 100 {
@@ -260,10 +248,9 @@ func TestUndoneTrial(t *testing.T) {
 func TestDecideWithRowOfRail(t *testing.T) {
 	eachRail(t, func(s *shop) {
 		p := s.plan(usdc(100))
-		o, err := s.order(0, holder, p)
-		s.must(err)
+		o := must.Get(s.order(0, holder, p))(s)
 		row, stale := s.state(o.OrderID), errors.New("the row of the rail was changed")
-		err = s.at(1).Decisions.Change(s.ctx, row.Account, func(t *rail.Tx) error {
+		err := s.at(1).Decisions.Change(s.ctx, row.Account, func(t *rail.Tx) error {
 			if err := t.Decide(row.ID, undone); err != nil {
 				return err
 			}
@@ -291,16 +278,16 @@ func TestDecideOpenOrders(t *testing.T) {
 		}
 		p, q := s.plan(usdc(100)), s.plan(usdc(100))
 		id := open(p)
-		s.must(s.rail.Complete(id))
+		must.Do(s, s.rail.Complete(id))
 		s.rail.Finalize(id)
-		s.must(s.decides(s.at(1), id, rail.Outcome{Status: toll.OrderFinal}))
+		must.Do(s, s.decides(s.at(1), id, rail.Outcome{Status: toll.OrderFinal}))
 		if a := s.account(p, holder); a.Balance != 100 || s.state(id).Status != toll.OrderFinal {
 			s.Fatalf("%+v", a)
 		}
 		id = open(q)
 		s.rail.Undo(id, toll.CodeChainBalance, "10 are needed")
 		params := map[string]any{"needed": "10", "available": "3"}
-		s.must(s.decides(s.at(1), id, rail.Outcome{
+		must.Do(s, s.decides(s.at(1), id, rail.Outcome{
 			Status: toll.OrderFailed, FailureCode: toll.CodeChainBalance, FailureReason: "10 are needed", Params: params, TxHash: toll.Hash{3}.String(),
 		}))
 		_, err := s.at(0).ReplayOrder(s.ctx, holder, id, soon)
@@ -322,10 +309,8 @@ func TestDecideKilledAtEachStep(t *testing.T) {
 		orderOf := func() (*toll.Plan, ledger.Permission, string) {
 			p := s.plan(both(usdc(100), ten))
 			perm := s.permission(p, d, nil)
-			_, err := s.request(0, p, perm, s.ledgers[0].NewRequestID(perm.Account()), 4)
-			s.must(err)
-			o, err := store.OrderByID(s.ctx, s.store, s.last(perm.Account()))
-			s.must(err)
+			must.Get(s.request(0, p, perm, s.ledgers[0].NewRequestID(perm.Account()), 4))(s)
+			o := must.Get(store.OrderByID(s.ctx, s.store, s.last(perm.Account())))(s)
 			return p, perm, o.ID
 		}
 		for _, c := range []struct {
@@ -359,7 +344,7 @@ func TestDecideKilledAtEachStep(t *testing.T) {
 						s.Fatalf("%s was not reached", c.step)
 					}
 				}()
-				if s.must(tell(dying)); c.step == "decided" {
+				if must.Do(s, tell(dying)); c.step == "decided" {
 					panic("killed")
 				}
 			}()
@@ -368,11 +353,10 @@ func TestDecideKilledAtEachStep(t *testing.T) {
 			}
 			s.audit()
 			for i := range 2 {
-				s.must(tell(s.at(i)))
+				must.Do(s, tell(s.at(i)))
 			}
 			s.audit()
-			got, err := s.ledgers[0].PermissionByHash(s.ctx, perm.Hash)
-			s.must(err)
+			got := must.Get(s.ledgers[0].PermissionByHash(s.ctx, perm.Hash))(s)
 			want, orders := toll.Credits(10), int64(1)
 			if c.undo {
 				want, orders = 4, 0
@@ -389,8 +373,7 @@ func TestDecideAtOnce(t *testing.T) {
 	eachRail(t, func(s *shop) {
 		p := s.plan(usdc(100))
 		d := s.delegation(1000)
-		o, err := s.at(0).Order(s.ctx, checkout.OrderRequest{Caller: holder, Plan: p, DelegationID: d, Wait: soon}, nil)
-		s.must(err)
+		o := must.Get(s.at(0).Order(s.ctx, checkout.OrderRequest{Caller: holder, Plan: p, DelegationID: d, Wait: soon}, nil))(s)
 		for round := range 6 {
 			if round%2 == 0 {
 				s.rail.Undo(o.OrderID, toll.CodeChainFailed, gone)
@@ -402,9 +385,7 @@ func TestDecideAtOnce(t *testing.T) {
 				if round%2 == 0 {
 					out = undone
 				}
-				if err := s.decides(s.at(i), o.OrderID, out); err != nil {
-					s.Error(err)
-				}
+				must.Check(s, s.decides(s.at(i), o.OrderID, out))
 			})
 			want := toll.Credits(100 * (round % 2))
 			if a := s.account(p, holder); a.Balance != want {
@@ -424,11 +405,10 @@ func TestTakeBackIsLogged(t *testing.T) {
 		room := s.open(checkout.Deps{Store: s.store, Ledger: s.ledgers[0], Clock: s.clock, Log: log, Rails: rail.Rails{rail.Crypto: s.rail}})
 		p := s.plan(usdc(100))
 		perm := s.permission(p, "", nil)
-		o, err := s.order(0, holder, p)
-		s.must(err)
+		o := must.Get(s.order(0, holder, p))(s)
 		s.settle(p, perm, "", 70)
 		s.rail.Undo(o.OrderID, toll.CodeChainFailed, gone)
-		s.must(s.decides(room, o.OrderID, undone))
+		must.Do(s, s.decides(room, o.OrderID, undone))
 		s.close(room)
 		mu.Lock()
 		defer mu.Unlock()
@@ -454,7 +434,7 @@ func (w lockedWriter) Write(p []byte) (int, error) {
 // last returns the id of the only order of an account.
 func (s *shop) last(account ledger.AccountID) (id string) {
 	s.Helper()
-	s.must(s.store.QueryRow(s.ctx, "SELECT order_id FROM orders WHERE account_id = $1", account[:]).Scan(&id))
+	must.Do(s, s.store.QueryRow(s.ctx, "SELECT order_id FROM orders WHERE account_id = $1", account[:]).Scan(&id))
 	return id
 }
 
@@ -473,7 +453,7 @@ func TestFailureOfOperation(t *testing.T) {
 		s.rail.Undo(o.OrderID, toll.CodeChainFailed, gone)
 		sent := undone
 		sent.TxHash = o.TxHash
-		s.must(s.decides(s.at(0), o.OrderID, sent))
+		must.Do(s, s.decides(s.at(0), o.OrderID, sent))
 		_, err = s.at(0).ReplayOrder(s.ctx, holder, o.OrderID, soon)
 		if e := toll.AsError(err); !errors.Is(err, toll.NewError(toll.CodeChainFailed)) || e.HTTPStatus() != 502 {
 			s.Fatalf("%+v", e)

@@ -10,6 +10,7 @@ import (
 	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/checkout/railtest"
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -30,9 +31,7 @@ func input(fs ...func(in *toll.DelegationInput)) toll.DelegationInput {
 
 func (s *shop) delegate(in toll.DelegationInput) *toll.DelegationCreated {
 	s.Helper()
-	d, err := s.at(0).Delegations.Create(s.ctx, me, in, nil)
-	s.must(err)
-	return d
+	return must.Get(s.at(0).Delegations.Create(s.ctx, me, in, nil))(s)
 }
 
 // delegation makes one of this many cents that holds for the length of a test.
@@ -51,13 +50,13 @@ func (s *shop) card(id string, f func(m *store.PaymentMethod)) {
 	if f != nil {
 		f(m)
 	}
-	s.must(s.store.Tx(s.ctx, func(tx *store.Tx) error { return store.PutPaymentMethod(s.ctx, tx, m) }))
+	must.Do(s, s.store.Tx(s.ctx, func(tx *store.Tx) error { return store.PutPaymentMethod(s.ctx, tx, m) }))
 }
 
 func (s *shop) key(owner toll.Address) toll.Hash {
 	s.Helper()
 	k := store.APIKey{ID: toll.NewHash(), Address: owner, Hash: []byte{1}, Prefix: "sandbox", Tail: "abcdef", Version: "1.1", CreatedAt: s.clock()}
-	s.must(s.store.Tx(s.ctx, func(tx *store.Tx) error { return store.InsertAPIKey(s.ctx, tx, k) }))
+	must.Do(s, s.store.Tx(s.ctx, func(tx *store.Tx) error { return store.InsertAPIKey(s.ctx, tx, k) }))
 	return k.ID
 }
 
@@ -73,7 +72,7 @@ func TestCreateDelegation(t *testing.T) {
 			s.Fatalf("%+v", d)
 		}
 		r, err := s.at(1).Delegations.Read(s.ctx, holder, d.DelegationID)
-		s.must(err)
+		must.Do(s, err)
 		if r.Provider != toll.ProviderCrypto || r.ProviderPaymentMethodID != holder.String() || r.Status != toll.StatusActive || r.SpendingLimitCents != 700 ||
 			r.RemainingBudgetCents != 700 || r.Currency != "usdc" || *r.APIKeyID != key || *r.PlanID != p.ID || *r.MaxTransactions != 3 ||
 			r.AllowedRecipients[0] != owner || r.LastUsedAt != nil || r.MerchantAccountID != nil {
@@ -92,8 +91,7 @@ func TestCreateDelegation(t *testing.T) {
 		if card.DelegationToken == nil {
 			s.Fatal("no reference")
 		}
-		id, err := s.at(1).Delegations.ID(holder, *card.DelegationToken)
-		s.must(err)
+		id := must.Get(s.at(1).Delegations.ID(holder, *card.DelegationToken))(s)
 		if id != card.DelegationID {
 			s.Fatal(id)
 		}
@@ -109,14 +107,12 @@ func TestCreateDelegation(t *testing.T) {
 		if !errors.Is(err, no) {
 			s.Fatal(err)
 		}
-		list, err := s.at(0).Delegations.List(s.ctx, me, false, store.Page{})
-		s.must(err)
+		list := must.Get(s.at(0).Delegations.List(s.ctx, me, false, store.Page{}))(s)
 		if list.Total != 2 {
 			s.Fatalf("%+v", list)
 		}
 		// The first is kept for another key.
-		list, err = s.at(0).Delegations.List(s.ctx, me, true, store.Page{})
-		s.must(err)
+		list = must.Get(s.at(0).Delegations.List(s.ctx, me, true, store.Page{}))(s)
 		if list.Total != 1 || list.Items[0].DelegationID != card.DelegationID {
 			s.Fatalf("%+v", list)
 		}
@@ -198,10 +194,9 @@ func TestUsableDelegation(t *testing.T) {
 		small := s.delegation(249)
 		revoked := s.delegation(1000)
 		_, err := s.at(0).Delegations.Revoke(s.ctx, holder, revoked)
-		s.must(err)
+		must.Do(s, err)
 		full := s.delegate(input(func(in *toll.DelegationInput) { in.MaxTransactions = ptr(toll.Int(1)) })).DelegationID
-		_, err = s.at(0).Order(s.ctx, checkout.OrderRequest{Caller: holder, Plan: p, DelegationID: full, Wait: soon}, nil)
-		s.must(err)
+		must.Get(s.at(0).Order(s.ctx, checkout.OrderRequest{Caller: holder, Plan: p, DelegationID: full, Wait: soon}, nil))(s)
 
 		for _, c := range []struct {
 			name string
@@ -230,7 +225,7 @@ func TestUsableDelegation(t *testing.T) {
 		} {
 			err := s.at(0).Delegations.Usable(s.ctx, c.who, c.key, c.id, c.plan)
 			if c.want == "" {
-				s.must(err)
+				must.Do(s, err)
 				continue
 			}
 			if !errors.Is(err, toll.NewError(c.want)) {
@@ -271,13 +266,12 @@ func TestDelegationOverrun(t *testing.T) {
 			}
 		})
 		r, err := s.at(0).Delegations.Read(s.ctx, holder, d)
-		s.must(err)
+		must.Do(s, err)
 		if paid.Load() != 3 || refused.Load() != 47 || r.AmountSpentCents != 300 || r.RemainingBudgetCents != 50 || r.TransactionCount != 3 {
 			s.Fatalf("%d paid, %+v", paid.Load(), r)
 		}
 		s.charges(3)
-		list, err := s.at(1).Delegations.Transactions(s.ctx, holder, d, store.Page{})
-		s.must(err)
+		list := must.Get(s.at(1).Delegations.Transactions(s.ctx, holder, d, store.Page{}))(s)
 		for _, tx := range list.Items {
 			if tx.Status != toll.TransactionSucceeded || tx.AmountCents != 100 || tx.Currency != "usdc" || tx.ProviderTransactionID != s.state(tx.OrderID).TxHash {
 				s.Errorf("%+v", tx)
@@ -301,22 +295,19 @@ func TestDelegationReservation(t *testing.T) {
 		d := s.delegation(150)
 		s.rail.Behave(railtest.Behaviour{Hang: true})
 		o, err := s.at(0).Order(s.ctx, checkout.OrderRequest{Caller: holder, Plan: p, DelegationID: d, Wait: 20 * time.Millisecond}, nil)
-		s.must(err)
-		r, err := s.at(1).Delegations.Read(s.ctx, holder, d)
-		s.must(err)
+		must.Do(s, err)
+		r := must.Get(s.at(1).Delegations.Read(s.ctx, holder, d))(s)
 		if r.RemainingBudgetCents != 49 || r.AmountSpentCents != 0 || r.TransactionCount != 1 {
 			s.Fatalf("%+v", r)
 		}
 		// An order that was made before the revocation is finished; nothing new begins.
-		_, err = s.at(1).Delegations.Revoke(s.ctx, holder, d)
-		s.must(err)
+		must.Get(s.at(1).Delegations.Revoke(s.ctx, holder, d))(s)
 		s.rail.Behave(railtest.Behaviour{Decline: true, Reason: "no"})
 		s.settleDown(0)
 		if r, err = s.at(1).Delegations.Read(s.ctx, holder, d); err != nil || r.RemainingBudgetCents != 150 || r.TransactionCount != 0 {
 			s.Fatalf("%+v %v", r, err)
 		}
-		list, err := s.at(0).Delegations.Transactions(s.ctx, holder, d, store.Page{})
-		s.must(err)
+		list := must.Get(s.at(0).Delegations.Transactions(s.ctx, holder, d, store.Page{}))(s)
 		if list.Total != 1 || list.Items[0].Status != toll.TransactionFailed || *list.Items[0].FailureReason != "no" || list.Items[0].OrderID != o.OrderID {
 			s.Fatalf("%+v", list.Items)
 		}
@@ -347,20 +338,18 @@ func TestRevokeDelegation(t *testing.T) {
 		s.now.Add(time.Minute.Microseconds())
 		s.jobs(0)
 		for _, want := range append(perms, free) {
-			got, err := s.ledgers[0].PermissionByHash(s.ctx, want.Hash)
-			s.must(err)
+			got := must.Get(s.ledgers[0].PermissionByHash(s.ctx, want.Hash))(s)
 			if got.RevokedAt.IsZero() != (want.Hash == free.Hash) {
 				s.Errorf("%+v", got)
 			}
 		}
 		first, err := s.at(1).Delegations.Revoke(s.ctx, holder, d)
-		s.must(err)
+		must.Do(s, err)
 		s.now.Add(time.Minute.Microseconds())
 		if n := s.jobs(1); n != 0 {
 			s.Errorf("%d jobs are left", n)
 		}
-		again, err := s.at(0).Delegations.Revoke(s.ctx, holder, d)
-		s.must(err)
+		again := must.Get(s.at(0).Delegations.Revoke(s.ctx, holder, d))(s)
 		if first.TxHash != again.TxHash || !first.When.Equal(again.When.Time) || first.TxHash.IsZero() || !first.When.Equal(start) {
 			s.Fatalf("%+v %+v", first, again)
 		}
@@ -376,7 +365,7 @@ func TestPaymentMethods(t *testing.T) {
 		s.now.Add(1000)
 		s.card("pm_2", nil)
 		all, err := s.at(0).PaymentMethods.List(s.ctx, me, false, "")
-		s.must(err)
+		must.Do(s, err)
 		if len(all) != 3 || all[0].ID != "pm_1" || all[0].Type != "card" || all[2].ID != holder.String() || all[2].Type != "crypto_wallet" ||
 			all[2].Brand != "ethereum" || all[2].Last4 != holder.String()[38:] || all[2].AllowedAPIKeyIDs != nil || all[2].Status != toll.StatusActive {
 			s.Fatalf("%+v", all)
@@ -384,8 +373,7 @@ func TestPaymentMethods(t *testing.T) {
 		change := func(id, alias, keys string) (*toll.PaymentMethod, error) {
 			return s.at(1).PaymentMethods.Change(s.ctx, me, id, toll.PaymentMethodChange{Alias: []byte(alias), AllowedAPIKeyIDs: []byte(keys)})
 		}
-		m, err := change(holder.Lower(), `"mine"`, `["`+key.String()+`"]`)
-		s.must(err)
+		m := must.Get(change(holder.Lower(), `"mine"`, `["`+key.String()+`"]`))(s)
 		if m.ID != holder.String() || *m.Alias != "mine" || len(*m.AllowedAPIKeyIDs) != 1 {
 			s.Fatalf("%+v", m)
 		}
@@ -394,23 +382,20 @@ func TestPaymentMethods(t *testing.T) {
 		if _, err := s.at(0).Delegations.Create(s.ctx, me, input(), nil); !errors.Is(err, toll.NewError(toll.CodePaymentMethodNotAllowed)) {
 			s.Fatal(err)
 		}
-		mine, err := s.at(0).Delegations.Create(s.ctx, checkout.Owner{Address: holder, KeyID: key}, input(), nil)
-		s.must(err)
+		mine := must.Get(s.at(0).Delegations.Create(s.ctx, checkout.Owner{Address: holder, KeyID: key}, input(), nil))(s)
 		s.code(s.at(0).Delegations.Usable(s.ctx, holder, &me.KeyID, mine.DelegationID, d), toll.CodePaymentMethodNotAllowed)
-		s.must(s.at(0).Delegations.Usable(s.ctx, holder, &key, mine.DelegationID, d))
+		must.Do(s, s.at(0).Delegations.Usable(s.ctx, holder, &key, mine.DelegationID, d))
 		if list, err := s.at(0).Delegations.List(s.ctx, me, true, store.Page{}); err != nil || list.Total != 0 {
 			s.Fatalf("%+v %v", list, err)
 		}
 		if usable, err := s.at(0).PaymentMethods.List(s.ctx, me, true, toll.ProviderCrypto); err != nil || len(usable) != 0 {
 			s.Fatalf("%+v %v", usable, err)
 		}
-		m, err = change(holder.String(), `null`, `[]`)
-		s.must(err)
+		m = must.Get(change(holder.String(), `null`, `[]`))(s)
 		if m.Alias != nil || m.AllowedAPIKeyIDs != nil {
 			s.Fatalf("%+v", m)
 		}
-		m, err = change("pm_1", `"a"`, ``)
-		s.must(err)
+		m = must.Get(change("pm_1", `"a"`, ``))(s)
 		if *m.Alias != "a" {
 			s.Fatalf("%+v", m)
 		}
@@ -427,16 +412,15 @@ func TestPaymentMethods(t *testing.T) {
 		perm := s.permission(s.plan(fiat), card.DelegationID, nil)
 		s.code(s.at(0).PaymentMethods.Remove(s.ctx, me, holder.String()), toll.CodeForbidden)
 		s.code(s.at(0).PaymentMethods.Remove(s.ctx, checkout.Owner{Address: other}, "pm_1"), toll.CodePaymentMethodNotFound)
-		s.must(s.at(0).PaymentMethods.Remove(s.ctx, me, "pm_1"))
-		s.must(s.at(1).PaymentMethods.Remove(s.ctx, me, "pm_1"))
+		must.Do(s, s.at(0).PaymentMethods.Remove(s.ctx, me, "pm_1"))
+		must.Do(s, s.at(1).PaymentMethods.Remove(s.ctx, me, "pm_1"))
 		if r, err := s.at(0).Delegations.Read(s.ctx, holder, card.DelegationID); err != nil || r.Status != toll.StatusRevoked {
 			s.Fatalf("%+v %v", r, err)
 		}
 		if got, err := s.ledgers[0].PermissionByHash(s.ctx, perm.Hash); err != nil || got.RevokedAt.IsZero() {
 			s.Fatalf("%+v %v", got, err)
 		}
-		left, err := s.at(0).PaymentMethods.List(s.ctx, me, true, toll.ProviderCard)
-		s.must(err)
+		left := must.Get(s.at(0).PaymentMethods.List(s.ctx, me, true, toll.ProviderCard))(s)
 		if len(left) != 1 || left[0].ID != "pm_2" {
 			s.Fatalf("%+v", left)
 		}

@@ -7,6 +7,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/checkout/railtest"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/store"
 )
@@ -19,10 +20,8 @@ func TestLimitsGivenBackOnce(t *testing.T) {
 		perm := s.permission(p, d, nil)
 		check := func(when string, places, orders int64, reserved, spent toll.Cents, transactions int64, balance toll.Credits) {
 			s.Helper()
-			r, err := s.at(0).Delegations.Read(s.ctx, holder, d)
-			s.must(err)
-			got, err := s.ledgers[0].PermissionByHash(s.ctx, perm.Hash)
-			s.must(err)
+			r := must.Get(s.at(0).Delegations.Read(s.ctx, holder, d))(s)
+			got := must.Get(s.ledgers[0].PermissionByHash(s.ctx, perm.Hash))(s)
 			free := 250 - r.AmountSpentCents - r.RemainingBudgetCents
 			if a := s.account(p, holder); int64(s.orders(p)) != places || got.Orders != orders || free != reserved || r.AmountSpentCents != spent ||
 				int64(r.TransactionCount) != transactions || a.Balance != balance || a.Orders != int64(balance/10) {
@@ -35,12 +34,11 @@ func TestLimitsGivenBackOnce(t *testing.T) {
 			Plan: p, Subscriber: holder, Permission: perm.Hash, DelegationID: d, Needed: 1, RequestID: "r", Wait: 20 * time.Millisecond,
 		})
 		s.code(err, toll.CodeSettlementPending)
-		open, err := store.OpenOrder(s.ctx, s.store, perm.Account(), "")
-		s.must(err)
+		open := must.Get(store.OpenOrder(s.ctx, s.store, perm.Account(), ""))(s)
 		id := open.ID
 		check("open", 1, 1, 100, 0, 1, 0)
 		for range 2 {
-			s.must(s.decides(s.at(0), id, undone))
+			must.Do(s, s.decides(s.at(0), id, undone))
 			check("failed", 0, 0, 0, 0, 0, 0)
 		}
 		for range 2 {
@@ -64,8 +62,7 @@ func TestAdjust_SecondDispute(t *testing.T) {
 	eachRail(t, func(s *shop) {
 		d := s.cardDelegation(10_000)
 		p, id, _ := s.bought(d, 0, nil)
-		o, err := store.OrderByID(s.ctx, s.store, id)
-		s.must(err)
+		o := must.Get(store.OrderByID(s.ctx, s.store, id))(s)
 		whole, cents := o.Credits, o.Cents
 		for i, c := range []struct {
 			a      rail.Adjustment

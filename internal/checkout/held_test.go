@@ -13,6 +13,7 @@ import (
 	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/checkout/railtest"
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/store"
 )
@@ -37,7 +38,7 @@ func TestHeldAccount(t *testing.T) {
 		pending := func() {
 			s.Helper()
 			r, err := s.at(1).Delegations.Read(s.ctx, holder, d)
-			s.must(err)
+			must.Do(s, err)
 			if r.Status != toll.StatusPending || r.ProviderPaymentMethodID != account.String() {
 				s.Fatalf("%+v", r)
 			}
@@ -47,8 +48,7 @@ func TestHeldAccount(t *testing.T) {
 			perm := s.permission(p, d, nil)
 			_, err = s.request(0, p, perm, s.ledgers[0].NewRequestID(perm.Account()), 1)
 			s.code(err, toll.CodeDelegationNotFound)
-			usable, err := s.at(0).Delegations.List(s.ctx, me, true, store.Page{})
-			s.must(err)
+			usable := must.Get(s.at(0).Delegations.List(s.ctx, me, true, store.Page{}))(s)
 			if usable.Total != 0 || len(s.events(d)) != 0 {
 				s.Fatalf("%+v, events %v", usable, s.events(d))
 			}
@@ -88,16 +88,14 @@ func TestHeldAccount(t *testing.T) {
 
 		authorization := `{"chainId": "0x14a34", "nonce": 0}`
 		for i := range 2 { // a repeat is the same answer
-			s.must(sign(i, signed, authorization))
+			must.Do(s, sign(i, signed, authorization))
 		}
-		r, err := s.at(1).Delegations.Read(s.ctx, holder, d)
-		s.must(err)
+		r := must.Get(s.at(1).Delegations.Read(s.ctx, holder, d))(s)
 		if r.Status != toll.StatusActive || !slices.Equal(s.events(d), []toll.EventType{toll.EventDelegationCreated}) {
 			s.Fatalf("%+v, events %v", r, s.events(d))
 		}
 		s.code(sign(0, "0x00", ""), toll.CodeBadRequest)
-		_, err = s.at(0).Order(s.ctx, checkout.OrderRequest{Caller: holder, Plan: p, DelegationID: d, Wait: soon}, nil)
-		s.must(err)
+		must.Get(s.at(0).Order(s.ctx, checkout.OrderRequest{Caller: holder, Plan: p, DelegationID: d, Wait: soon}, nil))(s)
 		bought := s.rail.Purchases()[0].Delegation
 		want := &rail.Delegation{
 			ID: d, Owner: holder, OwnerAccount: account, Currency: "usdc", LimitCents: 1000, CreatedAt: start, ExpiresAt: start.Add(30 * 24 * time.Hour),
@@ -110,8 +108,7 @@ func TestHeldAccount(t *testing.T) {
 		// Who holds the account disables it on the chain; the rail is not asked to.
 		perm := s.permission(p, d, nil)
 		for i := range 2 {
-			out, err := s.at(i).Delegations.Revoke(s.ctx, holder, d)
-			s.must(err)
+			out := must.Get(s.at(i).Delegations.Revoke(s.ctx, holder, d))(s)
 			call, _ := out.Data["transaction"].(map[string]any)
 			if call["from"] != account || call["data"] != "0x49934047" || call["value"] != "0x0" || call["chainId"] != "0x14a34" {
 				s.Fatalf("%+v", out.Data)
@@ -148,8 +145,7 @@ func TestHeldAccount_Refusals(t *testing.T) {
 		_, err = s.at(0).Delegations.Sign(s.ctx, holder, plain, signed, nil)
 		s.code(err, toll.CodeBadRequest)
 		revoked := s.delegate(input(held)).DelegationID
-		out, err := s.at(0).Delegations.Revoke(s.ctx, holder, revoked)
-		s.must(err)
+		out := must.Get(s.at(0).Delegations.Revoke(s.ctx, holder, revoked))(s)
 		if out.Data["transaction"] != nil || len(s.events(revoked)) != 0 {
 			s.Fatalf("nothing was signed, and there is %+v, %v", out.Data, s.events(revoked))
 		}
@@ -178,16 +174,13 @@ func TestRevocationReachesTheChain(t *testing.T) {
 	eachRail(t, func(s *shop) {
 		p := s.plan(usdc(100))
 		unused, used := s.delegation(1000), s.delegation(1000)
-		_, err := s.at(0).Order(s.ctx, checkout.OrderRequest{Caller: holder, Plan: p, DelegationID: used, Wait: soon}, nil)
-		s.must(err)
+		must.Get(s.at(0).Order(s.ctx, checkout.OrderRequest{Caller: holder, Plan: p, DelegationID: used, Wait: soon}, nil))(s)
 		for _, d := range []string{unused, used} {
-			_, err := s.at(0).Delegations.Revoke(s.ctx, holder, d)
-			s.must(err)
+			must.Get(s.at(0).Delegations.Revoke(s.ctx, holder, d))(s)
 		}
 		reconcile := func(c *checkout.Checkout) {
 			s.Helper()
-			_, err := s.queues[c].RunDue(s.ctx)
-			s.must(err)
+			must.Get(s.queues[c].RunDue(s.ctx))(s)
 		}
 		s.rail.Behave(railtest.Behaviour{Unreachable: toll.CodeChainUnreachable})
 		reconcile(s.at(0))
@@ -212,17 +205,14 @@ func TestRevocationReachesTheChain(t *testing.T) {
 
 		// What the chain says itself needs no second word there.
 		third := s.delegation(1000)
-		_, err = s.at(0).Order(s.ctx, checkout.OrderRequest{Caller: holder, Plan: p, DelegationID: third, Wait: soon}, nil)
-		s.must(err)
+		must.Get(s.at(0).Order(s.ctx, checkout.OrderRequest{Caller: holder, Plan: p, DelegationID: third, Wait: soon}, nil))(s)
 		perm := s.permission(p, third, nil)
 		for i := range 2 {
-			s.must(s.disabled(i, third))
+			must.Do(s, s.disabled(i, third))
 		}
 		reconcile(s.at(0))
-		got, err := s.ledgers[0].PermissionByHash(s.ctx, perm.Hash)
-		s.must(err)
-		r, err := s.at(0).Delegations.Read(s.ctx, holder, third)
-		s.must(err)
+		got := must.Get(s.ledgers[0].PermissionByHash(s.ctx, perm.Hash))(s)
+		r := must.Get(s.at(0).Delegations.Read(s.ctx, holder, third))(s)
 		if got.RevokedAt.IsZero() || r.Status != toll.StatusRevoked || s.rail.Revocations(third) != 0 ||
 			!slices.Equal(s.events(third), []toll.EventType{toll.EventDelegationCreated, toll.EventDelegationRevoked}) {
 			s.Fatalf("%+v, %+v, %v", got, r, s.events(third))
@@ -255,7 +245,7 @@ func TestDelegationMisuse(t *testing.T) {
 		s.code(order(plain), toll.CodeDelegationRevoked)
 		_, err := s.request(0, p, perm, s.ledgers[0].NewRequestID(perm.Account()), 1)
 		s.code(err, toll.CodeDelegationRevoked)
-		s.must(s.disabled(1, plain))
+		must.Do(s, s.disabled(1, plain))
 		s.jobs(1)
 		if a := s.account(p, holder); a.Seq != 0 || s.orders(p) != 0 || s.remaining(plain) != 1000 {
 			s.Fatalf("%+v", a)
@@ -278,28 +268,27 @@ func TestSpentElsewhere(t *testing.T) {
 		d := s.delegation(350)
 		spent := func() toll.Cents {
 			s.Helper()
-			r, err := s.at(1).Delegations.Read(s.ctx, holder, d)
-			s.must(err)
+			r := must.Get(s.at(1).Delegations.Read(s.ctx, holder, d))(s)
 			return r.AmountSpentCents
 		}
 		order := func() (*toll.Order, error) {
 			return s.at(0).Order(s.ctx, checkout.OrderRequest{Caller: holder, Plan: s.plan(usdc(100)), DelegationID: d, Wait: soon}, nil)
 		}
 		_, err := order()
-		s.must(err)
+		must.Do(s, err)
 		// 1.20 went elsewhere, and a bit: the rail finds out when it simulates the next order, whose cents are reserved.
 		s.rail.Behave(railtest.Behaviour{Steps: 1 << 20})
 		o := s.begin(s.plan(usdc(100)), d)
 		counted := toll.UnitsOf(1_000_000 + 1_200_001)
 		for i := range 3 {
-			s.must(s.spent(i, d, counted))
+			must.Do(s, s.spent(i, d, counted))
 		}
 		if n := spent(); n != 121 { // it may have counted the order that is open
 			s.Fatalf("%d cents are spent", n)
 		}
 		s.audit()
 		s.rail.Undo(o.OrderID, toll.CodeDelegationInsufficient, "ERC20TransferAmountEnforcer:allowance-exceeded")
-		s.must(s.decides(s.at(0), o.OrderID, rail.Outcome{
+		must.Do(s, s.decides(s.at(0), o.OrderID, rail.Outcome{
 			Status: toll.OrderFailed, FailureCode: toll.CodeDelegationInsufficient, FailureReason: "ERC20TransferAmountEnforcer:allowance-exceeded",
 		}))
 		if n := spent(); n != 221 || s.remaining(d) != 129 {
@@ -307,8 +296,7 @@ func TestSpentElsewhere(t *testing.T) {
 		}
 		s.audit()
 		s.rail.Behave(railtest.Behaviour{})
-		_, err = order()
-		s.must(err)
+		must.Get(order())(s)
 		if n := spent(); n != 321 {
 			s.Fatalf("%d cents are spent", n)
 		}
@@ -318,18 +306,18 @@ func TestSpentElsewhere(t *testing.T) {
 			s.Fatalf("%+v", e)
 		}
 		// A reading that is all ours changes nothing; one of everything uses the delegation up.
-		s.must(s.spent(0, d, toll.UnitsOf(3_200_001)))
+		must.Do(s, s.spent(0, d, toll.UnitsOf(3_200_001)))
 		if n := spent(); n != 321 {
 			s.Fatalf("%d cents are spent", n)
 		}
-		s.must(s.spent(0, d, toll.UnitsOf(3_500_000)))
+		must.Do(s, s.spent(0, d, toll.UnitsOf(3_500_000)))
 		_, err = order()
 		s.code(err, toll.CodeDelegationExhausted)
 		if all := s.events(d); all[len(all)-1] != toll.EventDelegationExhausted || len(all) != 2 {
 			s.Fatalf("events %v", all)
 		}
 		// Of what the chain undoes it says less.
-		s.must(s.spent(0, d, toll.UnitsOf(2_000_000)))
+		must.Do(s, s.spent(0, d, toll.UnitsOf(2_000_000)))
 		if n := spent(); n != 200 {
 			s.Fatalf("%d cents are spent", n)
 		}
@@ -345,9 +333,7 @@ func TestReadingsAmongOrders(t *testing.T) {
 		var paid atomic.Int64
 		atOnce(30, func(i int) {
 			if i%3 == 0 {
-				if err := s.spent(i, d, toll.UnitsOf(2_000_000)); err != nil {
-					s.Error(err)
-				}
+				must.Check(s, s.spent(i, d, toll.UnitsOf(2_000_000)))
 				return
 			}
 			if i%5 == 0 {
@@ -359,9 +345,8 @@ func TestReadingsAmongOrders(t *testing.T) {
 		})
 		s.audit()
 		_, sum := s.rail.Charges()
-		s.must(s.spent(0, d, sum))
-		r, err := s.at(0).Delegations.Read(s.ctx, holder, d)
-		s.must(err)
+		must.Do(s, s.spent(0, d, sum))
+		r := must.Get(s.at(0).Delegations.Read(s.ctx, holder, d))(s)
 		if r.AmountSpentCents != toll.Cents(100*paid.Load()) || r.TransactionCount != paid.Load() || paid.Load() > 10 {
 			s.Fatalf("%d paid, %+v", paid.Load(), r)
 		}

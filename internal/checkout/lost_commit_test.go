@@ -9,6 +9,7 @@ import (
 	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/jobs"
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
 	"github.com/tollhq/toll/x402"
@@ -26,8 +27,7 @@ func TestWithdraw_LostCommit(t *testing.T) {
 				s := &shop{T: t, ctx: context.Background(), queues: map[*checkout.Checkout]*jobs.Queue{}}
 				s.now.Store(start.UnixMicro())
 				direct := storetest.OpenConfig(t, cfg)
-				through, err := store.Open(context.Background(), behind)
-				s.must(err)
+				through := must.Get(store.Open(context.Background(), behind))(s)
 				t.Cleanup(func() { _ = through.Close() })
 				room := func(st *store.Store) *checkout.Checkout {
 					l := ledger.New(st, ledger.Config{Clock: s.clock, MACKey: []byte("0123456789abcdef0123456789abcdef")})
@@ -43,8 +43,7 @@ func TestWithdraw_LostCommit(t *testing.T) {
 				s.store = direct
 				sure, unsure := room(direct), room(through)
 				p := s.plan(nil)
-				_, err = sure.Mint(s.ctx, owner, p.ID, holder, 10, toll.Units{}, nil)
-				s.must(err)
+				must.Get(sure.Mint(s.ctx, owner, p.ID, holder, 10, toll.Units{}, nil))(s)
 				var once *store.Once
 				if c.keyed {
 					once = &store.Once{Scope: toll.NewHash(), Body: toll.NewHash(), At: s.clock(), Since: start.Add(-1), Seal: x402.Encode}
@@ -57,7 +56,7 @@ func TestWithdraw_LostCommit(t *testing.T) {
 				}
 				if c.down {
 					s.code(err, toll.CodeDatabaseUnavailable)
-				} else if s.must(err); out.Data["balance"] != toll.Credits(6) {
+				} else if must.Do(s, err); out.Data["balance"] != toll.Credits(6) {
 					t.Errorf("%+v", out)
 				}
 				if a := s.account(p, holder); a.Balance != 6 || a.TakenBack != 4 {
@@ -76,7 +75,7 @@ func TestWithdraw_LostCommit(t *testing.T) {
 					t.Errorf("after the repeat: %+v", a)
 				}
 				var acts int
-				s.must(direct.QueryRow(s.ctx, "SELECT COUNT(*) FROM audit_log WHERE act = 'credits.taken_back'").Scan(&acts))
+				must.Do(s, direct.QueryRow(s.ctx, "SELECT COUNT(*) FROM audit_log WHERE act = 'credits.taken_back'").Scan(&acts))
 				if acts != 1 {
 					t.Errorf("%d entries in the audit log, want 1", acts)
 				}

@@ -13,6 +13,7 @@ import (
 	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/checkout/railtest"
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/store"
 )
@@ -61,7 +62,7 @@ func (s *shop) settleDown(i int) {
 		s.now.Add(time.Minute.Microseconds())
 		n := s.jobs(i)
 		var open int
-		s.must(s.store.QueryRow(s.ctx, "SELECT COUNT(*) FROM orders WHERE open_key IS NOT NULL").Scan(&open))
+		must.Do(s, s.store.QueryRow(s.ctx, "SELECT COUNT(*) FROM orders WHERE open_key IS NOT NULL").Scan(&open))
 		if n == 0 && open == 0 {
 			return
 		}
@@ -72,9 +73,7 @@ func (s *shop) settleDown(i int) {
 // jobs runs the jobs that are due, as a process does, and returns how many there were.
 func (s *shop) jobs(i int) int {
 	s.Helper()
-	n, err := s.queues[s.at(i)].RunDue(s.ctx)
-	s.must(err)
-	return n
+	return must.Get(s.queues[s.at(i)].RunDue(s.ctx))(s)
 }
 
 // later is jobs after some seconds.
@@ -98,26 +97,20 @@ func (s *shop) until(what string, happened func() bool) {
 func (s *shop) begin(p *toll.Plan, delegation string) *toll.Order {
 	s.Helper()
 	r := checkout.OrderRequest{Caller: holder, Plan: p, DelegationID: delegation, Wait: time.Millisecond}
-	_, err := s.at(0).Order(s.ctx, r, nil)
-	s.must(err)
+	must.Get(s.at(0).Order(s.ctx, r, nil))(s)
 	s.jobs(0)
-	o, err := s.at(0).Order(s.ctx, r, nil)
-	s.must(err)
-	return o
+	return must.Get(s.at(0).Order(s.ctx, r, nil))(s)
 }
 
 func (s *shop) state(id string) *store.Order {
 	s.Helper()
-	o, err := store.OrderByID(s.ctx, s.store, id)
-	s.must(err)
-	return o
+	return must.Get(store.OrderByID(s.ctx, s.store, id))(s)
 }
 
 func TestOrderOfPaidPlan(t *testing.T) {
 	eachRail(t, func(s *shop) {
 		p := s.plan(both(usdc(150), func(p *toll.Plan) { p.Credits.DurationSecs = toll.UnitsOf(3600) }))
-		o, err := s.order(0, holder, p)
-		s.must(err)
+		o := must.Get(s.order(0, holder, p))(s)
 		if !o.Success || o.Status != toll.OrderConfirmed || o.CreditsGranted != 100 || o.Amount.String() != "1500000" || o.Currency != "USDC" ||
 			o.Balance.Balance != 100 || !o.Balance.ExpiresAt.Equal(start.Add(time.Hour)) || o.HTTPStatus != 200 {
 			s.Fatalf("%+v", o)
@@ -126,8 +119,7 @@ func TestOrderOfPaidPlan(t *testing.T) {
 			bought[0].Token != toll.USDCSandbox || !slices.Equal(bought[0].Receivers, []toll.Address{owner}) || bought[0].DelegationID != "" {
 			s.Fatalf("%+v", bought)
 		}
-		again, err := s.order(1, holder, p)
-		s.must(err)
+		again := must.Get(s.order(1, holder, p))(s)
 		if a := s.account(p, holder); again.OrderID == o.OrderID || a.Balance != 200 || a.Orders != 2 || s.orders(p) != 2 {
 			s.Fatalf("%+v", a)
 		}
@@ -142,8 +134,7 @@ func TestOrderDeclined(t *testing.T) {
 		_, err := s.order(0, holder, p)
 		s.code(err, toll.CodeChainBalance)
 		e := toll.AsError(err)
-		failed, err := s.at(0).OrderByID(s.ctx, holder, e.Params["orderId"].(string))
-		s.must(err)
+		failed := must.Get(s.at(0).OrderByID(s.ctx, holder, e.Params["orderId"].(string)))(s)
 		if failed.Success || failed.Status != toll.OrderFailed || failed.FailureReason != "10 are needed" || failed.Balance != nil {
 			s.Fatalf("%+v", failed)
 		}
@@ -155,8 +146,7 @@ func TestOrderDeclined(t *testing.T) {
 		}
 		// Neither the place nor the trial is lost.
 		s.rail.Behave(railtest.Behaviour{})
-		_, err = s.order(0, holder, p)
-		s.must(err)
+		must.Get(s.order(0, holder, p))(s)
 		s.charges(1)
 	})
 }
@@ -165,8 +155,7 @@ func TestOrderWithoutAnswer(t *testing.T) {
 	eachRail(t, func(s *shop) {
 		p := s.plan(usdc(100))
 		s.rail.Behave(railtest.Behaviour{LoseAnswers: 2})
-		o, err := s.order(0, holder, p)
-		s.must(err)
+		o := must.Get(s.order(0, holder, p))(s)
 		if o.Status != toll.OrderConfirmed {
 			s.Fatalf("%+v", o)
 		}
@@ -174,14 +163,12 @@ func TestOrderWithoutAnswer(t *testing.T) {
 
 		// No answer comes: not known is no failure.
 		s.rail.Behave(railtest.Behaviour{LoseAnswers: 1 << 20})
-		o, err = s.at(0).Order(s.ctx, checkout.OrderRequest{Caller: other, Plan: p, Wait: 300 * time.Millisecond}, nil)
-		s.must(err)
+		o = must.Get(s.at(0).Order(s.ctx, checkout.OrderRequest{Caller: other, Plan: p, Wait: 300 * time.Millisecond}, nil))(s)
 		if !o.Success || o.HTTPStatus != 202 || o.Status == toll.OrderConfirmed || o.Balance != nil {
 			s.Fatalf("%+v", o)
 		}
 		// Whoever asks again meanwhile gets the same order.
-		again, err := s.at(1).Order(s.ctx, checkout.OrderRequest{Caller: other, Plan: p, Wait: 200 * time.Millisecond}, nil)
-		s.must(err)
+		again := must.Get(s.at(1).Order(s.ctx, checkout.OrderRequest{Caller: other, Plan: p, Wait: 200 * time.Millisecond}, nil))(s)
 		if again.OrderID != o.OrderID || again.HTTPStatus != 202 {
 			s.Fatalf("%+v", again)
 		}
@@ -254,8 +241,7 @@ func TestOrderKilledAtEachStep(t *testing.T) {
 						s.Fatalf("%s: %d charges, %+v", step, charges-before, a)
 					}
 				}
-				r, err := s.at(0).Delegations.Read(s.ctx, holder, d)
-				s.must(err)
+				r := must.Get(s.at(0).Delegations.Read(s.ctx, holder, d))(s)
 				paid := int64(len(steps) - 2)
 				if declined {
 					paid = 0
@@ -295,8 +281,8 @@ func TestOrderPaidAfterAll(t *testing.T) {
 			s.Fatalf("%+v %v", r, err)
 		}
 		id := s.rail.Purchases()[0].OrderID
-		s.must(s.rail.Complete(id))
-		s.must(s.decides(b, id, redone))
+		must.Do(s, s.rail.Complete(id))
+		must.Do(s, s.decides(b, id, redone))
 		if acc := s.account(p, holder); acc.Balance != 100 || s.orders(p) != 1 {
 			s.Fatalf("%+v", acc)
 		}
@@ -326,10 +312,8 @@ func TestOrder_KeptUnderKey(t *testing.T) {
 			}}
 		}
 		r.Wait = 50 * time.Millisecond
-		first, err := s.at(0).Order(s.ctx, r, keep())
-		s.must(err)
-		second, err := s.at(1).Order(s.ctx, r, keep())
-		s.must(err)
+		first := must.Get(s.at(0).Order(s.ctx, r, keep()))(s)
+		second := must.Get(s.at(1).Order(s.ctx, r, keep()))(s)
 		if len(seen) != 2 || seen[0] != first.OrderID || seen[1] != first.OrderID || second.OrderID != first.OrderID {
 			s.Fatalf("%+v", seen)
 		}
@@ -339,8 +323,7 @@ func TestOrder_KeptUnderKey(t *testing.T) {
 
 		free := s.plan(nil)
 		seen = nil
-		o, err := s.at(0).Order(s.ctx, checkout.OrderRequest{Caller: holder, Plan: free}, keep())
-		s.must(err)
+		o := must.Get(s.at(0).Order(s.ctx, checkout.OrderRequest{Caller: holder, Plan: free}, keep()))(s)
 		if len(seen) != 1 || seen[0] != o.OrderID || o.TxHash == "" {
 			s.Fatalf("%+v", seen)
 		}
@@ -426,8 +409,7 @@ func TestAccessLimitRaced(t *testing.T) {
 func TestOrderPayAsYouGo(t *testing.T) {
 	eachRail(t, func(s *shop) {
 		p := s.plan(both(usdc(2), func(p *toll.Plan) { p.Price.TemplateAddress = toll.PayAsYouGoTemplate }))
-		o, err := s.order(0, holder, p)
-		s.must(err)
+		o := must.Get(s.order(0, holder, p))(s)
 		if o.Status != toll.OrderConfirmed || o.CreditsGranted != 0 || !o.Amount.IsZero() || !o.Balance.IsSubscriber || o.Balance.Balance != 0 {
 			s.Fatalf("%+v %+v", o, o.Balance)
 		}
@@ -441,7 +423,7 @@ func TestFiat(t *testing.T) {
 		s.rail.Behave(railtest.Behaviour{Person: true})
 		r := checkout.FiatRequest{Caller: holder, Plan: p, Wait: soon, Session: rail.SessionInput{Hosted: true, SuccessURL: "https://a.example/ok"}}
 		out, err := s.at(0).Fiat(s.ctx, r, nil)
-		s.must(err)
+		must.Do(s, err)
 		if out.Result.URL != "https://pay.example/"+out.OrderID || out.Result.Link != out.Result.URL || out.Result.SessionID != "cs_"+out.OrderID ||
 			out.Result.ClientReferenceID != out.OrderID || out.Result.PaymentStatus != "unpaid" || out.Result.ExpiresAt != 1_800_086_400 {
 			s.Fatalf("%+v", out)
@@ -450,19 +432,17 @@ func TestFiat(t *testing.T) {
 			s.Fatalf("%+v", bought[0].Session)
 		}
 		// Another page is another order, and a page does not keep anybody from ordering.
-		second, err := s.at(1).Fiat(s.ctx, r, nil)
-		s.must(err)
+		second := must.Get(s.at(1).Fiat(s.ctx, r, nil))(s)
 		if second.OrderID == out.OrderID {
 			s.Fatal("two pages of one order")
 		}
-		s.must(s.rail.Complete(out.OrderID))
-		s.must(s.rail.Expire(second.OrderID))
+		must.Do(s, s.rail.Complete(out.OrderID))
+		must.Do(s, s.rail.Expire(second.OrderID))
 		s.settleDown(0)
 		if a := s.account(p, holder); a.Balance != 100 || s.orders(p) != 1 || s.state(second.OrderID).Status != toll.OrderFailed {
 			s.Fatalf("%+v", a)
 		}
-		paid, err := s.at(0).ReplayFiat(s.ctx, holder, out.OrderID, soon)
-		s.must(err)
+		paid := must.Get(s.at(0).ReplayFiat(s.ctx, holder, out.OrderID, soon))(s)
 		if paid.Result.PaymentStatus != "paid" {
 			s.Fatalf("%+v", paid)
 		}
@@ -474,36 +454,31 @@ func TestFiat(t *testing.T) {
 		r.Plan = limited
 		pages := map[string]bool{}
 		for i := range 5 {
-			page, err := s.at(i).Fiat(s.ctx, r, nil)
-			s.must(err)
+			page := must.Get(s.at(i).Fiat(s.ctx, r, nil))(s)
 			pages[page.OrderID] = true
 		}
 		r.Caller = other
-		page, err := s.at(0).Fiat(s.ctx, r, nil)
-		s.must(err)
+		page := must.Get(s.at(0).Fiat(s.ctx, r, nil))(s)
 		if pages[page.OrderID] || len(pages) != 1 || s.orders(limited) != 2 {
 			s.Fatalf("%d pages of one account, %d places are taken", len(pages), s.orders(limited))
 		}
 		r.Caller, pages[page.OrderID] = holder, true
 		for id := range pages {
-			s.must(s.rail.Expire(id))
+			must.Do(s, s.rail.Expire(id))
 		}
 		s.settleDown(0)
-		page, err = s.at(0).Fiat(s.ctx, r, nil) // the pages have ended, and their places are free again
-		s.must(err)
+		page = must.Get(s.at(0).Fiat(s.ctx, r, nil))(s) // the pages have ended, and their places are free again
 		if pages[page.OrderID] || s.orders(limited) != 1 {
 			s.Fatalf("%+v, %d places are taken", page, s.orders(limited))
 		}
-		s.must(s.rail.Complete(page.OrderID))
+		must.Do(s, s.rail.Complete(page.OrderID))
 		s.settleDown(0)
 
 		// A trial has one page: who comes back gets it again.
 		once := s.plan(both(fiat, trial))
 		r.Plan = once
-		first, err := s.at(0).Fiat(s.ctx, r, nil)
-		s.must(err)
-		again, err := s.at(1).Fiat(s.ctx, r, nil)
-		s.must(err)
+		first := must.Get(s.at(0).Fiat(s.ctx, r, nil))(s)
+		again := must.Get(s.at(1).Fiat(s.ctx, r, nil))(s)
 		if again.OrderID != first.OrderID || again.Result != first.Result {
 			s.Fatalf("%+v", again)
 		}
@@ -516,7 +491,7 @@ func TestFiat(t *testing.T) {
 			Plan: once, Subscriber: holder, Permission: s.permission(once, d, nil).Hash, DelegationID: d, Needed: 1, Wait: soon,
 		})
 		s.code(err, toll.CodeTrialUsed)
-		s.must(s.rail.Complete(first.OrderID))
+		must.Do(s, s.rail.Complete(first.OrderID))
 		s.settleDown(1)
 		_, err = s.at(0).Fiat(s.ctx, r, nil)
 		s.code(err, toll.CodeTrialUsed)
@@ -537,15 +512,13 @@ func TestOrderWithoutItsRail(t *testing.T) {
 		s.rail.Behave(railtest.Behaviour{Hang: true})
 		l := s.ledgers[len(s.ledgers)-1]
 		going := s.start(s.store, l)
-		_, err := going.Order(s.ctx, checkout.OrderRequest{Caller: holder, Plan: p, Wait: 20 * time.Millisecond}, nil)
-		s.must(err)
+		must.Get(going.Order(s.ctx, checkout.OrderRequest{Caller: holder, Plan: p, Wait: 20 * time.Millisecond}, nil))(s)
 		s.close(going)
 		s.rail.Behave(railtest.Behaviour{})
 		s.now.Add(time.Minute.Microseconds())
 		bare := s.open(checkout.Deps{Store: s.store, Ledger: l, Clock: s.clock})
 		for range 2 {
-			n, err := s.queues[bare].RunDue(s.ctx)
-			s.must(err)
+			n := must.Get(s.queues[bare].RunDue(s.ctx))(s)
 			if due, err := store.DueJobs(s.ctx, s.store, s.clock()); err != nil || len(due) != 0 || n > 1 {
 				s.Fatal(n, due, err)
 			}
@@ -564,8 +537,7 @@ func TestStopWaiting(t *testing.T) {
 		ending := s.start(s.store, s.ledgers[len(s.ledgers)-1])
 		time.AfterFunc(20*time.Millisecond, ending.StopWaiting)
 		began := time.Now()
-		o, err := ending.Order(s.ctx, checkout.OrderRequest{Caller: holder, Plan: p, Wait: time.Hour}, nil)
-		s.must(err)
+		o := must.Get(ending.Order(s.ctx, checkout.OrderRequest{Caller: holder, Plan: p, Wait: time.Hour}, nil))(s)
 		if o.HTTPStatus != 202 || time.Since(began) > soon {
 			s.Fatalf("%+v", o)
 		}
@@ -582,8 +554,7 @@ func TestOrderOverRestart(t *testing.T) {
 		l := s.ledgers[len(s.ledgers)-1]
 		stopping := s.start(s.store, l)
 		s.rail.Behave(railtest.Behaviour{Hang: true})
-		o, err := stopping.Order(s.ctx, checkout.OrderRequest{Caller: holder, Plan: p, Wait: 20 * time.Millisecond}, nil)
-		s.must(err)
+		o := must.Get(stopping.Order(s.ctx, checkout.OrderRequest{Caller: holder, Plan: p, Wait: 20 * time.Millisecond}, nil))(s)
 		s.close(stopping)
 		s.rail.Behave(railtest.Behaviour{Steps: 2})
 		s.settleDown(0)
@@ -603,6 +574,6 @@ func (s *shop) permission(p *toll.Plan, delegation string, f func(p *ledger.Perm
 	if f != nil {
 		f(&perm)
 	}
-	s.must(s.ledgers[0].CreatePermission(s.ctx, perm))
+	must.Do(s, s.ledgers[0].CreatePermission(s.ctx, perm))
 	return perm
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/checkout/railtest"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/store"
 )
@@ -31,25 +32,22 @@ func TestRefund(t *testing.T) {
 			s.code(ask(), code)
 		}
 		crypto, err := s.order(0, holder, s.plan(usdc(100)))
-		s.must(err)
+		must.Do(s, err)
 		_, err = s.refund(crypto.OrderID, nil)
 		s.code(err, toll.CodeRefundRefused)
 		s.money(p, id, 0, 0, 0, 0, 80)
 
-		o, err := s.refund(id, ptr(toll.Cents(250)))
-		s.must(err)
+		o := must.Get(s.refund(id, ptr(toll.Cents(250))))(s)
 		if o.HTTPStatus != 200 || o.RefundedCents != 250 || o.RefundedCredits != 50 || o.Status != toll.OrderConfirmed {
 			s.Fatalf("%+v", o)
 		}
 		s.money(p, id, 250, 50, 0, 0, 30)
-		o, err = s.refund(id, nil) // the rest
-		s.must(err)
+		o = must.Get(s.refund(id, nil))(s) // the rest
 		if o.RefundedCents != 500 {
 			s.Fatalf("%+v", o)
 		}
 		s.money(p, id, 500, 80, 20, 0, 0)
-		acts, err := store.AuditList(s.ctx, s.store, owner.Lower(), "order.refund_asked", time.Time{}, time.Time{}, store.Page{})
-		s.must(err)
+		acts := must.Get(store.AuditList(s.ctx, s.store, owner.Lower(), "order.refund_asked", time.Time{}, time.Time{}, store.Page{}))(s)
 		if acts.Total != 2 || acts.Items[0].Object != id {
 			s.Errorf("what was refunded is noted as %+v", acts.Items)
 		}
@@ -70,7 +68,7 @@ func TestRefund_Pending(t *testing.T) {
 			return []byte("x"), nil
 		}}
 		o, err := s.at(0).Refund(s.ctx, owner, id, ptr(toll.Cents(100)), once, time.Millisecond)
-		s.must(err)
+		must.Do(s, err)
 		if o.HTTPStatus != 202 || o.RefundedCents != 0 || ref.OrderID != id {
 			s.Fatalf("%+v, %+v", o, ref)
 		}
@@ -80,8 +78,7 @@ func TestRefund_Pending(t *testing.T) {
 		s.rail.Behave(railtest.Behaviour{})
 		s.now.Add(time.Minute.Microseconds())
 		for i := range 2 {
-			o, err = s.at(i).ReplayRefund(s.ctx, owner, ref, soon)
-			s.must(err)
+			o = must.Get(s.at(i).ReplayRefund(s.ctx, owner, ref, soon))(s)
 			if o.HTTPStatus != 200 || o.RefundedCents != 100 {
 				s.Fatalf("%+v", o)
 			}
@@ -101,13 +98,12 @@ func TestRefund_Refused(t *testing.T) {
 		s.code(err, toll.CodeRefundRefused)
 		s.money(p, id, 0, 0, 0, 0, 100)
 		s.rail.Behave(railtest.Behaviour{})
-		s.must(s.rail.Dispute(id, store.DisputeOpen))
+		must.Do(s, s.rail.Dispute(id, store.DisputeOpen))
 		_, err = s.refund(id, nil)
 		s.code(err, toll.CodeRefundRefused)
-		s.must(s.rail.Dispute(id, store.DisputeWon))
-		_, err = s.refund(id, nil)
-		s.must(err)
-		s.must(s.rail.FailRefunds(id)) // it fails later
+		must.Do(s, s.rail.Dispute(id, store.DisputeWon))
+		must.Get(s.refund(id, nil))(s)
+		must.Do(s, s.rail.FailRefunds(id)) // it fails later
 		s.money(p, id, 0, 0, 0, 0, 100)
 	})
 }
@@ -116,8 +112,7 @@ func TestRefund_Refused(t *testing.T) {
 func TestRefund_Unpaid(t *testing.T) {
 	eachRail(t, func(s *shop) {
 		s.rail.Behave(railtest.Behaviour{Person: true})
-		page, err := s.at(0).Fiat(s.ctx, checkout.FiatRequest{Caller: holder, Plan: s.plan(fiat), Wait: soon}, nil)
-		s.must(err)
+		page := must.Get(s.at(0).Fiat(s.ctx, checkout.FiatRequest{Caller: holder, Plan: s.plan(fiat), Wait: soon}, nil))(s)
 		refused := func(want string) {
 			s.Helper()
 			_, err := s.refund(page.OrderID, nil)
@@ -127,7 +122,7 @@ func TestRefund_Unpaid(t *testing.T) {
 			}
 		}
 		refused("The order is not paid yet, so nothing can be refunded.")
-		s.must(s.rail.Expire(page.OrderID))
+		must.Do(s, s.rail.Expire(page.OrderID))
 		refused("The order failed, so nothing can be refunded.")
 		if o := s.state(page.OrderID); o.Status != toll.OrderFailed || o.RefundedCents != 0 {
 			s.Errorf("%+v", o)
@@ -197,9 +192,8 @@ func TestRefund_Authentication(t *testing.T) {
 		if o := s.state(pages[0]); o.Replaces != id || o.DelegationID != "" || o.Amount.Cmp(toll.UnitsOfCents(500)) != 0 || o.Credits != 100 {
 			s.Fatalf("%+v", o)
 		}
-		s.must(s.rail.Complete(pages[0]))
-		again, err := s.at(1).Replace(s.ctx, holder, id, rail.SessionInput{}, soon)
-		s.must(err)
+		must.Do(s, s.rail.Complete(pages[0]))
+		again := must.Get(s.at(1).Replace(s.ctx, holder, id, rail.SessionInput{}, soon))(s)
 		if again.OrderID != pages[0] || again.Result.PaymentStatus != "paid" {
 			s.Fatalf("%+v", again)
 		}
@@ -207,8 +201,7 @@ func TestRefund_Authentication(t *testing.T) {
 		if a := s.account(p, holder); a.Balance != 100 || s.remaining(d) != 1000 || s.status(d) != toll.StatusActive {
 			s.Fatalf("%+v", a)
 		}
-		read, err := s.at(0).OrderByID(s.ctx, holder, pages[0])
-		s.must(err)
+		read := must.Get(s.at(0).OrderByID(s.ctx, holder, pages[0]))(s)
 		if read.Replaces == nil || *read.Replaces != id {
 			s.Fatalf("%+v", read)
 		}
@@ -234,20 +227,17 @@ func TestReplaceOtherTerms(t *testing.T) {
 		s.code(err, toll.CodeCardAuthentication)
 		id := toll.AsError(err).Params["orderId"].(string)
 		s.rail.Behave(railtest.Behaviour{Person: true})
-		first, err := s.at(0).Replace(s.ctx, holder, id, rail.SessionInput{}, soon)
-		s.must(err)
-		s.must(s.rail.Expire(first.OrderID))
-		second, err := s.at(0).Replace(s.ctx, holder, id, rail.SessionInput{}, soon)
-		s.must(err)
+		first := must.Get(s.at(0).Replace(s.ctx, holder, id, rail.SessionInput{}, soon))(s)
+		must.Do(s, s.rail.Expire(first.OrderID))
+		second := must.Get(s.at(0).Replace(s.ctx, holder, id, rail.SessionInput{}, soon))(s)
 		if second.OrderID == first.OrderID {
 			s.Fatal("the page has expired")
 		}
-		s.must(s.rail.Expire(second.OrderID))
+		must.Do(s, s.rail.Expire(second.OrderID))
 		set := func(column string, value any) {
 			s.Helper()
-			text, err := json.Marshal(value)
-			s.must(err)
-			s.must(s.store.Tx(s.ctx, func(tx *store.Tx) error {
+			text := must.Get(json.Marshal(value))(s)
+			must.Do(s, s.store.Tx(s.ctx, func(tx *store.Tx) error {
 				_, err := tx.Exec(s.ctx, "UPDATE plans SET "+column+" = $1 WHERE plan_id = $2", string(text), string(p.ID))
 				return err
 			}))
@@ -269,10 +259,10 @@ func TestRemovePaymentMethod_Detach(t *testing.T) {
 	eachRail(t, func(s *shop) {
 		d := s.cardDelegation(1000)
 		for i := range 2 {
-			s.must(s.at(i).PaymentMethods.Remove(s.ctx, me, "pm_1"))
+			must.Do(s, s.at(i).PaymentMethods.Remove(s.ctx, me, "pm_1"))
 		}
 		var n int
-		s.must(s.store.QueryRow(s.ctx, "SELECT COUNT(*) FROM jobs WHERE kind = $1", store.JobCardDetach).Scan(&n))
+		must.Do(s, s.store.QueryRow(s.ctx, "SELECT COUNT(*) FROM jobs WHERE kind = $1", store.JobCardDetach).Scan(&n))
 		if n != 1 || s.status(d) != toll.StatusRevoked {
 			s.Fatalf("%d jobs, %s", n, s.status(d))
 		}

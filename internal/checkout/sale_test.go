@@ -11,6 +11,7 @@ import (
 	"github.com/tollhq/toll/evm"
 	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/checkout/railtest"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/store"
 )
@@ -35,8 +36,7 @@ func (s *shop) sale(plan *toll.Plan, nonce byte) checkout.SaleRequest {
 
 func (s *shop) credits(plan *toll.Plan) toll.Credits {
 	s.Helper()
-	b, err := s.at(0).Balance(s.ctx, plan, holder, false)
-	s.must(err)
+	b := must.Get(s.at(0).Balance(s.ctx, plan, holder, false))(s)
 	return b.Balance
 }
 
@@ -149,8 +149,7 @@ func TestSaleGoesOn(t *testing.T) {
 			s.close(dead)                                    // it writes nothing more
 			s.now.Add(int64(time.Minute / time.Microsecond)) // past the lease of the dead one
 			alive := s.start(s.store, s.ledgers[0])
-			_, err := s.queues[alive].RunDue(s.ctx)
-			s.must(err)
+			must.Get(s.queues[alive].RunDue(s.ctx))(s)
 			out, err := alive.Sell(s.ctx, r)
 			if err != nil || out.Recorded || out.First || out.Order.CreditsGranted != 100 || s.rail.Transfers() != i+1 || s.credits(plan) != 100 {
 				s.Fatalf("%s: %+v, %v, %d transfers, %d credits", step, out, err, s.rail.Transfers(), s.credits(plan))
@@ -171,7 +170,7 @@ func TestSaleChecksBeforeItWrites(t *testing.T) {
 		_, err = s.at(0).Sell(s.ctx, r)
 		s.code(err, toll.CodePaymentRequired)
 		var rows int64
-		s.must(s.store.QueryRow(s.ctx, "SELECT COUNT(*) FROM orders").Scan(&rows))
+		must.Do(s, s.store.QueryRow(s.ctx, "SELECT COUNT(*) FROM orders").Scan(&rows))
 		if _, err := store.AuthorizationByNonce(s.ctx, s.store, 84532, toll.USDCSandbox, holder, [32]byte{1}); !errors.Is(err, store.ErrNotFound) || rows != 0 {
 			s.Errorf("%d orders, authorization %v", rows, err)
 		}
@@ -230,7 +229,7 @@ func TestIdentifierAfterAFailure(t *testing.T) {
 			return r
 		}
 		for name, end := range map[string]func(id string){
-			"pay_told_by_the_rail": func(id string) { s.must(s.decides(s.at(1), id, ended("ended"))) },
+			"pay_told_by_the_rail": func(id string) { must.Do(s, s.decides(s.at(1), id, ended("ended"))) },
 			"pay_asked_again": func(string) {
 				s.now.Add(int64(time.Minute / time.Microsecond)) // past the lease
 				s.jobs(1)
@@ -243,8 +242,7 @@ func TestIdentifierAfterAFailure(t *testing.T) {
 				r.Wait = 10 * time.Millisecond
 				return r
 			}
-			open, err := s.at(0).Sell(s.ctx, quick(first))
-			s.must(err)
+			open := must.Get(s.at(0).Sell(s.ctx, quick(first)))(s)
 			same, err := s.at(0).Sell(s.ctx, quick(named(plan, name)))
 			if err != nil || open.Order.HTTPStatus != 202 || same.Recorded || same.Order.OrderID != open.Order.OrderID {
 				s.Fatalf("%s: %+v, %+v, %v", name, open.Order, same, err)
@@ -265,7 +263,7 @@ func TestIdentifierAfterAFailure(t *testing.T) {
 				s.Fatalf("%s, once more: %+v, %v", name, third, err)
 			}
 			s.rail.Undo(second.Order.OrderID, toll.CodePaymentRequired, "cancelled after all")
-			s.must(s.decides(s.at(1), second.Order.OrderID, ended("cancelled after all")))
+			must.Do(s, s.decides(s.at(1), second.Order.OrderID, ended("cancelled after all")))
 			fourth, err := s.at(0).Sell(s.ctx, named(plan, name))
 			if err != nil || !fourth.First || fourth.Order.OrderID == second.Order.OrderID || s.credits(plan) != 100 || s.rail.Transfers() != moved+2 {
 				s.Fatalf("%s, after the chain went back: %+v, %v, %d credits", name, fourth, err, s.credits(plan))

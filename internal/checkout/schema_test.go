@@ -17,6 +17,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/checkout/railtest"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
@@ -41,10 +42,9 @@ func TestSchema_Rows(t *testing.T) {
 	s.hold(p, perm, 100, 20*time.Hour) // it keeps what the refund takes back
 	s.adjust(id, rail.Adjustment{RefundedCents: 500})
 	for _, end := range []func(id string){
-		func(string) {}, func(id string) { s.must(s.decides(s.at(0), id, rail.Outcome{Status: toll.OrderFinal})) }, func(id string) { s.undo(0, id) },
+		func(string) {}, func(id string) { must.Do(s, s.decides(s.at(0), id, rail.Outcome{Status: toll.OrderFinal})) }, func(id string) { s.undo(0, id) },
 	} {
-		o, err := s.order(0, holder, s.plan(usdc(100)))
-		s.must(err)
+		o := must.Get(s.order(0, holder, s.plan(usdc(100))))(s)
 		end(o.OrderID)
 	}
 	s.rail.Behave(railtest.Behaviour{Decline: true, Code: toll.CodeChainBalance, Reason: "too little"})
@@ -54,16 +54,14 @@ func TestSchema_Rows(t *testing.T) {
 
 	p, _, perm = s.bought(limit(), 7, nil)
 	s.hold(p, perm, 5, 20*time.Hour)
-	_, err = s.ledgers[0].Release(s.ctx, perm.Account(), s.hold(p, perm, 5, time.Hour))
-	s.must(err)
+	must.Get(s.ledgers[0].Release(s.ctx, perm.Account(), s.hold(p, perm, 5, time.Hour)))(s)
 	for range 2 { // the second claim is more than the balance could hold at a time, and the first is given up
 		s.hold(p, perm, 60, time.Minute)
 		s.now.Add((2 * time.Minute).Microseconds())
-		s.must(s.ledgers[0].Touch(s.ctx, perm.Account()))
+		must.Do(s, s.ledgers[0].Touch(s.ctx, perm.Account()))
 	}
 	s.rail.Behave(railtest.Behaviour{Hang: true})
-	_, err = s.at(0).Order(s.ctx, checkout.OrderRequest{Caller: holder, Plan: s.plan(usdc(100)), Wait: time.Millisecond}, nil)
-	s.must(err)
+	must.Get(s.at(0).Order(s.ctx, checkout.OrderRequest{Caller: holder, Plan: s.plan(usdc(100)), Wait: time.Millisecond}, nil))(s)
 	s.close(s.at(0))
 	for what, statement := range map[string]string{
 		"created confirmed final failed": "SELECT DISTINCT status FROM orders", "1 3 4 5": "SELECT DISTINCT CAST(state AS TEXT) FROM requests",
@@ -76,22 +74,21 @@ func TestSchema_Rows(t *testing.T) {
 		}
 	}
 	if *updateRows && !t.Failed() {
-		s.must(os.WriteFile(filepath.Join("..", "store", "testdata", "schema", "1.1.0", "rows.jsonl"), s.dump(cfg), 0o644))
+		must.Do(s, os.WriteFile(filepath.Join("..", "store", "testdata", "schema", "1.1.0", "rows.jsonl"), s.dump(cfg), 0o644))
 	}
 }
 
 // words returns a column of texts, sorted.
 func (s *shop) words(statement string) (all []string) {
 	s.Helper()
-	rows, err := s.store.Query(s.ctx, statement)
-	s.must(err)
+	rows := must.Get(s.store.Query(s.ctx, statement))(s)
 	defer rows.Close()
 	for rows.Next() {
 		var word string
-		s.must(rows.Scan(&word))
+		must.Do(s, rows.Scan(&word))
 		all = append(all, word)
 	}
-	s.must(rows.Err())
+	must.Do(s, rows.Err())
 	slices.Sort(all)
 	return all
 }
@@ -100,24 +97,21 @@ func (s *shop) words(statement string) (all []string) {
 // that are not NULL; bytes are an array with one text of hexadecimal digits.
 func (s *shop) dump(cfg store.Config) []byte {
 	s.Helper()
-	db, err := sql.Open("sqlite", filepath.Join(cfg.Data, "toll.db"))
-	s.must(err)
+	db := must.Get(sql.Open("sqlite", filepath.Join(cfg.Data, "toll.db")))(s)
 	defer db.Close()
 	var out bytes.Buffer
 	encoder := json.NewEncoder(&out)
 	encoder.SetEscapeHTML(false)
 	for _, table := range s.words("SELECT printf('%06d ', rowid) || name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%' AND name <> 'goose_db_version'") {
 		_, table, _ = strings.Cut(table, " ")
-		rows, err := db.QueryContext(s.ctx, "SELECT * FROM "+table)
-		s.must(err)
-		types, err := rows.ColumnTypes()
-		s.must(err)
+		rows := must.Get(db.QueryContext(s.ctx, "SELECT * FROM "+table))(s)
+		types := must.Get(rows.ColumnTypes())(s)
 		for rows.Next() {
 			values, into := make([]any, len(types)), make([]any, len(types))
 			for i := range values {
 				into[i] = &values[i]
 			}
-			s.must(rows.Scan(into...))
+			must.Do(s, rows.Scan(into...))
 			row := map[string]any{}
 			for i, v := range values {
 				switch typed := v.(type) {
@@ -132,10 +126,10 @@ func (s *shop) dump(cfg store.Config) []byte {
 			}
 			maps.DeleteFunc(row, func(_ string, v any) bool { return v == nil })
 			if table != "settings" { // they are of the test rail and of the schema
-				s.must(encoder.Encode([]any{table, row}))
+				must.Do(s, encoder.Encode([]any{table, row}))
 			}
 		}
-		s.must(rows.Err())
+		must.Do(s, rows.Err())
 	}
 	return out.Bytes()
 }

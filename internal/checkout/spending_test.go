@@ -9,6 +9,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/checkout/railtest"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -24,7 +25,7 @@ func (s *shop) member(user toll.UUID, limit toll.Cents) {
 	if limit >= 0 {
 		m.SpendLimit = &limit
 	}
-	s.must(s.store.Tx(s.ctx, func(tx *store.Tx) error {
+	must.Do(s, s.store.Tx(s.ctx, func(tx *store.Tx) error {
 		err := store.UpdateMembership(s.ctx, tx, m)
 		if errors.Is(err, store.ErrNotFound) {
 			err = store.InsertMembership(s.ctx, tx, m)
@@ -35,8 +36,7 @@ func (s *shop) member(user toll.UUID, limit toll.Cents) {
 
 func (s *shop) counts(user toll.UUID, want toll.Cents) {
 	s.Helper()
-	got, err := store.SpentBy(s.ctx, s.store, holder, user, s.clock())
-	s.must(err)
+	got := must.Get(store.SpentBy(s.ctx, s.store, holder, user, s.clock()))(s)
 	if got != want {
 		s.Fatalf("%d cents count, want %d", got, want)
 	}
@@ -63,7 +63,7 @@ func (s *shop) delegateAs(user toll.UUID, cents toll.Cents, secs toll.Int) (stri
 func TestSpendLimit_Orders(t *testing.T) {
 	eachRail(t, func(s *shop) {
 		s.member(dev, -1)
-		s.must(s.by(dev, 300, "")) // counts for a limit that comes later
+		must.Do(s, s.by(dev, 300, "")) // counts for a limit that comes later
 		s.member(dev, 1000)
 		s.member(another, 50)
 		s.counts(dev, 300)
@@ -73,18 +73,16 @@ func TestSpendLimit_Orders(t *testing.T) {
 		if left := toll.AsError(err).Params["leftCents"]; left != toll.Cents(700) {
 			s.Fatal(left)
 		}
-		s.must(s.by(dev, 700, ""))
+		must.Do(s, s.by(dev, 700, ""))
 		s.counts(dev, 1000)
 		s.code(s.by(dev, 1, ""), toll.CodeSpendLimit)
-		s.must(s.by(another, 50, ""))                                // each has their own
+		must.Do(s, s.by(another, 50, ""))                            // each has their own
 		s.code(s.by(toll.UUID{3}, 1, ""), toll.CodeNotAuthenticated) // who has left meanwhile
-		s.must(s.by(toll.UUID{}, 5000, ""))                          // an operator's key
+		must.Do(s, s.by(toll.UUID{}, 5000, ""))                      // an operator's key
 
 		// A free plan costs nothing, and a person types a card on a page of the processor.
-		_, err = s.at(0).Order(s.ctx, checkout.OrderRequest{Caller: holder, UserID: dev, Plan: s.plan(nil)}, nil)
-		s.must(err)
-		_, err = s.at(0).Fiat(s.ctx, checkout.FiatRequest{Caller: holder, Plan: s.plan(fiat), Wait: soon}, nil)
-		s.must(err)
+		must.Get(s.at(0).Order(s.ctx, checkout.OrderRequest{Caller: holder, UserID: dev, Plan: s.plan(nil)}, nil))(s)
+		must.Get(s.at(0).Fiat(s.ctx, checkout.FiatRequest{Caller: holder, Plan: s.plan(fiat), Wait: soon}, nil))(s)
 		s.counts(dev, 1000)
 
 		// What fails, and what is undone, does not count.
@@ -93,7 +91,7 @@ func TestSpendLimit_Orders(t *testing.T) {
 		s.code(s.by(dev, 500, ""), toll.CodeChainFailed)
 		s.rail.Behave(railtest.Behaviour{})
 		s.counts(dev, 1000)
-		s.must(s.by(dev, 500, ""))
+		must.Do(s, s.by(dev, 500, ""))
 		s.code(s.by(dev, 1, ""), toll.CodeSpendLimit)
 
 		// A token whose worth the service does not know.
@@ -108,7 +106,7 @@ func TestSpendLimit_Orders(t *testing.T) {
 		s.code(s.by(dev, 1, ""), toll.CodeSpendLimit)
 		s.now.Add(1)
 		s.counts(dev, 0)
-		s.must(s.by(dev, 1500, ""))
+		must.Do(s, s.by(dev, 1500, ""))
 		s.code(s.by(dev, 1, ""), toll.CodeSpendLimit)
 	})
 }
@@ -156,43 +154,38 @@ func TestSpendLimit_Delegations(t *testing.T) {
 		foreign := s.delegation(900)
 		s.code(s.by(dev, 100, foreign), toll.CodeSpendLimitDelegation)
 		s.code(s.at(0).Delegations.MayUse(s.ctx, holder, dev, foreign), toll.CodeSpendLimitDelegation)
-		s.must(s.at(0).Delegations.MayUse(s.ctx, holder, toll.UUID{}, foreign))
+		must.Do(s, s.at(0).Delegations.MayUse(s.ctx, holder, toll.UUID{}, foreign))
 		s.code(s.at(0).Delegations.MayUse(s.ctx, holder, toll.UUID{3}, foreign), toll.CodeNotAuthenticated)
 
 		_, err := s.delegateAs(another, 1, 3600)
 		s.code(err, toll.CodeSpendLimit)
 		_, err = s.delegateAs(dev, 1001, 3600)
 		s.code(err, toll.CodeSpendLimit)
-		own, err := s.delegateAs(dev, 600, 20*toll.DaySecs)
-		s.must(err)
+		own := must.Get(s.delegateAs(dev, 600, 20*toll.DaySecs))(s)
 		s.counts(dev, 600) // whole, as long as it lives
-		s.must(s.at(0).Delegations.MayUse(s.ctx, holder, dev, own))
+		must.Do(s, s.at(0).Delegations.MayUse(s.ctx, holder, dev, own))
 		s.code(s.at(0).Delegations.MayUse(s.ctx, holder, another, own), toll.CodeSpendLimitDelegation)
-		s.must(s.by(dev, 250, own))
+		must.Do(s, s.by(dev, 250, own))
 		s.counts(dev, 600) // the order counts once
 		s.code(s.by(dev, 401, ""), toll.CodeSpendLimit)
-		s.must(s.by(dev, 400, ""))
+		must.Do(s, s.by(dev, 400, ""))
 
 		// Once it has ended, what it paid counts.
-		_, err = s.at(0).Delegations.Revoke(s.ctx, holder, own)
-		s.must(err)
+		must.Get(s.at(0).Delegations.Revoke(s.ctx, holder, own))(s)
 		s.counts(dev, 650)
-		short, err := s.delegateAs(dev, 350, 60)
-		s.must(err)
-		s.must(s.by(dev, 50, short))
+		short := must.Get(s.delegateAs(dev, 350, 60))(s)
+		must.Do(s, s.by(dev, 50, short))
 		s.now.Add((61 * time.Second).Microseconds())
 		s.counts(dev, 1000) // another machine, whose clock is slow, may still pay with it
 		s.now.Add(time.Minute.Microseconds())
 		s.counts(dev, 700)
 
-		long, err := s.delegateAs(dev, 300, 30*toll.DaySecs)
-		s.must(err)
+		long := must.Get(s.delegateAs(dev, 300, 30*toll.DaySecs))(s)
 		s.counts(dev, 1000)
 		s.now.Store(time.Date(2026, 12, 2, 0, 0, 0, 0, time.UTC).UnixMicro())
 		s.counts(dev, 300) // it may pay all of it in the new month
-		s.must(s.by(dev, 20, long))
-		_, err = s.at(0).Delegations.Revoke(s.ctx, holder, long)
-		s.must(err)
+		must.Do(s, s.by(dev, 20, long))
+		must.Get(s.at(0).Delegations.Revoke(s.ctx, holder, long))(s)
 		s.counts(dev, 20)
 	})
 }
@@ -201,11 +194,10 @@ func TestSpendLimit_Delegations(t *testing.T) {
 func TestSpendLimit_Undone(t *testing.T) {
 	eachRail(t, func(s *shop) {
 		s.member(dev, 500)
-		o, err := s.at(0).Order(s.ctx, checkout.OrderRequest{Caller: holder, UserID: dev, Plan: s.plan(usdc(500)), Wait: soon}, nil)
-		s.must(err)
+		o := must.Get(s.at(0).Order(s.ctx, checkout.OrderRequest{Caller: holder, UserID: dev, Plan: s.plan(usdc(500)), Wait: soon}, nil))(s)
 		s.counts(dev, 500)
 		s.undo(0, o.OrderID)
 		s.counts(dev, 0)
-		s.must(s.by(dev, 500, ""))
+		must.Do(s, s.by(dev, 500, ""))
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/checkout/railtest"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/store"
 )
@@ -45,9 +46,7 @@ func TestTopUp_DeclinedOrderOfAnother(t *testing.T) {
 		time.Sleep(50 * time.Millisecond)
 		s.rail.Behave(railtest.Behaviour{DeclineNext: 1})
 		s.code(<-first, toll.CodeTopUpRefused)
-		if err := <-second; err != nil {
-			t.Errorf("the second request: %v", err)
-		}
+		must.Check(t, <-second, "the second request")
 	})
 }
 
@@ -71,7 +70,7 @@ func TestOrder_DatabaseHangs(t *testing.T) {
 			done <- err
 		}()
 		<-placed
-		s.must(s.store.Tx(s.ctx, func(tx *store.Tx) error {
+		must.Do(s, s.store.Tx(s.ctx, func(tx *store.Tx) error {
 			if _, err := tx.Exec(s.ctx, "LOCK TABLE orders IN ACCESS EXCLUSIVE MODE"); err != nil {
 				return err
 			}
@@ -116,7 +115,7 @@ func TestOrder_DatabaseStandsStill(t *testing.T) {
 			done <- err
 		}()
 		<-placed
-		s.must(s.store.Tx(s.ctx, func(tx *store.Tx) error {
+		must.Do(s, s.store.Tx(s.ctx, func(tx *store.Tx) error {
 			if _, err := tx.Exec(s.ctx, "LOCK TABLE orders IN ACCESS EXCLUSIVE MODE"); err != nil {
 				return err
 			}
@@ -124,7 +123,7 @@ func TestOrder_DatabaseStandsStill(t *testing.T) {
 			time.Sleep(300 * time.Millisecond)
 			return nil
 		}))
-		s.must(<-done)
+		must.Do(s, <-done)
 		s.charges(1)
 	})
 }
@@ -138,12 +137,9 @@ func TestPaymentMethods_FirstChangesAtOnce(t *testing.T) {
 			changes := []toll.PaymentMethodChange{{Alias: []byte(`"mine"`)}, {AllowedAPIKeyIDs: []byte(`["` + key.String() + `"]`)}}
 			atOnce(2, func(n int) {
 				_, err := s.at(n).PaymentMethods.Change(s.ctx, checkout.Owner{Address: owner}, owner.String(), changes[n])
-				if err != nil {
-					t.Error(err)
-				}
+				must.Check(t, err)
 			})
-			all, err := s.at(0).PaymentMethods.List(s.ctx, checkout.Owner{Address: owner}, false, "")
-			s.must(err)
+			all := must.Get(s.at(0).PaymentMethods.List(s.ctx, checkout.Owner{Address: owner}, false, ""))(s)
 			if all[0].Alias == nil || all[0].AllowedAPIKeyIDs == nil {
 				s.Fatalf("%d: %+v", i, all[0])
 			}
@@ -167,13 +163,11 @@ func TestReconcile_HungRail(t *testing.T) {
 		p, f := s.plan(usdc(100)), s.plan(fiat)
 		const many = 17 // more than are driven at once
 		for i := range many {
-			_, err := before.Order(s.ctx, checkout.OrderRequest{Caller: toll.Address{9, byte(i)}, Plan: p, Wait: time.Millisecond}, nil)
-			s.must(err)
+			must.Get(before.Order(s.ctx, checkout.OrderRequest{Caller: toll.Address{9, byte(i)}, Plan: p, Wait: time.Millisecond}, nil))(s)
 		}
-		page, err := before.Fiat(s.ctx, checkout.FiatRequest{Caller: holder, Plan: f, Wait: soon}, nil)
-		s.must(err)
+		page := must.Get(before.Fiat(s.ctx, checkout.FiatRequest{Caller: holder, Plan: f, Wait: soon}, nil))(s)
 		s.close(before)
-		s.must(card.Complete(page.OrderID))
+		must.Do(s, card.Complete(page.OrderID))
 		s.now.Add(time.Minute.Microseconds())
 		run := make(chan error)
 		go func() {
@@ -182,11 +176,10 @@ func TestReconcile_HungRail(t *testing.T) {
 		}()
 		s.until("the page is paid beside the other rail", func() bool { return !s.state(page.OrderID).Open })
 		crypto.Behave(railtest.Behaviour{})
-		s.must(<-run)
+		must.Do(s, <-run)
 		for range 5 {
 			s.now.Add(time.Minute.Microseconds())
-			_, err = s.queues[after].RunDue(s.ctx)
-			s.must(err)
+			must.Get(s.queues[after].RunDue(s.ctx))(s)
 		}
 		if n, _ := crypto.Charges(); n != many || len(crypto.Faults()) > 0 {
 			t.Errorf("%d of %d orders are paid, %v", n, many, crypto.Faults())

@@ -13,6 +13,7 @@ import (
 	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/checkout/railtest"
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -27,8 +28,7 @@ func TestOrderIDs(t *testing.T) {
 			return fmt.Sprintf("%x-%x-%x-%x-%x", h[:4], h[4:6], h[6:8], h[8:10], h[10:16])
 		}
 		ordersOf := func(perm ledger.Permission, request string) (ids []string) {
-			all, err := store.OrdersOfRequest(s.ctx, s.store, perm.Account(), request)
-			s.must(err)
+			all := must.Get(store.OrdersOfRequest(s.ctx, s.store, perm.Account(), request))(s)
 			for _, o := range all {
 				ids = append(ids, o.ID)
 			}
@@ -43,8 +43,7 @@ func TestOrderIDs(t *testing.T) {
 				_, err := s.request(0, p, perm, "r/1", 15)
 				s.code(err, toll.CodeTopUpRefused)
 			}
-			_, err := s.request(1, p, perm, "r/1", 15)
-			s.must(err)
+			must.Get(s.request(1, p, perm, "r/1", 15))(s)
 			// The same words of another account are another request.
 			foreign := s.permission(p, perm.DelegationID, func(p *ledger.Permission) { p.Subscriber = other })
 			if foreign.Account() == again.Account() || idOf(foreign, "r/1", 0) == idOf(again, "r/1", 0) {
@@ -61,8 +60,7 @@ func TestOrderIDs(t *testing.T) {
 		before := ""
 		for range 3 {
 			s.now.Add(time.Millisecond.Microseconds())
-			o, err := s.order(0, holder, s.plan(nil))
-			s.must(err)
+			o := must.Get(s.order(0, holder, s.plan(nil)))(s)
 			if id, err := toll.ParseUUID(o.OrderID); err != nil || id[14] != '7' || id <= before {
 				s.Fatalf("%s after %s", o.OrderID, before)
 			}
@@ -97,10 +95,8 @@ func TestTopUpKilledAtEachStep(t *testing.T) {
 			s.until(step+" is reached", reached.Load)
 			s.close(dying) // it writes nothing more
 			s.now.Add(time.Minute.Microseconds())
-			tx, err := s.request(0, p, perm, request, 4)
-			s.must(err)
-			all, err := store.OrdersOfRequest(s.ctx, s.store, perm.Account(), request)
-			s.must(err)
+			tx := must.Get(s.request(0, p, perm, request, 4))(s)
+			all := must.Get(store.OrdersOfRequest(s.ctx, s.store, perm.Account(), request))(s)
 			if a := s.account(p, holder); len(all) != 1 || all[0].Status != toll.OrderConfirmed || a.Balance != 10 || a.Held != 4 || s.remaining(d) != 0 {
 				s.Fatalf("%s: %d orders, %+v", step, len(all), a)
 			}

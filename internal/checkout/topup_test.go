@@ -10,6 +10,7 @@ import (
 	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/checkout/railtest"
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -53,8 +54,7 @@ func (s *shop) request(i int, p *toll.Plan, perm ledger.Permission, id string, a
 
 func (s *shop) remaining(d string) toll.Cents {
 	s.Helper()
-	r, err := s.at(0).Delegations.Read(s.ctx, holder, d)
-	s.must(err)
+	r := must.Get(s.at(0).Delegations.Read(s.ctx, holder, d))(s)
 	return r.RemainingBudgetCents
 }
 
@@ -102,11 +102,9 @@ func TestTopUpOfLargeRequest(t *testing.T) {
 		d := s.delegation(1000)
 		perm := s.permission(p, d, nil)
 		id := s.ledgers[0].NewRequestID(perm.Account())
-		tx, err := s.request(0, p, perm, id, 25)
-		s.must(err)
+		tx := must.Get(s.request(0, p, perm, id, 25))(s)
 		s.charges(3)
-		o, err := s.at(0).OrderOfRequest(s.ctx, perm.Account(), id)
-		s.must(err)
+		o := must.Get(s.at(0).OrderOfRequest(s.ctx, perm.Account(), id))(s)
 		if a := s.account(p, holder); o.TxHash != tx || a.Balance != 30 || a.Held != 25 || s.remaining(d) != 700 {
 			s.Fatalf("%s %+v", tx, a)
 		}
@@ -140,9 +138,8 @@ func TestTopUpOfOneRequest(t *testing.T) {
 			tx, err := s.at(1).TopUp(s.ctx, &checkout.TopUp{
 				Plan: p, Subscriber: holder, Permission: perm.Hash, DelegationID: d, Needed: 10, RequestID: id, Wait: soon,
 			})
-			s.must(err)
-			o, err := s.at(0).OrderOfRequest(s.ctx, perm.Account(), id)
-			s.must(err)
+			must.Do(s, err)
+			o := must.Get(s.at(0).OrderOfRequest(s.ctx, perm.Account(), id))(s)
 			if n, _ := s.rail.Charges(); n != before+1 || tx != o.TxHash || tx == "" || s.account(p, holder).Balance != 10 {
 				s.Fatalf("%d charges, %s, %+v", n-before, tx, s.account(p, holder))
 			}
@@ -177,12 +174,10 @@ func TestTopUpPayAsYouGo(t *testing.T) {
 		can := checkout.TopUp{Plan: p, Subscriber: holder, Permission: perm.Hash, DelegationID: d, Needed: 11}
 		s.code(s.at(0).CanTopUp(s.ctx, can), toll.CodeDelegationInsufficient)
 		can.Needed = 10
-		s.must(s.at(0).CanTopUp(s.ctx, can))
+		must.Do(s, s.at(0).CanTopUp(s.ctx, can))
 		// A request for nothing opens the account, and buys nothing.
 		fresh := s.permission(p, d, func(p *ledger.Permission) { p.Subscriber = other })
-		if _, err := s.request(0, p, fresh, s.ledgers[0].NewRequestID(fresh.Account()), 0); err != nil {
-			s.Fatal(err)
-		}
+		must.Get(s.request(0, p, fresh, s.ledgers[0].NewRequestID(fresh.Account()), 0))(s)
 		s.charges(10)
 	})
 }
@@ -217,9 +212,9 @@ func TestTopUpCounts(t *testing.T) {
 		need := func(perm ledger.Permission, n toll.Credits) checkout.TopUp {
 			return checkout.TopUp{Plan: p, Subscriber: holder, Permission: perm.Hash, DelegationID: perm.DelegationID, Needed: n, Wait: soon}
 		}
-		s.must(s.at(0).CanTopUp(s.ctx, need(limited, 10)))
+		must.Do(s, s.at(0).CanTopUp(s.ctx, need(limited, 10)))
 		s.code(s.at(0).CanTopUp(s.ctx, need(limited, 11)), toll.CodeOrderLimit)
-		s.must(s.at(0).CanTopUp(s.ctx, need(counted, 20)))
+		must.Do(s, s.at(0).CanTopUp(s.ctx, need(counted, 20)))
 		s.code(s.at(0).CanTopUp(s.ctx, need(counted, 21)), toll.CodeDelegationExhausted)
 		s.charges(0)
 		// An order that fails is given back to both.
@@ -233,9 +228,7 @@ func TestTopUpCounts(t *testing.T) {
 		}
 		s.rail.Behave(railtest.Behaviour{})
 		for _, perm := range []ledger.Permission{limited, counted, counted} {
-			if _, err := s.request(0, p, perm, s.ledgers[0].NewRequestID(perm.Account()), 10); err != nil {
-				s.Fatal(err)
-			}
+			must.Get(s.request(0, p, perm, s.ledgers[0].NewRequestID(perm.Account()), 10))(s)
 		}
 		_, err := s.request(0, p, limited, s.ledgers[0].NewRequestID(limited.Account()), 10)
 		s.code(err, toll.CodeOrderLimit)
@@ -271,13 +264,12 @@ func TestTopUpRefusals(t *testing.T) {
 		s.code(ask(of(s.plan(nil))), toll.CodeInsufficientCredits)
 		full := s.plan(both(usdc(1), func(p *toll.Plan) { p.MaxOrders = 1 }))
 		_, err := s.order(0, other, full)
-		s.must(err)
+		must.Do(s, err)
 		s.code(ask(func(t *checkout.TopUp) { t.Plan, t.Permission = full, s.permission(full, d, nil).Hash }), toll.CodePlanSoldOut)
 		once := s.plan(both(usdc(1), ten, trial))
-		_, err = s.order(0, holder, once)
-		s.must(err)
+		must.Get(s.order(0, holder, once))(s)
 		s.code(ask(func(t *checkout.TopUp) { t.Plan, t.Permission, t.Needed = once, s.permission(once, d, nil).Hash, 11 }), toll.CodeTrialUsed)
-		s.must(s.ledgers[0].RevokePermission(s.ctx, p.ID, holder, perm.Hash, s.clock()))
+		must.Do(s, s.ledgers[0].RevokePermission(s.ctx, p.ID, holder, perm.Hash, s.clock()))
 		_, err = s.at(0).TopUp(s.ctx, &checkout.TopUp{Plan: p, Subscriber: holder, Permission: perm.Hash, DelegationID: d, Needed: 5, Wait: soon})
 		s.code(err, toll.CodePermissionRevoked)
 		if s.remaining(d) != 1000 {
@@ -344,8 +336,7 @@ func TestTopUpPending(t *testing.T) {
 		}
 		s.settleDown(1)
 		for _, v := range []*checkout.TopUp{&t, &u} {
-			tx, err := s.at(0).TopUp(s.ctx, v)
-			s.must(err)
+			tx := must.Get(s.at(0).TopUp(s.ctx, v))(s)
 			if tx == "" || s.account(v.Plan, holder).Balance != 10 {
 				s.Fatalf("%q %+v", tx, s.account(v.Plan, holder))
 			}
@@ -371,7 +362,7 @@ func TestTopUpOfAnotherProcess(t *testing.T) {
 		s.until("the rail is asked", func() bool { return s.rail.Calls() > 0 })
 		time.Sleep(50 * time.Millisecond)
 		s.rail.Behave(railtest.Behaviour{})
-		s.must(errors.Join(<-done, <-done))
+		must.Do(s, errors.Join(<-done, <-done))
 		s.charges(1)
 		if a := s.account(p, holder); a.Held != 10 || a.Balance != 10 {
 			s.Fatalf("%+v", a)
@@ -387,18 +378,16 @@ func TestCanTopUp(t *testing.T) {
 		can := func(n toll.Credits) error {
 			return s.at(1).CanTopUp(s.ctx, checkout.TopUp{Plan: p, Subscriber: holder, Permission: perm.Hash, DelegationID: d, Needed: n})
 		}
-		s.must(can(30))
+		must.Do(s, can(30))
 		s.code(can(31), toll.CodeDelegationInsufficient)
-		_, err := s.request(0, p, perm, s.ledgers[0].NewRequestID(perm.Account()), 4)
-		s.must(err)
+		must.Get(s.request(0, p, perm, s.ledgers[0].NewRequestID(perm.Account()), 4))(s)
 		// Six are there, and two orders can follow.
-		s.must(can(26))
+		must.Do(s, can(26))
 		s.code(can(27), toll.CodeDelegationInsufficient)
 		// An order under way counts as what it will bring.
 		s.rail.Behave(railtest.Behaviour{Hang: true})
-		o, err := s.at(0).Order(s.ctx, checkout.OrderRequest{Caller: holder, Plan: p, DelegationID: d, Wait: 20 * time.Millisecond}, nil)
-		s.must(err)
-		s.must(can(26))
+		o := must.Get(s.at(0).Order(s.ctx, checkout.OrderRequest{Caller: holder, Plan: p, DelegationID: d, Wait: 20 * time.Millisecond}, nil))(s)
+		must.Do(s, can(26))
 		s.code(can(27), toll.CodeDelegationInsufficient)
 		s.rail.Behave(railtest.Behaviour{})
 		s.settleDown(0)
@@ -406,8 +395,8 @@ func TestCanTopUp(t *testing.T) {
 			s.Fatalf("%+v", s.state(o.OrderID))
 		}
 		// What is there needs no delegation.
-		s.must(s.at(0).CanTopUp(s.ctx, checkout.TopUp{Plan: p, Subscriber: holder, Needed: 16}))
+		must.Do(s, s.at(0).CanTopUp(s.ctx, checkout.TopUp{Plan: p, Subscriber: holder, Needed: 16}))
 		tm := s.plan(timed)
-		s.must(s.at(0).CanTopUp(s.ctx, checkout.TopUp{Plan: tm, Subscriber: holder, DelegationID: d}))
+		must.Do(s, s.at(0).CanTopUp(s.ctx, checkout.TopUp{Plan: tm, Subscriber: holder, DelegationID: d}))
 	})
 }

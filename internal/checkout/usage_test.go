@@ -7,6 +7,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/checkout"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/store"
 )
@@ -21,16 +22,13 @@ func TestRevenue(t *testing.T) {
 		coin := s.plan(usdc(100))
 		var undone, redone string
 		for i := range 3 {
-			o, err := s.order(i, holder, coin)
-			s.must(err)
+			o := must.Get(s.order(i, holder, coin))(s)
 			undone, redone = redone, o.OrderID
 		}
 		free := s.plan(nil)
-		_, err := s.order(0, holder, free)
-		s.must(err)
-		_, err = s.refund(refunded, ptr(toll.Cents(250)))
-		s.must(err)
-		s.must(s.rail.Dispute(disputed, store.DisputeOpen))
+		must.Get(s.order(0, holder, free))(s)
+		must.Get(s.refund(refunded, ptr(toll.Cents(250))))(s)
+		must.Do(s, s.rail.Dispute(disputed, store.DisputeOpen))
 		s.undo(0, undone)
 		s.undo(0, redone)
 		s.redo(0, redone)
@@ -41,7 +39,7 @@ func TestRevenue(t *testing.T) {
 			q.Until = s.clock().Add(time.Hour)
 			q.Page = store.Page{Ascending: true, Size: 100}
 			list, r, err := s.at(0).Reports.Revenue(s.ctx, owner, q)
-			s.must(err)
+			must.Do(s, err)
 			if !r.Counted.Equal(s.clock()) || int(list.Total) != len(want) || len(list.Items) != len(want) {
 				s.Fatalf("%v: %d of %d, counted to %v", q.By, len(list.Items), list.Total, r.Counted)
 			}
@@ -59,11 +57,11 @@ func TestRevenue(t *testing.T) {
 			check(checkout.UsageQuery{By: store.ByHour}, `{"start":`+at(began)+`,`+card, `{"start":`+at(began.Add(time.Hour))+`,`+coins)
 			check(checkout.UsageQuery{By: store.ByPlan, Plan: coin.ID}, `{"planId":"`+string(coin.ID)+`",`+coins)
 			check(checkout.UsageQuery{Plan: free.ID})
-			s.must(s.ledgers[0].RecountUsage(s.ctx))
+			must.Do(s, s.ledgers[0].RecountUsage(s.ctx))
 		}
 		s.adjust(disputed, rail.Adjustment{Dispute: store.DisputeOpen, DisputedCents: 100}) // of a part, after all
 		list, _, err := s.at(0).Reports.Revenue(s.ctx, owner, checkout.UsageQuery{By: store.ByHour, Until: began.Add(time.Hour), Page: store.Page{Size: 9}})
-		if s.must(err); len(list.Items) != 1 || list.Items[0].Returned.String() != "3500000" {
+		if must.Do(s, err); len(list.Items) != 1 || list.Items[0].Returned.String() != "3500000" {
 			s.Errorf("%+v", list.Items)
 		}
 		if list, _, err := s.at(0).Reports.Revenue(s.ctx, holder, checkout.UsageQuery{}); err != nil || list.Total != 0 {
@@ -74,13 +72,13 @@ func TestRevenue(t *testing.T) {
 		_, _, err = s.at(0).Reports.Revenue(s.ctx, owner, checkout.UsageQuery{By: store.ByHour, Since: s.clock().Add(-32 * 24 * time.Hour)})
 		s.code(err, toll.CodeBadRequest)
 		s.audit()
-		s.must(s.store.Tx(s.ctx, func(tx *store.Tx) error {
+		must.Do(s, s.store.Tx(s.ctx, func(tx *store.Tx) error {
 			_, err := tx.Exec(s.ctx, "UPDATE revenue_hours SET amount = '1' WHERE plan_id = $1", string(coin.ID))
 			return err
 		}))
 		if found, err := store.AuditUsage(s.ctx, s.store); err != nil || len(found) != 1 {
 			s.Errorf("the audit sees %v, %v", found, err)
 		}
-		s.must(s.ledgers[0].RecountUsage(s.ctx))
+		must.Do(s, s.ledgers[0].RecountUsage(s.ctx))
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/checkout/railtest"
+	"github.com/tollhq/toll/internal/must"
 )
 
 // A waiting caller reads its order at most once a second.
@@ -17,8 +18,7 @@ func TestWait_Reads(t *testing.T) {
 		p := s.plan(usdc(100))
 		s.rail.Behave(railtest.Behaviour{Hang: true})
 		last := len(s.rooms) - 1 // s.store is that of the last process
-		o, err := s.at(last).Order(s.ctx, checkout.OrderRequest{Caller: holder, Plan: p, Wait: time.Millisecond}, nil)
-		s.must(err)
+		o := must.Get(s.at(last).Order(s.ctx, checkout.OrderRequest{Caller: holder, Plan: p, Wait: time.Millisecond}, nil))(s)
 		waiting := s.start(s.store, s.ledgers[last]) // the order is worked on elsewhere
 		var reads atomic.Int64
 		s.store.Trace(func(tx uint64, statement string) {
@@ -28,8 +28,7 @@ func TestWait_Reads(t *testing.T) {
 		})
 		defer s.store.Trace(nil)
 		begun := time.Now()
-		o, err = waiting.ReplayOrder(s.ctx, holder, o.OrderID, 2500*time.Millisecond)
-		s.must(err)
+		o = must.Get(waiting.ReplayOrder(s.ctx, holder, o.OrderID, 2500*time.Millisecond))(s)
 		// To find it, at the beginning, each second, at the end.
 		if most := int64(time.Since(begun)/time.Second) + 3; o.HTTPStatus != 202 || reads.Load() > most {
 			s.Fatalf("status %d, %d reads in %v", o.HTTPStatus, reads.Load(), time.Since(begun))
@@ -45,8 +44,7 @@ func TestWait_WokenByDecision(t *testing.T) {
 	eachRail(t, func(s *shop) {
 		p := s.plan(usdc(100))
 		s.rail.Behave(railtest.Behaviour{Hang: true})
-		o, err := s.at(0).Order(s.ctx, checkout.OrderRequest{Caller: holder, Plan: p, Wait: time.Millisecond}, nil)
-		s.must(err)
+		o := must.Get(s.at(0).Order(s.ctx, checkout.OrderRequest{Caller: holder, Plan: p, Wait: time.Millisecond}, nil))(s)
 		done := make(chan time.Time, 1)
 		go func() {
 			again, err := s.at(0).ReplayOrder(s.ctx, holder, o.OrderID, soon)
@@ -56,7 +54,7 @@ func TestWait_WokenByDecision(t *testing.T) {
 			done <- time.Now()
 		}()
 		time.Sleep(100 * time.Millisecond)
-		s.must(s.decides(s.at(0), o.OrderID, redone))
+		must.Do(s, s.decides(s.at(0), o.OrderID, redone))
 		decided := time.Now()
 		if late := (<-done).Sub(decided); late > 500*time.Millisecond {
 			t.Errorf("the caller was answered %v after the decision", late)

@@ -8,6 +8,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/checkout/railtest"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/rail"
 )
 
@@ -30,8 +31,7 @@ func TestYield(t *testing.T) {
 			p := s.plan(both(usdc(100), trial, func(p *toll.Plan) { p.MaxOrders = 2 }))
 			d := s.delegation(300)
 			s.rail.Behave(railtest.Behaviour{Steps: 1 << 30})
-			_, err := s.at(0).Order(s.ctx, checkout.OrderRequest{Caller: holder, Plan: p, DelegationID: d, Wait: time.Millisecond}, nil)
-			s.must(err)
+			must.Get(s.at(0).Order(s.ctx, checkout.OrderRequest{Caller: holder, Plan: p, DelegationID: d, Wait: time.Millisecond}, nil))(s)
 			s.jobs(0)
 			first := s.rail.Purchases()[0]
 			s.rail.Behave(railtest.Behaviour{})
@@ -51,9 +51,7 @@ func TestYield(t *testing.T) {
 			}
 			buy(2, full)
 			atOnce(8, func(i int) {
-				if err := s.yields(i, first.OrderID, nil); err != nil {
-					s.Error(err)
-				}
+				must.Check(s, s.yields(i, first.OrderID, nil))
 			})
 			if o := s.state(first.OrderID); !o.Open || s.remaining(d) != 200 {
 				s.Errorf("%+v, %d cents left", o, s.remaining(d))
@@ -72,9 +70,9 @@ func TestYield(t *testing.T) {
 			}
 
 			if decline {
-				s.must(s.rail.Expire(first.OrderID))
+				must.Do(s, s.rail.Expire(first.OrderID))
 			} else {
-				s.must(s.rail.Complete(first.OrderID))
+				must.Do(s, s.rail.Complete(first.OrderID))
 			}
 			s.settleDown(0)
 			o, orders, cents := s.state(first.OrderID), int64(3), toll.Cents(200)
@@ -84,7 +82,7 @@ func TestYield(t *testing.T) {
 			if o.Open || (o.Status == toll.OrderFailed) != decline || s.orders(p) != orders || s.remaining(d) != cents {
 				s.Errorf("%+v, %d orders, %d cents left", o, s.orders(p), s.remaining(d))
 			}
-			s.must(s.yields(1, first.OrderID, nil)) // too late to mean anything
+			must.Do(s, s.yields(1, first.OrderID, nil)) // too late to mean anything
 			buy(2, full)
 		})
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
@@ -39,7 +40,7 @@ func BenchmarkDerive(b *testing.B) {
 							Pos: n, Account: ids[n%int64(accounts)], Seq: n, Kind: int64(ledger.KindBurn), At: m.clock.at.UnixMicro() + n, Burn: &store.Burn{},
 						}
 					}
-					must(b, st.Tx(b.Context(), func(tx *store.Tx) error { return m.events.derive(b.Context(), tx, rows) }))
+					must.Do(b, st.Tx(b.Context(), func(tx *store.Tx) error { return m.events.derive(b.Context(), tx, rows) }))
 				}
 				b.ReportMetric(float64(processTime(b)-cpu)/float64(b.N), "cpu-ns/op") // of this process
 			})
@@ -49,6 +50,6 @@ func BenchmarkDerive(b *testing.B) {
 
 func processTime(b *testing.B) int64 {
 	var u syscall.Rusage
-	must(b, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
+	must.Do(b, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
 	return u.Utime.Nano() + u.Stime.Nano()
 }

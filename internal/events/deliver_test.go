@@ -20,6 +20,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/jobs"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/outbound"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
@@ -79,15 +80,13 @@ func status(code int) func(http.ResponseWriter, *http.Request, delivered) {
 
 func (m *market) hook(url string, types ...toll.EventType) *toll.WebhookSecret {
 	m.t.Helper()
-	w, err := m.events.CreateWebhook(m.t.Context(), builder, WebhookParams{URL: &url, Types: &types}, nil)
-	must(m.t, err)
-	return w
+	return must.Get(m.events.CreateWebhook(m.t.Context(), builder, WebhookParams{URL: &url, Types: &types}, nil))(m.t)
 }
 
 // tell adds an event of an object to the builder's stream.
 func (m *market) tell(object string) {
 	m.t.Helper()
-	must(m.t, m.st.Tx(m.t.Context(), func(tx *store.Tx) error {
+	must.Do(m.t, m.st.Tx(m.t.Context(), func(tx *store.Tx) error {
 		return store.InsertEvent(m.t.Context(), tx, store.NewEvent{
 			Principal: builder, Type: toll.EventPlanUpdated, Kind: "plan", ID: object, Data: map[string]string{"id": object}, At: m.clock.now(),
 		})
@@ -98,17 +97,14 @@ func (m *market) tell(object string) {
 func (m *market) deliver(e *Events) (sent int) {
 	m.t.Helper()
 	ctx := m.t.Context()
-	must(m.t, e.sender.fanOut(ctx))
+	must.Do(m.t, e.sender.fanOut(ctx))
 	for {
-		hooks, err := store.WebhooksDue(ctx, m.st, m.clock.now(), "", 100)
-		must(m.t, err)
+		hooks := must.Get(store.WebhooksDue(ctx, m.st, m.clock.now(), "", 100))(m.t)
 		n := 0
 		for _, w := range hooks {
-			due, err := store.DueDeliveries(ctx, m.st, w.ID, m.clock.now(), 100)
-			must(m.t, err)
+			due := must.Get(store.DueDeliveries(ctx, m.st, w.ID, m.clock.now(), 100))(m.t)
 			for _, d := range due {
-				claimed, err := e.claim(ctx, d)
-				must(m.t, err)
+				claimed := must.Get(e.claim(ctx, d))(m.t)
 				if claimed {
 					n++
 					e.attempt(ctx, w.ID, d)
@@ -123,8 +119,7 @@ func (m *market) deliver(e *Events) (sent int) {
 
 func (m *market) deliveries(id string) []*toll.WebhookDelivery {
 	m.t.Helper()
-	l, err := m.events.Deliveries(m.t.Context(), builder, id, "", store.Page{Size: 100, Ascending: true})
-	must(m.t, err)
+	l := must.Get(m.events.Deliveries(m.t.Context(), builder, id, "", store.Page{Size: 100, Ascending: true}))(m.t)
 	return l.Items
 }
 
@@ -149,8 +144,7 @@ func TestSignedAndRotated(t *testing.T) {
 		w := m.hook(r.URL + "/hook")
 		m.tell("1")
 		m.deliver(m.events)
-		rotated, err := m.events.RotateWebhook(t.Context(), builder, w.ID)
-		must(t, err)
+		rotated := must.Get(m.events.RotateWebhook(t.Context(), builder, w.ID))(t)
 		m.tell("2")
 		m.deliver(m.events)
 		m.clock.advance(25 * time.Hour)
@@ -167,8 +161,7 @@ func TestSignedAndRotated(t *testing.T) {
 			}
 			standard := strings.Join(d.header.Values("webhook-signature"), "")
 			for secret, signs := range map[string]bool{w.Secret: want.old, rotated.Secret: want.new} {
-				key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, "whsec_"))
-				must(t, err)
+				key := must.Get(base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, "whsec_")))(t)
 				mac := hmac.New(sha256.New, key)
 				mac.Write([]byte(d.id + "." + d.stamp + "." + string(d.body)))
 				if slices.Contains(strings.Split(standard, " "), "v1,"+base64.StdEncoding.EncodeToString(mac.Sum(nil))) != signs {
@@ -188,13 +181,12 @@ func TestSignedAndRotated(t *testing.T) {
 		if w.Secret == rotated.Secret || rotated.PreviousValidUntil == nil {
 			t.Error("not rotated")
 		}
-		rows, err := st.Query(t.Context(), "SELECT secret, url FROM webhooks")
-		must(t, err)
+		rows := must.Get(st.Query(t.Context(), "SELECT secret, url FROM webhooks"))(t)
 		defer rows.Close()
 		for rows.Next() {
 			var sealed []byte
 			var url string
-			must(t, rows.Scan(&sealed, &url))
+			must.Do(t, rows.Scan(&sealed, &url))
 			if strings.Contains(string(sealed), "whsec_") {
 				t.Error("the secret stands there plain")
 			}
@@ -250,8 +242,7 @@ func TestRetriesAndPause(t *testing.T) {
 		m.clock.advance(2 * time.Hour)
 		m.tell("2")
 		m.deliver(m.events)
-		hook, err := m.events.Webhook(t.Context(), builder, w.ID)
-		must(t, err)
+		hook := must.Get(m.events.Webhook(t.Context(), builder, w.ID))(t)
 		if hook.Status != toll.WebhookPaused {
 			t.Fatalf("%+v", hook)
 		}
@@ -269,8 +260,7 @@ func TestRetriesAndPause(t *testing.T) {
 		}
 		r.answer = nil
 		active := toll.WebhookActive
-		resumed, err := m.events.UpdateWebhook(t.Context(), builder, w.ID, WebhookParams{Status: &active})
-		must(t, err)
+		resumed := must.Get(m.events.UpdateWebhook(t.Context(), builder, w.ID, WebhookParams{Status: &active}))(t)
 		m.deliver(m.events)
 		got := r.all()[n:]
 		if len(got) != 2 || got[0].event.Object.ID != "2" || got[1].event.Object.ID != "3" || resumed.FailingSince != nil {
@@ -309,8 +299,7 @@ func TestOddReceivers(t *testing.T) {
 	}
 	// The url changes while a delivery waits: the old one gets nothing more.
 	moved := newReceiver(t, nil)
-	_, err := m.events.UpdateWebhook(t.Context(), builder, a.ID, WebhookParams{URL: &moved.URL})
-	must(t, err)
+	must.Get(m.events.UpdateWebhook(t.Context(), builder, a.ID, WebhookParams{URL: &moved.URL}))(t)
 	m.clock.advance(10 * time.Second)
 	m.tell("2")
 	m.deliver(m.events)
@@ -318,10 +307,8 @@ func TestOddReceivers(t *testing.T) {
 		t.Errorf("old %d, new %d", len(redirect.all()), len(moved.all()))
 	}
 	// Resent at the wish of the owner, and tested.
-	again, err := m.events.Resend(t.Context(), builder, a.ID, m.deliveries(a.ID)[0].ID)
-	must(t, err)
-	test, err := m.events.TestWebhook(t.Context(), builder, a.ID)
-	must(t, err)
+	again := must.Get(m.events.Resend(t.Context(), builder, a.ID, m.deliveries(a.ID)[0].ID))(t)
+	test := must.Get(m.events.TestWebhook(t.Context(), builder, a.ID))(t)
 	m.deliver(m.events)
 	got := moved.all()[2:]
 	if len(got) != 2 || again.Status != toll.DeliveryPending || test.Sequence != 0 {
@@ -415,7 +402,7 @@ func TestKilledBetween(t *testing.T) {
 			if n := len(r.all()); n < 3 || n > 4 {
 				t.Errorf("%s: %d requests", step, n)
 			}
-			must(t, m.events.DeleteWebhook(t.Context(), builder, w.ID))
+			must.Do(t, m.events.DeleteWebhook(t.Context(), builder, w.ID))
 		}
 	})
 }
@@ -437,8 +424,7 @@ func TestWebhooks_TwoProcesses(t *testing.T) {
 		}
 		eventually(t, func() bool { return len(r.all()) >= n })
 		eventually(t, func() bool {
-			l, err := store.Deliveries(t.Context(), st, w.ID, toll.DeliverySucceeded, store.Page{})
-			must(t, err)
+			l := must.Get(store.Deliveries(t.Context(), st, w.ID, toll.DeliverySucceeded, store.Page{}))(t)
 			return l.Total == n
 		})
 		for _, stop := range stops {
@@ -476,9 +462,8 @@ func TestQueuesGrow(t *testing.T) {
 	for i := range n {
 		m.tell(fmt.Sprint(i))
 	}
-	must(t, m.events.sender.fanOut(t.Context()))
-	pending, err := store.CountPending(t.Context(), st, down.ID, 1<<30)
-	must(t, err)
+	must.Do(t, m.events.sender.fanOut(t.Context()))
+	pending := must.Get(store.CountPending(t.Context(), st, down.ID, 1<<30))(t)
 	if pending > most+fanOut {
 		t.Errorf("%d wait", pending)
 	}
@@ -493,10 +478,8 @@ func TestQueuesGrow(t *testing.T) {
 	eventually(t, func() bool { return len(good.all()) == 3 }) // while the silent one keeps its deliveries waiting
 	once.Do(func() { close(release) })
 	within(t, 5*time.Minute, func() bool {
-		w, err := store.WebhookByID(t.Context(), st, down.ID)
-		must(t, err)
-		left, err := store.CountPending(t.Context(), st, down.ID, 1<<30)
-		must(t, err)
+		w := must.Get(store.WebhookByID(t.Context(), st, down.ID))(t)
+		left := must.Get(store.CountPending(t.Context(), st, down.ID, 1<<30))(t)
 		return left == 0 && w.Sequence == n+3
 	})
 	if got := len(silent.all()); got != n+3 {
@@ -530,8 +513,7 @@ func TestWebhooks_Bounds(t *testing.T) {
 		if made != MaxWebhooks {
 			t.Errorf("%d webhooks", made)
 		}
-		list, err := m.events.Webhooks(ctx, builder, toll.WebhookActive, store.Page{Size: 50})
-		must(t, err)
+		list := must.Get(m.events.Webhooks(ctx, builder, toll.WebhookActive, store.Page{Size: 50}))(t)
 		if list.Total != MaxWebhooks || list.Items[0].Types == nil || len(list.Items[0].Types) != 0 {
 			t.Errorf("%+v", list)
 		}
@@ -545,7 +527,7 @@ func TestWebhooks_Bounds(t *testing.T) {
 				t.Errorf("%+v", p)
 			}
 		}
-		must(t, m.events.DeleteWebhook(ctx, builder, list.Items[0].ID))
+		must.Do(t, m.events.DeleteWebhook(ctx, builder, list.Items[0].ID))
 		if err := m.events.DeleteWebhook(ctx, builder, list.Items[0].ID); !errors.Is(err, toll.NewError(toll.CodeWebhookNotFound)) {
 			t.Error(err)
 		}

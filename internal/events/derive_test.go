@@ -13,6 +13,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/jobs"
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
 	"github.com/tollhq/toll/x402"
@@ -28,9 +29,9 @@ func TestDerive_Kinds(t *testing.T) {
 		m.settle(subscriber, token, 5, "r2")  // 5 left, and the permission is used up
 		m.settle(subscriber, token, 0, "r3")  // burns nothing
 		m.clock.advance(2 * time.Hour)
-		must(t, m.ledger.Touch(ctx, ledger.NewAccountID(m.plan, subscriber))) // 5 expire
+		must.Do(t, m.ledger.Touch(ctx, ledger.NewAccountID(m.plan, subscriber))) // 5 expire
 		m.mint(subscriber, 40, "order-2", time.Time{})
-		must(t, m.ledger.Do(ctx, ledger.NewAccountID(m.plan, subscriber), func(t *ledger.Tx) error {
+		must.Do(t, m.ledger.Do(ctx, ledger.NewAccountID(m.plan, subscriber), func(t *ledger.Tx) error {
 			if _, err := t.TakeBack("order-2", toll.Hash{}); err != nil {
 				return err
 			}
@@ -49,12 +50,12 @@ func TestDerive_Kinds(t *testing.T) {
 			t.Errorf("builder\n got %s", got)
 		}
 		var moved toll.CreditsMoved
-		must(t, x402.Decode(mine[6].Data, &moved))
+		must.Do(t, x402.Decode(mine[6].Data, &moved))
 		if moved.Kind != "expire" || moved.Amount != 5 || moved.Balance != 0 || moved.HolderAddress != subscriber || moved.PlanID != m.plan || moved.Reference != "order-1" {
 			t.Errorf("%s", mine[6].Data)
 		}
 		var settled toll.Settlement
-		must(t, x402.Decode(mine[2].Data, &settled))
+		must.Do(t, x402.Decode(mine[2].Data, &settled))
 		if settled.AgentRequestID != "r2" || mine[2].Object.Kind != "settlement" || mine[2].Object.ID != settled.Transaction.String() {
 			t.Errorf("%+v", mine[2])
 		}
@@ -127,7 +128,7 @@ func TestOneEventForEachEntry(t *testing.T) {
 		var followers sync.WaitGroup
 		for d := range 3 {
 			e, l := m.room(), ledger.New(st, ledger.Config{Clock: m.clock.now, MACKey: []byte("0123456789abcdef")})
-			t.Cleanup(func() { must(t, l.Close(context.WithoutCancel(t.Context()))) })
+			t.Cleanup(func() { must.Do(t, l.Close(context.WithoutCancel(t.Context()))) })
 			n := 0
 			e.failpoint = func(at string) {
 				if n++; d > 0 && n%7 == 0 {
@@ -271,8 +272,7 @@ func TestDerive_OneStatement(t *testing.T) {
 	})
 	for _, page := range []store.Page{{Size: 100}, {Size: 100, Number: 3}, {Size: 1, Number: 150, Ascending: true}} {
 		journal, all = 0, 0
-		l, err := m.events.List(t.Context(), store.EventFilter{Principal: builder}, page)
-		must(t, err)
+		l := must.Get(m.events.List(t.Context(), store.EventFilter{Principal: builder}, page))(t)
 		if len(l.Items) != page.Size || journal != 1 || all > 4 {
 			t.Errorf("%+v: %d events, %d statements, %d of the journal", page, len(l.Items), all, journal)
 		}
@@ -289,13 +289,12 @@ func TestDerive_OneStatement(t *testing.T) {
 	}
 	for i, d := range sent {
 		var s toll.Settlement
-		must(t, x402.Decode(d.event.Data, &s))
+		must.Do(t, x402.Decode(d.event.Data, &s))
 		if s.AgentRequestID != fmt.Sprint("hook", i) || d.id != d.event.ID || d.event.Sequence != int64(302+i) {
 			t.Errorf("delivery %d: %s", i, d.body)
 		}
 	}
-	again, err := m.events.Resend(t.Context(), builder, w.ID, m.deliveries(w.ID)[0].ID)
-	must(t, err)
+	again := must.Get(m.events.Resend(t.Context(), builder, w.ID, m.deliveries(w.ID)[0].ID))(t)
 	m.deliver(m.events)
 	sent = r.all()
 	first := slices.IndexFunc(sent, func(d delivered) bool { return d.id == again.EventID })

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/outbound"
 	"github.com/tollhq/toll/internal/seal"
 	"github.com/tollhq/toll/internal/store"
@@ -54,7 +55,7 @@ func newMarket(t testing.TB, st *store.Store) *market {
 	t.Helper()
 	m := &market{t: t, st: st, clock: &testClock{at: time.Date(2026, 11, 21, 1, 52, 17, 872_000_000, time.UTC)}, log: &strings.Builder{}}
 	m.ledger = ledger.New(st, ledger.Config{Clock: m.clock.now, MACKey: []byte("0123456789abcdef")})
-	t.Cleanup(func() { must(t, m.ledger.Close(context.WithoutCancel(t.Context()))) })
+	t.Cleanup(func() { must.Do(t, m.ledger.Close(context.WithoutCancel(t.Context()))) })
 	m.plan = m.newPlan()
 	m.events = m.room()
 	return m
@@ -97,27 +98,19 @@ func (l *lockedWriter) Write(b []byte) (int, error) {
 	return l.w.Write(b)
 }
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func (m *market) newPlan() toll.PlanID {
 	m.t.Helper()
 	p := &toll.Plan{
 		ID: toll.NewPlanID(), Owner: builder, Metadata: toll.Metadata{Name: "P"}, AccessLimit: toll.LimitCredits, IsListed: true,
 		CreatedAt: m.clock.now(), UpdatedAt: m.clock.now(),
 	}
-	must(m.t, m.st.Tx(m.t.Context(), func(tx *store.Tx) error { return store.InsertPlan(m.t.Context(), tx, p, "", nil) }))
+	must.Do(m.t, m.st.Tx(m.t.Context(), func(tx *store.Tx) error { return store.InsertPlan(m.t.Context(), tx, p, "", nil) }))
 	return p.ID
 }
 
 func (m *market) mint(who toll.Address, n toll.Credits, ref string, ends time.Time) {
 	m.t.Helper()
-	_, err := m.ledger.Mint(m.t.Context(), ledger.MintOp{Plan: m.plan, Subscriber: who, Amount: n, Ref: ref, EndsAt: ends})
-	must(m.t, err)
+	must.Get(m.ledger.Mint(m.t.Context(), ledger.MintOp{Plan: m.plan, Subscriber: who, Amount: n, Ref: ref, EndsAt: ends}))(m.t)
 }
 
 // token makes a permission; limit 0 is none.
@@ -129,17 +122,16 @@ func (m *market) token(who toll.Address, limit toll.Credits) toll.Hash {
 	if limit > 0 {
 		p.RedemptionLimit = &limit
 	}
-	must(m.t, m.ledger.CreatePermission(m.t.Context(), p))
+	must.Do(m.t, m.ledger.CreatePermission(m.t.Context(), p))
 	return p.Hash
 }
 
 func (m *market) settle(who toll.Address, token toll.Hash, n toll.Credits, id string) {
 	m.t.Helper()
-	_, err := m.ledger.Settle(m.t.Context(), ledger.SettleOp{
+	must.Get(m.ledger.Settle(m.t.Context(), ledger.SettleOp{
 		Plan: m.plan, Subscriber: who, Permission: token, RequestID: id, Amount: n,
 		Render: func(r ledger.Receipt) []byte { return fmt.Appendf(nil, `{"id":%q}`, r.RequestID) },
-	})
-	must(m.t, err)
+	}))(m.t)
 }
 
 // drain derives until nothing is left.
@@ -151,26 +143,22 @@ func (m *market) drain(e *Events) {
 
 func (m *market) follow(e *Events) (more bool) {
 	m.t.Helper()
-	more, err := m.ledger.Follow(m.t.Context(), e.Consumer())
-	must(m.t, err)
+	more = must.Get(m.ledger.Follow(m.t.Context(), e.Consumer()))(m.t)
 	return more
 }
 
 // behind returns how many entries have no events yet.
 func (m *market) behind() int64 {
 	m.t.Helper()
-	done, err := store.JournalCursor(m.t.Context(), m.st, store.Follower)
-	must(m.t, err)
-	all, err := store.JournalLength(m.t.Context(), m.st)
-	must(m.t, err)
+	done := must.Get(store.JournalCursor(m.t.Context(), m.st, store.Follower))(m.t)
+	all := must.Get(store.JournalLength(m.t.Context(), m.st))(m.t)
 	return all - done
 }
 
 // length returns how many events an address has.
 func (m *market) length(who toll.Address) int64 {
 	m.t.Helper()
-	last, err := store.LastSequences(m.t.Context(), m.st, []toll.Address{who})
-	must(m.t, err)
+	last := must.Get(store.LastSequences(m.t.Context(), m.st, []toll.Address{who}))(m.t)
 	return last[who]
 }
 
@@ -181,8 +169,7 @@ func (m *market) stream(who toll.Address) []*toll.Event {
 	objects := map[string]int64{}
 	p := store.Page{Size: 100, Ascending: true}
 	for {
-		l, err := m.events.List(m.t.Context(), store.EventFilter{Principal: who}, p)
-		must(m.t, err)
+		l := must.Get(m.events.List(m.t.Context(), store.EventFilter{Principal: who}, p))(m.t)
 		for _, e := range l.Items {
 			out = append(out, e)
 			objects[e.Object.Kind+e.Object.ID]++

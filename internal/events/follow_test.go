@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
@@ -15,7 +16,7 @@ import (
 func next(t *testing.T, s *Stream) []*toll.Event {
 	t.Helper()
 	all, over, err := s.Next(t.Context(), 2*time.Minute)
-	must(t, err)
+	must.Do(t, err)
 	if over || len(all) == 0 {
 		t.Fatal("nothing came")
 	}
@@ -29,8 +30,7 @@ func TestFollow(t *testing.T) {
 		defer stop()
 		defer run(m.events.Loops()...)()
 		m.tell("old")
-		s, err := m.events.Follow(ctx, builder, "")
-		must(t, err)
+		s := must.Get(m.events.Follow(ctx, builder, ""))(t)
 		defer s.Close()
 		m.tell("1") // by another process, for all that the hub knows
 		m.tell("2")
@@ -43,8 +43,7 @@ func TestFollow(t *testing.T) {
 		}
 		// Behind an event, and behind a sequence.
 		for _, after := range []string{got[0].ID, "2"} {
-			again, err := m.events.Follow(ctx, builder, after)
-			must(t, err)
+			again := must.Get(m.events.Follow(ctx, builder, after))(t)
 			if rest := next(t, again); len(rest) != 1 || rest[0].ID != got[1].ID {
 				t.Errorf("%+v", rest)
 			}
@@ -76,8 +75,7 @@ func TestStreamsAreBounded(t *testing.T) {
 	ctx := t.Context()
 	var open []*Stream
 	for range MaxStreams {
-		s, err := m.events.Follow(ctx, builder, "")
-		must(t, err)
+		s := must.Get(m.events.Follow(ctx, builder, ""))(t)
 		open = append(open, s)
 	}
 	for range 100 {
@@ -86,12 +84,11 @@ func TestStreamsAreBounded(t *testing.T) {
 		}
 	}
 	other, err := m.events.Follow(ctx, subscriber, "")
-	must(t, err)
+	must.Do(t, err)
 	other.Close()
 	open[0].Close()
 	open[0].Close()
-	s, err := m.events.Follow(ctx, builder, "")
-	must(t, err)
+	s := must.Get(m.events.Follow(ctx, builder, ""))(t)
 	s.Close()
 	for i := range 3000 {
 		who := toll.MustAddress(fmt.Sprintf("0x%040x", i+1))
@@ -117,9 +114,7 @@ func TestPagesThatWait(t *testing.T) {
 	got := make(chan int64, MaxStreams+1)
 	wait := func(session string, after int64) {
 		n, err := m.events.Wait(ctx, builder, session, after, time.Hour)
-		if err != nil {
-			t.Error(err)
-		}
+		must.Check(t, err)
 		got <- n
 	}
 	waiting := func(n int) {
@@ -145,8 +140,7 @@ func TestPagesThatWait(t *testing.T) {
 		t.Errorf("another session: %d, %v", n, err)
 	}
 	for range MaxStreams {
-		s, err := m.events.Follow(ctx, builder, "")
-		must(t, err)
+		s := must.Get(m.events.Follow(ctx, builder, ""))(t)
 		defer s.Close()
 	}
 	m.tell("new")

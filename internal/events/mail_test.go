@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
@@ -86,15 +87,13 @@ func (m *market) mailTo(user toll.UUID, url string, types ...toll.EventType) (*t
 
 func (m *market) mails(types ...toll.EventType) *toll.WebhookSecret {
 	m.t.Helper()
-	w, err := m.mailTo(ann, "mailto:Ann@Example.com", types...)
-	must(m.t, err)
-	return w
+	return must.Get(m.mailTo(ann, "mailto:Ann@Example.com", types...))(m.t)
 }
 
 // keyMade adds an event of a new key to the builder's stream.
 func (m *market) keyMade(id, name string) {
 	m.t.Helper()
-	must(m.t, m.st.Tx(m.t.Context(), func(tx *store.Tx) error {
+	must.Do(m.t, m.st.Tx(m.t.Context(), func(tx *store.Tx) error {
 		return store.InsertEvent(m.t.Context(), tx, store.NewEvent{
 			Principal: builder, Type: toll.EventAPIKeyCreated, Kind: "api_key", ID: id, Data: toll.APIKey{Name: &name}, At: m.clock.now(),
 		})
@@ -140,7 +139,7 @@ func TestMail_Made(t *testing.T) {
 			t.Errorf("%+v", w)
 		}
 		var rows int
-		must(t, st.QueryRow(t.Context(), `SELECT COUNT(*) FROM webhooks w, audit_log a
+		must.Do(t, st.QueryRow(t.Context(), `SELECT COUNT(*) FROM webhooks w, audit_log a
 			WHERE w.url LIKE '%ann@%' OR a.detail LIKE '%ann@%'`).Scan(&rows))
 		if rows != 0 {
 			t.Error("the address of a person is stored with the webhook")
@@ -169,7 +168,7 @@ func TestMail_Made(t *testing.T) {
 			}
 		}
 		found, _, err := m.events.MailWebhook(t.Context(), builder, []toll.UUID{{0xb}, {0xa}})
-		must(t, err)
+		must.Do(t, err)
 		if found == nil || found.ID != w.ID {
 			t.Errorf("the webhook of the person: %+v", found)
 		}
@@ -182,7 +181,7 @@ func TestMail_Bounds(t *testing.T) {
 		m := newMarket(t, st)
 		newPost(m)
 		for i := range MaxWebhooks - 1 {
-			must(t, st.Tx(t.Context(), func(tx *store.Tx) error {
+			must.Do(t, st.Tx(t.Context(), func(tx *store.Tx) error {
 				return store.InsertWebhook(t.Context(), tx, &store.Webhook{
 					ID: toll.NewUUID(), Principal: builder, Status: toll.WebhookActive, Credential: toll.UUID{0xc, byte(i)}, Secret: []byte{1},
 				})
@@ -224,7 +223,7 @@ func TestMail_Text(t *testing.T) {
 		m.keyMade("0x01", "Build server 2.0")
 		m.keyMade("0x02", "Account locked: open evil.example.com")
 		order := func(who toll.Address) {
-			must(t, st.Tx(t.Context(), func(tx *store.Tx) error {
+			must.Do(t, st.Tx(t.Context(), func(tx *store.Tx) error {
 				return store.InsertEvent(t.Context(), tx, store.NewEvent{
 					Principal: builder, Type: toll.EventOrderFailed, Kind: "order", ID: "order of " + who.String(), At: m.clock.now(),
 					Data: toll.Order{PlanID: m.plan, SubscriberAddress: who, FailureReason: "see evil.example.com"},
@@ -233,14 +232,13 @@ func TestMail_Text(t *testing.T) {
 		}
 		order(builder)
 		order(subscriber)
-		must(t, st.Tx(t.Context(), func(tx *store.Tx) error {
+		must.Do(t, st.Tx(t.Context(), func(tx *store.Tx) error {
 			return store.InsertEvent(t.Context(), tx, store.NewEvent{
 				Principal: builder, Type: toll.EventDelegationExhausted, Kind: "delegation", ID: "d1", At: m.clock.now(),
 				Data: toll.Delegation{SpendingLimitCents: 1250, AmountSpentCents: 1200, Currency: "usdc"},
 			})
 		}))
-		_, err := m.events.TestWebhook(t.Context(), builder, w.ID)
-		must(t, err)
+		must.Get(m.events.TestWebhook(t.Context(), builder, w.ID))(t)
 		m.deliver(m.events)
 		base := "https://pay.example.com/w/" + builder.String()
 		got := map[string]string{}
@@ -303,7 +301,7 @@ func TestMail_Killed(t *testing.T) {
 			if d := m.deliveries(w.ID); len(d) != 1 || d[0].Status != toll.DeliverySucceeded {
 				t.Errorf("%s: %+v", step, d)
 			}
-			must(t, m.events.DeleteWebhook(t.Context(), builder, w.ID))
+			must.Do(t, m.events.DeleteWebhook(t.Context(), builder, w.ID))
 		}
 	})
 }
@@ -320,8 +318,7 @@ func TestMail_NoReader(t *testing.T) {
 		m.deliver(m.events)
 		m.clock.advance(100 * time.Hour)
 		m.deliver(m.events)
-		hook, err := m.events.Webhook(t.Context(), builder, w.ID)
-		must(t, err)
+		hook := must.Get(m.events.Webhook(t.Context(), builder, w.ID))(t)
 		if len(p.all()) != 0 || hook.Status != toll.WebhookPaused {
 			t.Errorf("%d mails, %+v", len(p.all()), hook)
 		}
@@ -330,8 +327,7 @@ func TestMail_NoReader(t *testing.T) {
 		}
 		active := toll.WebhookActive
 		resume := func() {
-			_, err := m.events.UpdateWebhook(t.Context(), builder, w.ID, WebhookParams{Status: &active})
-			must(t, err)
+			must.Get(m.events.UpdateWebhook(t.Context(), builder, w.ID, WebhookParams{Status: &active}))(t)
 			m.clock.advance(time.Hour)
 			m.deliver(m.events)
 		}
@@ -360,7 +356,7 @@ func TestMail_Flood(t *testing.T) {
 		}
 		turns := func(n int) {
 			for range n {
-				must(t, m.events.sender.run(t.Context()))
+				must.Do(t, m.events.sender.run(t.Context()))
 				m.events.sender.sending.Wait()
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
@@ -28,8 +29,7 @@ func TestOldWebhookFails(t *testing.T) {
 			r.mu.Unlock()
 			m.tell(name)
 			m.deliver(m.events)
-			hook, err := m.events.Webhook(t.Context(), builder, w.ID)
-			must(t, err)
+			hook := must.Get(m.events.Webhook(t.Context(), builder, w.ID))(t)
 			if (hook.Status == toll.WebhookPaused) != paused || (hook.FailingSince != nil) != is {
 				t.Fatalf("event %s: %s, failing since %v", name, hook.Status, hook.FailingSince)
 			}
@@ -63,8 +63,7 @@ func TestSecondRotation(t *testing.T) {
 		secrets := []string{w.Secret}
 		for range 2 {
 			m.clock.advance(time.Hour)
-			rotated, err := m.events.RotateWebhook(t.Context(), builder, w.ID)
-			must(t, err)
+			rotated := must.Get(m.events.RotateWebhook(t.Context(), builder, w.ID))(t)
 			secrets = append(secrets, rotated.Secret)
 			if got := rotated.PreviousValidUntil.Sub(m.clock.now()); got != oldSecretLife {
 				t.Errorf("the secret before is good for %s", got)
@@ -102,9 +101,8 @@ func TestPlacesOfWebhooks(t *testing.T) {
 		most := slotsOfHook
 		if failing {
 			most = slotsOfFailing
-			must(t, st.Tx(t.Context(), func(tx *store.Tx) error {
-				row, err := store.WebhookForUpdate(t.Context(), tx, w.ID)
-				must(t, err)
+			must.Do(t, st.Tx(t.Context(), func(tx *store.Tx) error {
+				row := must.Get(store.WebhookForUpdate(t.Context(), tx, w.ID))(t)
 				row.FailingSince = m.clock.now()
 				return store.UpdateWebhook(t.Context(), tx, row)
 			}))
@@ -118,9 +116,9 @@ func TestPlacesOfWebhooks(t *testing.T) {
 			defer s.mu.Unlock()
 			return s.flying[w.ID]
 		}
-		must(t, s.fanOut(t.Context()))
+		must.Do(t, s.fanOut(t.Context()))
 		for range 3 {
-			must(t, s.send(t.Context()))
+			must.Do(t, s.send(t.Context()))
 			if n := flying(); n != most {
 				t.Errorf("failing %t: %d deliveries under way, want %d", failing, n, most)
 			}
@@ -130,6 +128,6 @@ func TestPlacesOfWebhooks(t *testing.T) {
 		if n := flying(); n != 0 {
 			t.Errorf("failing %t: %d places are not given back", failing, n)
 		}
-		must(t, m.events.DeleteWebhook(t.Context(), builder, w.ID))
+		must.Do(t, m.events.DeleteWebhook(t.Context(), builder, w.ID))
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
@@ -21,9 +22,9 @@ func TestSweep(t *testing.T) {
 		m.tell("1")
 		m.deliver(m.events)
 		m.tell("2")
-		must(t, m.events.sender.fanOut(ctx))
+		must.Do(t, m.events.sender.fanOut(ctx))
 		m.clock.advance(deliveryLife + time.Hour)
-		must(t, st.Tx(ctx, func(tx *store.Tx) error {
+		must.Do(t, st.Tx(ctx, func(tx *store.Tx) error {
 			_, err := store.ForgetDeliveries(ctx, tx, m.clock.now().Add(-deliveryLife), 10)
 			return err
 		}))
@@ -37,14 +38,14 @@ func TestExpiredDelegations(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *store.Store) {
 		m := newMarket(t, st)
 		ctx := t.Context()
-		must(t, m.events.expire(ctx)) // the mark
+		must.Do(t, m.events.expire(ctx)) // the mark
 		add := func(ends time.Duration, change func(d *store.Delegation)) string {
 			t.Helper()
 			d := &store.Delegation{
 				ID: toll.NewUUID(), Owner: subscriber, Provider: toll.ProviderCrypto, Currency: "usdc", Limit: 100, CreatedAt: m.clock.now(), ExpiresAt: m.clock.now().Add(ends),
 			}
 			change(d)
-			must(t, st.Tx(ctx, func(tx *store.Tx) error { return store.InsertDelegation(ctx, tx, d) }))
+			must.Do(t, st.Tx(ctx, func(tx *store.Tx) error { return store.InsertDelegation(ctx, tx, d) }))
 			return d.ID
 		}
 		none := func(*store.Delegation) {}
@@ -55,7 +56,7 @@ func TestExpiredDelegations(t *testing.T) {
 			m.clock.advance(70 * time.Second)
 			var wg sync.WaitGroup
 			for range 3 {
-				wg.Go(func() { must(t, m.room().expire(ctx)) })
+				wg.Go(func() { must.Do(t, m.room().expire(ctx)) })
 			}
 			wg.Wait()
 		}
@@ -80,17 +81,15 @@ func TestRetain(t *testing.T) {
 		}
 		m.clock.advance(399 * 24 * time.Hour)
 		m.tell("new")
-		last, err := store.LastSequences(ctx, st, []toll.Address{builder})
-		must(t, err)
+		last := must.Get(store.LastSequences(ctx, st, []toll.Address{builder}))(t)
 		a, b := m.room(), m.room()
 		for _, e := range []*Events{a, b} {
 			e.cfg.Horizon = 400 * 24 * time.Hour
-			must(t, e.retain(ctx))
+			must.Do(t, e.retain(ctx))
 		}
 		kept := func() int {
 			t.Helper()
-			list, err := a.List(ctx, store.EventFilter{Principal: builder}, store.Page{Size: 100, Ascending: true})
-			must(t, err)
+			list := must.Get(a.List(ctx, store.EventFilter{Principal: builder}, store.Page{Size: 100, Ascending: true}))(t)
 			if list.Total != int64(len(list.Items)) {
 				t.Errorf("%d events of %d", len(list.Items), list.Total)
 			}
@@ -112,18 +111,15 @@ func TestRetain(t *testing.T) {
 		for _, e := range []*Events{a, m.room()} {
 			e.cfg.Horizon = 400 * 24 * time.Hour
 			workers.Go(func() {
-				if err := e.retain(ctx); err != nil {
-					t.Error(err)
-				}
+				must.Check(t, e.retain(ctx))
 			})
 		}
 		workers.Wait()
-		must(t, b.retain(ctx))
+		must.Do(t, b.retain(ctx))
 		if n := kept(); n != 1 || all < 4 {
 			t.Errorf("%d events are left of %d, want 1", n, all)
 		}
-		s, err := a.Follow(ctx, builder, "0")
-		must(t, err)
+		s := must.Get(a.Follow(ctx, builder, "0"))(t)
 		defer s.Close()
 		got, _, err := s.Next(ctx, time.Minute)
 		if err != nil || len(got) != 1 || got[0].Sequence != last[builder] {

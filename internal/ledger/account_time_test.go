@@ -7,6 +7,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
@@ -31,17 +32,15 @@ func TestAnotherAccountsTimeEndsNothing(t *testing.T) {
 		b := open(t, st)
 		mint := func(to toll.Address, end time.Time) {
 			t.Helper()
-			_, err := b.Mint(b.ctx, ledger.MintOp{Plan: plan, Subscriber: to, Amount: 100, EndsAt: end, Ref: toll.NewUUID(), Order: true})
-			b.must(err)
+			must.Get(b.Mint(b.ctx, ledger.MintOp{Plan: plan, Subscriber: to, Amount: 100, EndsAt: end, Ref: toll.NewUUID(), Order: true}))(b)
 		}
 		due := func(to toll.Address, life time.Duration) {
 			t.Helper()
 			h := toll.NewHash()
-			b.must(b.CreatePermission(b.ctx, ledger.Permission{Hash: h, Plan: plan, Subscriber: to, CreatedAt: b.clock.now(), ExpiresAt: b.clock.now().Add(24 * time.Hour)}))
+			must.Do(b, b.CreatePermission(b.ctx, ledger.Permission{Hash: h, Plan: plan, Subscriber: to, CreatedAt: b.clock.now(), ExpiresAt: b.clock.now().Add(24 * time.Hour)}))
 			op := b.holdOp(h, 1)
 			op.Subscriber, op.Until = to, b.clock.now().Add(life)
-			_, err := b.Hold(b.ctx, op)
-			b.must(err)
+			must.Get(b.Hold(b.ctx, op))(b)
 		}
 		mint(subscriber, start.Add(30*time.Minute))
 		due(subscriber, time.Second)
@@ -66,7 +65,7 @@ func TestAnotherAccountsTimeEndsNothing(t *testing.T) {
 		}
 		close(busy)
 		for range 3 {
-			b.must(<-errs)
+			must.Do(b, <-errs)
 		}
 		b.balance(100, 0)
 	})
@@ -82,9 +81,8 @@ func TestHoldLivesByTheTimeOfItsAccount(t *testing.T) {
 		b.clock.add(time.Hour)
 		b.mint(10, time.Time{})
 		b.clock.add(-time.Hour)
-		h, err := b.Hold(b.ctx, b.holdOp(perm, 10))
-		b.must(err)
-		b.must(b.Touch(b.ctx, ledger.NewAccountID(plan, subscriber)))
+		h := must.Get(b.Hold(b.ctx, b.holdOp(perm, 10)))(b)
+		must.Do(b, b.Touch(b.ctx, ledger.NewAccountID(plan, subscriber)))
 		b.balance(10, 10)
 		if want := start.Add(time.Hour + time.Minute); !h.Until.Equal(want) {
 			t.Errorf("the hold ends at %v, want %v", h.Until, want)

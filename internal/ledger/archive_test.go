@@ -10,6 +10,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
@@ -26,22 +27,18 @@ func TestArchive(t *testing.T) {
 			for i := range n {
 				op := settleOp(perm, fmt.Sprint("r", i, b.clock.now().Unix()), 1)
 				op.Resource = long
-				_, err := b.Settle(b.ctx, op)
-				b.must(err)
+				must.Get(b.Settle(b.ctx, op))(b)
 			}
 		}
 		settle(30)
-		_, err := b.Mint(b.ctx, other)
-		b.must(err)
+		must.Get(b.Mint(b.ctx, other))(b)
 		b.clock.add(2 * day)
 		cut := b.clock.now()
 		perm = b.permission(0)
 		settle(10)
 		var one, two, late bytes.Buffer
-		a1, err := b.Export(b.ctx, &one, 1, cut)
-		b.must(err)
-		a2, err := b.Export(b.ctx, &two, a1.Last+1, cut.Add(day))
-		b.must(err)
+		a1 := must.Get(b.Export(b.ctx, &one, 1, cut))(b)
+		a2 := must.Get(b.Export(b.ctx, &two, a1.Last+1, cut.Add(day)))(b)
 		if a1.Entries != 32 || a1.First != 1 || a1.Last != 32 || a2.Entries != 10 || a2.First != 33 || a2.Last != 42 {
 			t.Fatalf("archives are %+v, %+v", a1, a2)
 		}
@@ -49,8 +46,7 @@ func TestArchive(t *testing.T) {
 		if n := b.retain(cut); n.Burns != 30 {
 			t.Fatalf("removed %+v", n)
 		}
-		_, err = b.Export(b.ctx, &late, 1, cut)
-		b.must(err)
+		must.Get(b.Export(b.ctx, &late, 1, cut))(b)
 		sound := func(archive string, want ledger.Archived) {
 			t.Helper()
 			found, a, err := b.AuditArchive(b.ctx, strings.NewReader(archive))
@@ -101,8 +97,7 @@ func TestArchive_OtherDatabase(t *testing.T) {
 		of.mint(toll.Credits(10+i), time.Time{})
 	}
 	var archive bytes.Buffer
-	_, err := c.Export(c.ctx, &archive, 1, start.Add(day))
-	c.must(err)
+	must.Get(c.Export(c.ctx, &archive, 1, start.Add(day)))(c)
 	found, _, err := b.AuditArchive(b.ctx, &archive)
 	if err != nil || len(found) == 0 {
 		t.Errorf("%v, %v", found, err)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
@@ -19,18 +20,15 @@ func TestUsesOfAPermissionAreAChain(t *testing.T) {
 		b.mint(100, time.Time{})
 		perms := []toll.Hash{b.permission(0), b.permission(0), b.permission(0)}
 		for i := range 10 {
-			_, err := b.Settle(b.ctx, settleOp(perms[i%2], fmt.Sprint("r", i), toll.Credits(i+1)))
-			b.must(err)
+			must.Get(b.Settle(b.ctx, settleOp(perms[i%2], fmt.Sprint("r", i), toll.Credits(i+1))))(b)
 		}
 		id := ledger.NewAccountID(plan, subscriber)
 		for i, want := range [][]string{{"r8", "r6", "r4"}, {"r9", "r7", "r5"}, {}} {
-			uses, err := b.PermissionUses(b.ctx, id, perms[i], 3)
-			b.must(err)
+			uses := must.Get(b.PermissionUses(b.ctx, id, perms[i], 3))(b)
 			got := []string{}
 			for _, u := range uses {
 				got = append(got, u.AgentRequestID)
-				r, err := b.RequestByTransaction(b.ctx, u.Transaction)
-				b.must(err)
+				r := must.Get(b.RequestByTransaction(b.ctx, u.Transaction))(b)
 				if r.ID != u.AgentRequestID || r.Amount != u.CreditsRedeemed {
 					t.Fatalf("%+v leads to %+v", u, r)
 				}
@@ -88,25 +86,21 @@ func TestAuditFindsFaults(t *testing.T) {
 			b.clock.us.Store(time.Now().UnixMicro())
 			b.mint(100, time.Time{})
 			perm := b.permission(0)
-			_, err := b.Settle(b.ctx, settleOp(perm, "r1", 5))
-			b.must(err)
-			_, err = b.Settle(b.ctx, settleOp(perm, "r2", 5))
-			b.must(err)
-			_, err = b.Hold(b.ctx, b.holdOp(perm, 5))
-			b.must(err)
+			must.Get(b.Settle(b.ctx, settleOp(perm, "r1", 5)))(b)
+			must.Get(b.Settle(b.ctx, settleOp(perm, "r2", 5)))(b)
+			must.Get(b.Hold(b.ctx, b.holdOp(perm, 5)))(b)
 			follow(t, l)
 			b.mint(1, time.Time{}) // what is not used stands in its row
 			b.permission(0)
 			audit(t, l)
-			b.must(st.Tx(b.ctx, func(tx *store.Tx) error {
+			must.Do(b, st.Tx(b.ctx, func(tx *store.Tx) error {
 				n, err := tx.Exec(b.ctx, fault)
 				if n == 0 && err == nil {
 					t.Fatal("the fault changed nothing")
 				}
 				return err
 			}))
-			found, err := l.Audit(b.ctx)
-			b.must(err)
+			found := must.Get(l.Audit(b.ctx))(b)
 			for _, f := range found {
 				if f.Invariant == want {
 					return
@@ -120,33 +114,30 @@ func TestAuditFindsFaults(t *testing.T) {
 // An audit proves a seal of the journal, and with since only what is behind it.
 func TestAuditSince(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *store.Store) {
-		b := open(t, st)
-		b.mint(100, time.Time{})
-		perm := b.permission(0)
+		b, perm := funded(t, st)
 		settle := func(id string) {
 			t.Helper()
-			_, err := b.Settle(b.ctx, settleOp(perm, id, 5))
-			b.must(err)
+			must.Get(b.Settle(b.ctx, settleOp(perm, id, 5)))(b)
 		}
 		settle("r1")
 		settle("r2")
 		follow(t, b.Ledger)
 		whole, err := b.AuditFrom(b.ctx, nil, false)
-		if b.must(err); len(whole.Findings) > 0 || whole.Seal.Position != 3 || !whole.Burns.Has(2) || whole.Burns.Has(1) {
+		if must.Do(b, err); len(whole.Findings) > 0 || whole.Seal.Position != 3 || !whole.Burns.Has(2) || whole.Burns.Has(1) {
 			t.Fatalf("%+v", whole)
 		}
 		settle("r3")
 		again, err := b.AuditFrom(b.ctx, &whole.Seal, false)
-		if b.must(err); len(again.Findings) > 0 || again.Seal.Position != 4 || again.Seal.Hash == whole.Seal.Hash {
+		if must.Do(b, err); len(again.Findings) > 0 || again.Seal.Position != 4 || again.Seal.Hash == whole.Seal.Hash {
 			t.Fatalf("%+v", again)
 		}
 		since, err := b.AuditFrom(b.ctx, &whole.Seal, true)
-		if b.must(err); len(since.Findings) > 0 || since.Seal != again.Seal || since.Burns.Has(2) || !since.Burns.Has(4) {
+		if must.Do(b, err); len(since.Findings) > 0 || since.Seal != again.Seal || since.Burns.Has(2) || !since.Burns.Has(4) {
 			t.Fatalf("%+v", since)
 		}
 		edit := func(statement string) {
 			t.Helper()
-			b.must(st.Tx(b.ctx, func(tx *store.Tx) error {
+			must.Do(b, st.Tx(b.ctx, func(tx *store.Tx) error {
 				_, err := tx.Exec(b.ctx, statement)
 				return err
 			}))
@@ -188,10 +179,10 @@ func TestAudit_ManyPages(t *testing.T) {
 		}()
 	}
 	for range n {
-		b.must(<-errs)
+		must.Do(b, <-errs)
 	}
 	a, err := b.AuditFrom(b.ctx, nil, false)
-	if b.must(err); len(a.Findings) > 0 || a.Seal.Position != n+1 {
+	if must.Do(b, err); len(a.Findings) > 0 || a.Seal.Position != n+1 {
 		t.Fatalf("%v, %+v", a.Findings, a.Seal)
 	}
 	ctx, cancel := context.WithCancel(b.ctx)
@@ -220,21 +211,18 @@ func TestIdsCannotBeCrowdedOut(t *testing.T) {
 		b.mint(10, time.Time{})
 		op := b.holdOp(b.permission(0), 1)
 		op.RequestID = "mine"
-		_, err := b.Hold(b.ctx, op)
-		b.must(err)
+		must.Get(b.Hold(b.ctx, op))(b)
 		stranger := toll.Address{9}
 		for i := range 20 {
 			b.clock.add(time.Millisecond)
 			p := toll.PlanID(fmt.Sprint(1000 + i))
-			_, err := b.Mint(b.ctx, ledger.MintOp{Plan: p, Subscriber: stranger, Amount: 1, Ref: "m"})
-			b.must(err)
+			must.Get(b.Mint(b.ctx, ledger.MintOp{Plan: p, Subscriber: stranger, Amount: 1, Ref: "m"}))(b)
 			perm := ledger.Permission{Hash: toll.NewHash(), Plan: p, Subscriber: stranger, ExpiresAt: b.clock.now().Add(time.Hour)}
-			b.must(b.CreatePermission(b.ctx, perm))
-			_, err = b.Hold(b.ctx, ledger.HoldOp{Plan: p, Subscriber: stranger, Permission: perm.Hash, RequestID: "mine", Amount: 1, Until: b.clock.now().Add(time.Minute)})
-			b.must(err)
+			must.Do(b, b.CreatePermission(b.ctx, perm))
+			_, err := b.Hold(b.ctx, ledger.HoldOp{Plan: p, Subscriber: stranger, Permission: perm.Hash, RequestID: "mine", Amount: 1, Until: b.clock.now().Add(time.Minute)})
+			must.Do(b, err)
 		}
-		mine, err := b.RequestsByID(b.ctx, "mine", subscriber, 10)
-		b.must(err)
+		mine := must.Get(b.RequestsByID(b.ctx, "mine", subscriber, 10))(b)
 		if len(mine) != 1 || mine[0].Account != ledger.NewAccountID(plan, subscriber) {
 			t.Fatalf("found %d requests, want the one of the subscriber", len(mine))
 		}
@@ -243,9 +231,7 @@ func TestIdsCannotBeCrowdedOut(t *testing.T) {
 
 func TestLag(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *store.Store) {
-		b := open(t, st)
-		b.mint(100, time.Time{})
-		perm := b.permission(0)
+		b, perm := funded(t, st)
 		lag := func(entries int64, waited time.Duration) {
 			t.Helper()
 			if n, d, err := b.Lag(b.ctx); err != nil || n != entries || d != waited {
@@ -253,17 +239,14 @@ func TestLag(t *testing.T) {
 			}
 		}
 		b.clock.add(time.Second)
-		_, err := b.Settle(b.ctx, settleOp(perm, "one", 1))
-		b.must(err)
+		must.Get(b.Settle(b.ctx, settleOp(perm, "one", 1)))(b)
 		b.clock.add(time.Second)
 		lag(2, 2*time.Second)
 		for more := true; more; {
-			more, err = b.Follow(b.ctx)
-			b.must(err)
+			more = must.Get(b.Follow(b.ctx))(b)
 		}
 		lag(0, 0)
-		_, err = b.Settle(b.ctx, settleOp(perm, "two", 1))
-		b.must(err)
+		must.Get(b.Settle(b.ctx, settleOp(perm, "two", 1)))(b)
 		lag(1, 0)
 	})
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
@@ -60,9 +61,7 @@ func benchmarkSettle(b *testing.B, engine store.Engine, accounts, callers int) {
 			Plan: toll.PlanID(fmt.Sprint(i + 1)), Subscriber: subscriber, Permission: perms[i], Amount: 1, Resource: "https://a.example/ask",
 			Render: func(ledger.Receipt) []byte { return answer },
 		})
-		if err != nil {
-			b.Error(err)
-		}
+		must.Check(b, err)
 	}
 	if callers == 1 {
 		for b.Loop() {

@@ -7,15 +7,14 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
 
 func TestHoldBounds(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *store.Store) {
-		b := open(t, st)
-		b.mint(100, time.Time{})
-		perm := b.permission(0)
+		b, perm := funded(t, st)
 		bounded := func(key string, n toll.Credits) ledger.SettleOp {
 			op := settleOp(perm, "", n)
 			op.Keys, op.HoldBounds = []string{key}, true
@@ -24,28 +23,24 @@ func TestHoldBounds(t *testing.T) {
 		hold := b.holdOp(perm, 10)
 		hold.Keys = []string{"n:held"}
 		_, err := b.Hold(b.ctx, hold)
-		b.must(err)
+		must.Do(b, err)
 		_, err = b.Settle(b.ctx, bounded("n:held", 11))
 		b.refused(err, ledger.ExceedsHold)
-		first, err := b.Settle(b.ctx, bounded("n:held", 10))
-		b.must(err)
+		first := must.Get(b.Settle(b.ctx, bounded("n:held", 10)))(b)
 		again, err := b.Settle(b.ctx, bounded("n:held", 10))
 		if err != nil || !again.Replayed || string(again.Answer) != string(first.Answer) {
 			t.Errorf("%v %+v", err, again)
 		}
 
 		hold.Keys = []string{"n:lapsed"}
-		_, err = b.Hold(b.ctx, hold)
-		b.must(err)
+		must.Get(b.Hold(b.ctx, hold))(b)
 		b.clock.add(2 * time.Minute)
 		_, err = b.Settle(b.ctx, bounded("n:lapsed", 11))
 		b.refused(err, ledger.ExceedsHold)
-		_, err = b.Settle(b.ctx, bounded("n:lapsed", 10))
-		b.must(err)
+		must.Get(b.Settle(b.ctx, bounded("n:lapsed", 10)))(b)
 
 		// Without a hold before it a settlement is made once and not told again, but to who sends the id.
-		direct, err := b.Settle(b.ctx, bounded("n:direct", 7))
-		b.must(err)
+		direct := must.Get(b.Settle(b.ctx, bounded("n:direct", 7)))(b)
 		_, err = b.Settle(b.ctx, bounded("n:direct", 7))
 		b.refused(err, ledger.Replay)
 		if r, _ := errors.AsType[*ledger.Refusal](err); r.Transaction != direct.Transaction {
@@ -63,9 +58,7 @@ func TestHoldBounds(t *testing.T) {
 
 func TestPaymentIdentifierNamesOneContent(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *store.Store) {
-		b := open(t, st)
-		b.mint(100, time.Time{})
-		perm := b.permission(0)
+		b, perm := funded(t, st)
 		hold := func(n toll.Credits, keys ...string) error {
 			op := b.holdOp(perm, n)
 			op.Keys = keys
@@ -78,18 +71,18 @@ func TestPaymentIdentifierNamesOneContent(t *testing.T) {
 			_, err := b.Settle(b.ctx, op)
 			return err
 		}
-		b.must(hold(5, "n:1", "p:pay"))
+		must.Do(b, hold(5, "n:1", "p:pay"))
 		b.refused(hold(5, "n:2", "p:pay"), ledger.InFlight)
 		b.refused(hold(6, "n:2", "p:pay"), ledger.IdentifierConflict)
 		b.refused(hold(6, "n:1"), ledger.InFlight)
-		b.must(settle(3, "n:3", "p:pay"))
+		must.Do(b, settle(3, "n:3", "p:pay"))
 		b.refused(hold(5, "n:2", "p:pay"), ledger.Duplicate)
 		b.refused(hold(3, "n:2", "p:pay"), ledger.IdentifierConflict)
 		b.refused(settle(4, "n:2", "p:pay"), ledger.IdentifierConflict)
 		b.refused(settle(4, "n:1"), ledger.Conflict)
-		b.must(settle(3, "n:2", "p:pay"))
+		must.Do(b, settle(3, "n:2", "p:pay"))
 
-		b.must(settle(4, "p:direct"))
+		must.Do(b, settle(4, "p:direct"))
 		b.refused(hold(4, "p:direct"), ledger.Duplicate)
 		b.refused(hold(5, "p:direct"), ledger.IdentifierConflict)
 		b.balance(93, 0)
@@ -106,7 +99,7 @@ func TestOrderOfRequest(t *testing.T) {
 			Hash: toll.NewHash(), Plan: plan, Subscriber: subscriber, Scheme: "svc:erc4337", Network: "eip155:84532", DelegationID: "d-1",
 			APIKeyID: &key, CreatedAt: b.clock.now(), ExpiresAt: b.clock.now().Add(24 * time.Hour),
 		}
-		b.must(b.CreatePermission(b.ctx, p))
+		must.Do(b, b.CreatePermission(b.ctx, p))
 		asks := func(err error) {
 			t.Helper()
 			b.refused(err, ledger.OrderUnknown)
@@ -127,8 +120,7 @@ func TestOrderOfRequest(t *testing.T) {
 		_, err := b.Hold(b.ctx, hold)
 		asks(err)
 		hold.OrderTx = &tx
-		h, err := b.Hold(b.ctx, hold)
-		b.must(err)
+		h := must.Get(b.Hold(b.ctx, hold))(b)
 		r, err := b.Request(b.ctx, h.Account.ID, h.RequestID)
 		if err != nil || r.OrderTx != tx {
 			t.Errorf("%v, the hold keeps %q", err, r.OrderTx)
@@ -150,8 +142,7 @@ func TestOrderOfRequest(t *testing.T) {
 		if err != nil || told != tx {
 			t.Errorf("%v, told %q", err, told)
 		}
-		_, err = settle("", nil) // nobody can have named it before
-		b.must(err)
+		must.Get(settle("", nil))(b) // nobody can have named it before
 
 		hold = b.holdOp(p.Hash, 81)
 		_, err = b.Hold(b.ctx, hold)
@@ -159,8 +150,7 @@ func TestOrderOfRequest(t *testing.T) {
 		if r, _ := errors.AsType[*ledger.Refusal](err); r.DelegationID != "d-1" || r.Uncovered != 81 || r.Available != 80 {
 			t.Errorf("%+v", r)
 		}
-		h, err = b.Hold(b.ctx, b.holdOp(p.Hash, 10))
-		b.must(err)
+		h = must.Get(b.Hold(b.ctx, b.holdOp(p.Hash, 10)))(b)
 		op := settleOp(p.Hash, h.RequestID, 85)
 		_, err = b.Settle(b.ctx, op)
 		b.refused(err, ledger.Insufficient)

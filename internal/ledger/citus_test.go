@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/tollhq/toll/internal/must"
 )
 
 // referenceTables are copied to every node of a cluster, so that tables spread by account may be joined with them.
@@ -37,10 +39,7 @@ func tables(t *testing.T) []string {
 	}
 	var names []string
 	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(file))(t)
 		for _, m := range madeFrom.FindAllStringSubmatch(string(text), -1) {
 			names = append(names, m[1])
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
@@ -17,12 +18,11 @@ func (b *bench) lapsed(perm toll.Hash, prefix string, n int, each toll.Credits) 
 	for i := range n {
 		op := b.holdOp(perm, each)
 		op.RequestID, op.Until = fmt.Sprintf("%s-%03d", prefix, i+1), b.clock.now().Add(time.Second)
-		_, err := b.Hold(b.ctx, op)
-		b.must(err)
+		must.Get(b.Hold(b.ctx, op))(b)
 		ids = append(ids, op.RequestID)
 	}
 	b.clock.add(2 * time.Second)
-	b.must(b.Touch(b.ctx, ledger.NewAccountID(plan, subscriber)))
+	must.Do(b, b.Touch(b.ctx, ledger.NewAccountID(plan, subscriber)))
 	return ids
 }
 
@@ -82,12 +82,10 @@ func TestClaimsKilled(t *testing.T) {
 		old := b().lapsed(perm, "old", 1, 60)[0]
 		op := b().holdOp(perm, 60)
 		op.RequestID = "new"
-		_, err := b().Hold(t.Context(), op)
-		b().must(err)
+		must.Get(b().Hold(t.Context(), op))(b())
 		run("sweep", perm, "")
 		b().clock.add(time.Hour)
-		_, err = b().Sweep(t.Context())
-		b().must(err)
+		must.Get(b().Sweep(t.Context()))(b())
 		if b().claim(perm, old, 60) || !b().claim(perm, "new", 60) {
 			t.Error("the older claim burns, or the newer does not")
 		}
@@ -127,17 +125,14 @@ func TestClaims_KeepNewest(t *testing.T) {
 // TestClaims_AfterEnd: under an access token that has ended a claim burns no more than it held.
 func TestClaims_AfterEnd(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *store.Store) {
-		b := open(t, st)
-		b.mint(100, time.Time{})
-		perm := b.permission(0)
+		b, perm := funded(t, st)
 		ids := b.lapsed(perm, "r", 2, 1)
 		_, err := b.Settle(b.ctx, settleOp(perm, ids[0], 10))
-		b.must(err) // a new request could burn as much
+		must.Do(b, err) // a new request could burn as much
 		b.clock.add(24 * time.Hour)
 		_, err = b.Settle(b.ctx, settleOp(perm, ids[1], 10))
 		b.refused(err, ledger.PermissionExpired)
-		_, err = b.Settle(b.ctx, settleOp(perm, ids[1], 1))
-		b.must(err)
+		must.Get(b.Settle(b.ctx, settleOp(perm, ids[1], 1)))(b)
 		b.balance(89, 0)
 	})
 }

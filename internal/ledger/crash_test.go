@@ -14,6 +14,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
@@ -178,9 +179,7 @@ func TestVerifyWithHoldKilled(t *testing.T) {
 		case err == nil && r.State == ledger.StateHeld && point == "committed":
 			b().balance(100, 5)
 			b().clock.add(time.Hour)
-			if _, err := b().Sweep(context.Background()); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(b().Sweep(context.Background()))(t)
 			b().balance(100, 0)
 		default:
 			t.Fatalf("after %s: %v, %v", point, r.State, err)
@@ -195,16 +194,13 @@ func TestSettleKilled(t *testing.T) {
 		perm := b().permission(0)
 		op := b().holdOp(perm, 5)
 		op.RequestID = "r1"
-		_, err := b().Hold(context.Background(), op)
-		b().must(err)
+		must.Get(b().Hold(context.Background(), op))(b())
 		run("settle", perm, "r1")
-		first, err := b().Settle(context.Background(), settleOp(perm, "r1", 5))
-		b().must(err)
+		first := must.Get(b().Settle(context.Background(), settleOp(perm, "r1", 5)))(b())
 		if first.Replayed != (point == "committed") {
 			t.Fatalf("after %s the retry was replayed: %v", point, first.Replayed)
 		}
-		again, err := b().Settle(context.Background(), settleOp(perm, "r1", 5))
-		b().must(err)
+		again := must.Get(b().Settle(context.Background(), settleOp(perm, "r1", 5)))(b())
 		if string(again.Answer) != string(first.Answer) {
 			t.Fatalf("%s and %s", again.Answer, first.Answer)
 		}
@@ -221,8 +217,7 @@ func TestReleaseAndSweepKilled(t *testing.T) {
 				perm := b().permission(0)
 				op := b().holdOp(perm, 5)
 				op.RequestID = "r1"
-				_, err := b().Hold(context.Background(), op)
-				b().must(err)
+				must.Get(b().Hold(context.Background(), op))(b())
 				run(act, perm, "r1")
 				b().clock.add(time.Hour)
 				var wg sync.WaitGroup
@@ -240,8 +235,7 @@ func TestMintKilled(t *testing.T) {
 	t.Parallel()
 	eachCrash(t, func(t *testing.T, _ string, run func(string, toll.Hash, string), b func() *bench) {
 		run("mint", toll.Hash{}, "order-1")
-		_, err := b().Mint(context.Background(), ledger.MintOp{Plan: plan, Subscriber: subscriber, Amount: 5, Ref: "order-1"})
-		b().must(err)
+		must.Get(b().Mint(context.Background(), ledger.MintOp{Plan: plan, Subscriber: subscriber, Amount: 5, Ref: "order-1"}))(b())
 		b().balance(105, 0)
 	})
 }
@@ -256,9 +250,7 @@ func TestGroupCommit_Remembered(t *testing.T) { testGroupCommit(t, true) }
 
 func testGroupCommit(t *testing.T, remembered bool) {
 	storetest.Each(t, func(t *testing.T, st *store.Store) {
-		b := open(t, st)
-		b.mint(100, time.Time{})
-		perm := b.permission(0)
+		b, perm := funded(t, st)
 		if !remembered {
 			ledger.SetMemory(b.Ledger, 0)
 		}
@@ -297,13 +289,9 @@ func testGroupCommit(t *testing.T, remembered bool) {
 			t.Errorf("a cancelled caller got %v", err)
 		}
 		close(release)
-		if err := <-first; err != nil {
-			t.Error(err)
-		}
+		must.Check(t, <-first)
 		for range 10 {
-			if err := <-results; err != nil {
-				t.Error(err)
-			}
+			must.Check(t, <-results)
 		}
 		if err := <-poisoned; err == nil {
 			t.Error("the poisoned operation passed")
@@ -349,17 +337,13 @@ func TestQueueIsBounded(t *testing.T) {
 		}
 		close(release)
 		for range 5 {
-			if err := <-results; err != nil {
-				t.Error(err)
-			}
+			must.Check(t, <-results)
 		}
 		a, err := l.Account(context.Background(), ledger.NewAccountID(plan, subscriber))
 		if err != nil || a.Balance != 5 {
 			t.Errorf("balance %d, %v", a.Balance, err)
 		}
-		if err := l.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, l.Close(context.Background()))
 		if err := mint("late"); !errors.Is(err, ledger.ErrClosed) {
 			t.Errorf("got %v, want %v", err, ledger.ErrClosed)
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
@@ -81,7 +82,7 @@ func TestDo_MintRollsBackWithItsRecords(t *testing.T) {
 		b.balance(0, 0)
 		var all []ledger.Minted
 		for range 2 {
-			b.must(b.DoNew(b.ctx, plan, subscriber, func(t *ledger.Tx) error {
+			must.Do(b, b.DoNew(b.ctx, plan, subscriber, func(t *ledger.Tx) error {
 				m, err := t.Mint(op)
 				all = append(all, m)
 				return err
@@ -98,7 +99,7 @@ func TestDo_MintRollsBackWithItsRecords(t *testing.T) {
 func TestDo_DeadHandle(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *store.Store) {
 		b := open(t, st)
-		b.must(b.order("order-1", 5))
+		must.Do(b, b.order("order-1", 5))
 		account := ledger.NewAccountID(plan, subscriber)
 		err := b.Do(b.ctx, account, func(tx *ledger.Tx) error {
 			_, first := tx.TakeBack("no such order", toll.Hash{})
@@ -131,7 +132,7 @@ func TestDo_DeadHandle(t *testing.T) {
 func TestDo_Recorded(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *store.Store) {
 		b := open(t, st)
-		b.must(b.DoNew(b.ctx, plan, subscriber, func(t *ledger.Tx) error {
+		must.Do(b, b.DoNew(b.ctx, plan, subscriber, func(t *ledger.Tx) error {
 			if _, err := t.Mint(ledger.MintOp{Plan: plan, Subscriber: subscriber, Amount: 5, Ref: "order"}); err != nil {
 				return err
 			}
@@ -146,7 +147,7 @@ func TestDo_WritesBeforeItReturns(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *store.Store) {
 		b := open(t, st)
 		perm := b.permission(0)
-		b.must(b.DoNew(b.ctx, plan, subscriber, func(tx *ledger.Tx) error {
+		must.Do(b, b.DoNew(b.ctx, plan, subscriber, func(tx *ledger.Tx) error {
 			tx.Event(store.NewEvent{Principal: subscriber, Type: toll.EventOrderPaid, Kind: "order", ID: "o", At: b.clock.now()})
 			if _, err := tx.CountOrder(perm, true); err != nil {
 				return err
@@ -175,7 +176,7 @@ func TestDo_WritesBeforeItReturns(t *testing.T) {
 			return nil
 		}))
 		var events int64
-		b.must(st.QueryRow(b.ctx, "SELECT COUNT(*) FROM events").Scan(&events))
+		must.Do(b, st.QueryRow(b.ctx, "SELECT COUNT(*) FROM events").Scan(&events))
 		if events != 1 {
 			t.Errorf("%d events", events)
 		}
@@ -188,18 +189,17 @@ func TestDo_RoundTrips(t *testing.T) {
 		b := open(t, st)
 		perms := []toll.Hash{b.permission(0), b.permission(0), b.permission(0)}
 		for i := range 40 {
-			b.must(b.order("lot-"+string(rune('a'+i)), 5))
+			must.Do(b, b.order("lot-"+string(rune('a'+i)), 5))
 		}
 		for i, p := range perms {
 			op := b.holdOp(p, toll.Credits(i+1))
-			_, err := b.Hold(b.ctx, op)
-			b.must(err)
+			must.Get(b.Hold(b.ctx, op))(b)
 		}
 		b.clock.add(2 * time.Hour)
 		most := 0
 		act := func(f func(t *ledger.Tx) error) {
 			t.Helper()
-			b.must(b.DoNew(b.ctx, plan, subscriber, func(t *ledger.Tx) error {
+			must.Do(b, b.DoNew(b.ctx, plan, subscriber, func(t *ledger.Tx) error {
 				err := f(t)
 				most = max(most, ledger.Trips(t))
 				return err

@@ -7,6 +7,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
@@ -22,7 +23,7 @@ func TestLimitsGivenBack(t *testing.T) {
 		hold := func() string {
 			t.Helper()
 			h, err := b.Hold(b.ctx, b.holdOp(perm, 10))
-			b.must(err)
+			must.Do(b, err)
 			_, err = b.Hold(b.ctx, b.holdOp(perm, 1))
 			b.refused(err, ledger.RedemptionLimit)
 			b.balance(1000, 10)
@@ -30,8 +31,7 @@ func TestLimitsGivenBack(t *testing.T) {
 		}
 		release := func(id, status string) {
 			t.Helper()
-			r, err := b.Release(b.ctx, account, id)
-			b.must(err)
+			r := must.Get(b.Release(b.ctx, account, id))(b)
 			if r.Status.String() != status {
 				t.Fatalf("the release of a request says %s, want %s", r.Status, status)
 			}
@@ -42,11 +42,10 @@ func TestLimitsGivenBack(t *testing.T) {
 		release(first, "released")
 		second := hold()
 		_, err := b.Release(b.ctx, account, first) // while another hold is open
-		b.must(err)
+		must.Do(b, err)
 		b.balance(1000, 10)
 		b.clock.add(2 * time.Minute)
-		_, err = b.Sweep(b.ctx)
-		b.must(err)
+		must.Get(b.Sweep(b.ctx))(b)
 		b.balance(1000, 0)
 		release(second, "lapsed")
 		release(second, "lapsed")
@@ -56,18 +55,15 @@ func TestLimitsGivenBack(t *testing.T) {
 		release(fourth, "released")
 		// What was settled of a hold stays used; the rest is given back.
 		third := hold()
-		_, err = b.Settle(b.ctx, settleOp(perm, third, 4))
-		b.must(err)
+		must.Get(b.Settle(b.ctx, settleOp(perm, third, 4)))(b)
 		_, err = b.Hold(b.ctx, b.holdOp(perm, 7))
 		b.refused(err, ledger.RedemptionLimit)
-		h, err := b.Hold(b.ctx, b.holdOp(perm, 6))
-		b.must(err)
+		h := must.Get(b.Hold(b.ctx, b.holdOp(perm, 6)))(b)
 		b.balance(996, 6)
 		_, err = b.Release(b.ctx, account, third)
 		b.refused(err, ledger.SettledAlready)
 		b.balance(996, 6)
-		_, err = b.Release(b.ctx, account, h.RequestID)
-		b.must(err)
+		must.Get(b.Release(b.ctx, account, h.RequestID))(b)
 		b.balance(996, 0)
 	})
 }
@@ -83,8 +79,7 @@ func TestPlacesOfHoldsGivenBack(t *testing.T) {
 		full := func(places int) {
 			t.Helper()
 			for range places {
-				h, err := b.Hold(b.ctx, b.holdOp(perm, 1))
-				b.must(err)
+				h := must.Get(b.Hold(b.ctx, b.holdOp(perm, 1)))(b)
 				last = h.RequestID
 			}
 			_, err := b.Hold(b.ctx, b.holdOp(perm, 1))
@@ -95,14 +90,13 @@ func TestPlacesOfHoldsGivenBack(t *testing.T) {
 			func(id string) error { _, err := b.Release(b.ctx, account, id); return err },
 			func(id string) error { _, err := b.Settle(b.ctx, settleOp(perm, id, 1)); return err },
 		} {
-			b.must(end(last))
-			b.must(end(last)) // again: it gives nothing back
+			must.Do(b, end(last))
+			must.Do(b, end(last)) // again: it gives nothing back
 			full(1)
 		}
 		b.clock.add(2 * time.Minute)
 		full(ledger.MaxHoldsPerPermission)
-		p, err := b.PermissionByHash(b.ctx, perm)
-		b.must(err)
+		p := must.Get(b.PermissionByHash(b.ctx, perm))(b)
 		if p.OpenHolds != ledger.MaxHoldsPerPermission {
 			t.Errorf("%d open holds", p.OpenHolds)
 		}
@@ -117,12 +111,12 @@ func TestOrderPlacesGivenBack(t *testing.T) {
 			_, err := b.Mint(b.ctx, ledger.MintOp{Plan: plan, Subscriber: subscriber, Amount: 5, Ref: ref, Order: true, FirstOnly: first})
 			return err
 		}
-		b.must(mint("a", true))
+		must.Do(b, mint("a", true))
 		b.refused(mint("b", true), ledger.NotFirst)
-		b.must(mint("z", false))
+		must.Do(b, mint("z", false))
 		account := ledger.NewAccountID(plan, subscriber)
 		for i := range 3 { // the second and third time nothing is taken back, and no place is given
-			b.must(b.Do(b.ctx, account, func(tx *ledger.Tx) error {
+			must.Do(b, b.Do(b.ctx, account, func(tx *ledger.Tx) error {
 				moved, err := tx.TakeBack("a", toll.Hash{})
 				if want := toll.Credits(5 * max(1-i, 0)); err == nil && moved.Amount != want {
 					return fmt.Errorf("take back %d took %d, want %d", i, moved.Amount, want)
@@ -130,16 +124,14 @@ func TestOrderPlacesGivenBack(t *testing.T) {
 				return err
 			}))
 		}
-		a, err := b.Account(b.ctx, account)
-		b.must(err)
+		a := must.Get(b.Account(b.ctx, account))(b)
 		if a.Orders != 1 || a.Balance != 5 {
 			t.Fatalf("%+v", a)
 		}
-		b.must(b.Do(b.ctx, account, func(tx *ledger.Tx) error { _, err := tx.TakeBack("z", toll.Hash{}); return err }))
-		b.must(mint("c", true))
+		must.Do(b, b.Do(b.ctx, account, func(tx *ledger.Tx) error { _, err := tx.TakeBack("z", toll.Hash{}); return err }))
+		must.Do(b, mint("c", true))
 		b.refused(mint("d", true), ledger.NotFirst)
-		a, err = b.Account(b.ctx, account)
-		b.must(err)
+		a = must.Get(b.Account(b.ctx, account))(b)
 		if a.Orders != 1 || a.Balance != 5 {
 			t.Fatalf("%+v", a)
 		}
@@ -149,11 +141,9 @@ func TestOrderPlacesGivenBack(t *testing.T) {
 // A hold is settled for its own permission, agent and resource alone, and for no more than the hold once its permission is revoked.
 func TestSettleOfAnotherHold(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *store.Store) {
-		b := open(t, st)
-		b.mint(100, time.Time{})
-		perm := b.permission(0)
+		b, perm := funded(t, st)
 		h, err := b.Hold(b.ctx, b.holdOp(perm, 10))
-		b.must(err)
+		must.Do(b, err)
 		for i, change := range []func(op *ledger.SettleOp){
 			func(op *ledger.SettleOp) { op.Permission = b.permission(0) },
 			func(op *ledger.SettleOp) { op.Agent = toll.NewAgentID() },
@@ -166,12 +156,10 @@ func TestSettleOfAnotherHold(t *testing.T) {
 			}
 			b.balance(100, 10)
 		}
-		err = b.RevokePermission(b.ctx, plan, subscriber, perm, b.clock.now())
-		b.must(err)
+		must.Do(b, b.RevokePermission(b.ctx, plan, subscriber, perm, b.clock.now()))
 		_, err = b.Settle(b.ctx, settleOp(perm, h.RequestID, 11))
 		b.refused(err, ledger.PermissionRevoked)
-		_, err = b.Settle(b.ctx, settleOp(perm, h.RequestID, 10))
-		b.must(err)
+		must.Get(b.Settle(b.ctx, settleOp(perm, h.RequestID, 10)))(b)
 		b.balance(90, 0)
 	})
 }
@@ -185,8 +173,7 @@ func TestSettleOfOldHold(t *testing.T) {
 		lapsed := func() (perm toll.Hash, id string) {
 			t.Helper()
 			perm = b.permission(0)
-			h, err := b.Hold(b.ctx, b.holdOp(perm, 10))
-			b.must(err)
+			h := must.Get(b.Hold(b.ctx, b.holdOp(perm, 10)))(b)
 			return perm, h.RequestID
 		}
 		revoked, a := lapsed()
@@ -194,16 +181,14 @@ func TestSettleOfOldHold(t *testing.T) {
 		old, d := lapsed()
 		b.clock.add(2 * time.Minute)
 		_, err := b.Sweep(b.ctx)
-		b.must(err)
-		b.must(b.RevokePermission(b.ctx, plan, subscriber, revoked, b.clock.now()))
+		must.Do(b, err)
+		must.Do(b, b.RevokePermission(b.ctx, plan, subscriber, revoked, b.clock.now()))
 		_, err = b.Settle(b.ctx, settleOp(revoked, a, 1))
 		b.refused(err, ledger.PermissionRevoked)
 		b.refused(b.RevokePermission(b.ctx, plan, subscriber, revoked, b.clock.now().Add(time.Second)), ledger.PermissionRevoked)
-		p, err := b.PermissionByHash(b.ctx, kept)
-		b.must(err)
+		p := must.Get(b.PermissionByHash(b.ctx, kept))(b)
 		b.clock.add(p.ExpiresAt.Sub(b.clock.now()) + 15*time.Minute)
-		_, err = b.Settle(b.ctx, settleOp(kept, c, 10))
-		b.must(err)
+		must.Get(b.Settle(b.ctx, settleOp(kept, c, 10)))(b)
 		b.clock.add(40 * 24 * time.Hour)
 		_, err = b.Settle(b.ctx, settleOp(old, d, 10))
 		b.refused(err, ledger.HoldExpired)
@@ -218,14 +203,13 @@ func TestBoundsAtTheirEnds(t *testing.T) {
 		b.mint(toll.MaxCredits, time.Time{})
 		perm := b.permission(0)
 		p, err := b.PermissionByHash(b.ctx, perm)
-		b.must(err)
-		_, err = b.Settle(b.ctx, settleOp(perm, "all", toll.MaxCredits))
-		b.must(err)
+		must.Do(b, err)
+		must.Get(b.Settle(b.ctx, settleOp(perm, "all", toll.MaxCredits)))(b)
 		b.balance(0, 0)
 		_, err = b.Mint(b.ctx, ledger.MintOp{Plan: plan, Subscriber: subscriber, Amount: 1, Ref: "one more", Order: true})
 		b.refused(err, ledger.Overflow)
 		b.clock.add(p.ExpiresAt.Sub(b.clock.now()) - time.Microsecond)
-		b.must(p.Usable(b.clock.now()))
+		must.Do(b, p.Usable(b.clock.now()))
 		b.clock.add(time.Microsecond)
 		b.refused(p.Usable(b.clock.now()), ledger.PermissionExpired)
 		_, err = b.Hold(b.ctx, b.holdOp(perm, 0))

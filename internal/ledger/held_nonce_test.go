@@ -2,8 +2,8 @@ package ledger_test
 
 import (
 	"testing"
-	"time"
 
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
@@ -13,18 +13,13 @@ import (
 // I06
 func TestNonceOfHeldSettleNamesItsRequest(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *store.Store) {
-		b := open(t, st)
-		b.mint(100, time.Time{})
-		perm := b.permission(0)
-		h, err := b.Hold(b.ctx, b.holdOp(perm, 5))
-		b.must(err)
+		b, perm := funded(t, st)
+		h := must.Get(b.Hold(b.ctx, b.holdOp(perm, 5)))(b)
 		op := settleOp(perm, h.RequestID, 5)
 		op.Keys = []string{"n:late"}
-		_, err = b.Settle(b.ctx, op)
-		b.must(err)
+		must.Get(b.Settle(b.ctx, op))(b)
 		op.RequestID = ""
-		s, err := b.Settle(b.ctx, op)
-		b.must(err)
+		s := must.Get(b.Settle(b.ctx, op))(b)
 		if !s.Replayed {
 			t.Error("the same payload burned twice")
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
@@ -55,10 +56,7 @@ func readsCounters(text string) bool {
 
 // TestHot_Readers: nothing reads counters past the row of the account.
 func TestHot_Readers(t *testing.T) {
-	rooms, err := filepath.Glob(filepath.Join("..", "*"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	rooms := must.Get(filepath.Glob(filepath.Join("..", "*")))(t)
 	found := map[string]bool{}
 	for _, dir := range append(rooms, ".") {
 		if filepath.Base(dir) == "ledger" {
@@ -107,11 +105,9 @@ func TestHot_Leaves(t *testing.T) {
 		}
 		for i := range lots {
 			b.mint(10, b.clock.now().Add(time.Duration(100-i)*time.Hour))
-			_, err := b.Settle(b.ctx, settleOp(perms[i%len(perms)], fmt.Sprint("use", i), 2))
-			b.must(err)
+			must.Get(b.Settle(b.ctx, settleOp(perms[i%len(perms)], fmt.Sprint("use", i), 2)))(b)
 		}
-		got, err := b.Lots(b.ctx, id)
-		b.must(err)
+		got := must.Get(b.Lots(b.ctx, id))(b)
 		if len(got) != lots {
 			t.Fatalf("%d lots are open, want %d", len(got), lots)
 		}
@@ -122,13 +118,11 @@ func TestHot_Leaves(t *testing.T) {
 		}
 		each := func(want toll.Credits) {
 			t.Helper()
-			list, err := b.Permissions(b.ctx, ledger.PermissionFilter{Subscriber: subscriber}, store.Page{})
-			b.must(err)
+			list := must.Get(b.Permissions(b.ctx, ledger.PermissionFilter{Subscriber: subscriber}, store.Page{}))(b)
 			for _, p := range list.Items {
-				one, err := b.PermissionByHash(b.ctx, p.Hash)
-				b.must(err)
+				one := must.Get(b.PermissionByHash(b.ctx, p.Hash))(b)
 				_, under, err := b.Snapshot(b.ctx, id, p.Hash)
-				b.must(err)
+				must.Do(b, err)
 				if p.Redeemed != want || one.Redeemed != want || under.Redeemed != want || p.Held != 0 || one.OpenHolds != 0 {
 					t.Errorf("redeemed %d, %d and %d, want %d", p.Redeemed, one.Redeemed, under.Redeemed, want)
 				}
@@ -141,13 +135,11 @@ func TestHot_Leaves(t *testing.T) {
 			for j := range 2 {
 				_, err := b.Settle(b.ctx, settleOp(p, fmt.Sprint("more", i, j), 13))
 				b.refused(err, ledger.RedemptionLimit)
-				_, err = b.Settle(b.ctx, settleOp(p, fmt.Sprint("most", i, j), 6))
-				b.must(err)
+				must.Get(b.Settle(b.ctx, settleOp(p, fmt.Sprint("most", i, j), 6)))(b)
 			}
 		}
 		each(16)
-		list, err := b.Permissions(b.ctx, ledger.PermissionFilter{Subscriber: subscriber, Status: toll.StatusExhausted}, store.Page{})
-		b.must(err)
+		list := must.Get(b.Permissions(b.ctx, ledger.PermissionFilter{Subscriber: subscriber, Status: toll.StatusExhausted}, store.Page{}))(b)
 		if len(list.Items) != len(perms) {
 			t.Errorf("%d are used up, want %d", len(list.Items), len(perms))
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
@@ -27,8 +28,7 @@ func TestJournal_LookUps(t *testing.T) {
 			if i == 40 {
 				since = b.clock.now()
 			}
-			s, err := b.Settle(b.ctx, settleOp(perm, fmt.Sprint("r", i), 1))
-			b.must(err)
+			s := must.Get(b.Settle(b.ctx, settleOp(perm, fmt.Sprint("r", i), 1)))(b)
 			made = append(made, s)
 			b.clock.add(time.Second)
 		}
@@ -63,8 +63,7 @@ func TestJournal_LookUps(t *testing.T) {
 		follow(t, b.Ledger)
 		check("all is indexed")
 		for i := 70; i < 75; i++ {
-			s, err := b.Settle(b.ctx, settleOp(perm, fmt.Sprint("r", i), 0))
-			b.must(err)
+			s := must.Get(b.Settle(b.ctx, settleOp(perm, fmt.Sprint("r", i), 0)))(b)
 			if r, err := b.RequestByTransaction(b.ctx, s.Transaction); err != nil || r.ID != s.RequestID {
 				t.Fatalf("behind the index: %v, %+v", err, r)
 			}
@@ -174,7 +173,7 @@ func TestJournal_SlowHandle(t *testing.T) {
 				ctx, cancel := context.WithTimeout(b.ctx, 20*time.Second)
 				_, err := b.Settle(ctx, settleOp(perm, fmt.Sprint(i), 1))
 				cancel()
-				b.must(err)
+				must.Do(b, err)
 			}
 			select {
 			case err := <-done:
@@ -182,7 +181,7 @@ func TestJournal_SlowHandle(t *testing.T) {
 			default:
 			}
 			close(end)
-			b.must(<-done)
+			must.Do(b, <-done)
 		})
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
@@ -42,28 +43,25 @@ func open(t testing.TB, st *store.Store) *bench {
 	l := ledger.New(st, ledger.Config{Clock: c.now, MACKey: []byte("0123456789abcdef0123456789abcdef")})
 	t.Cleanup(func() {
 		audit(t, l)
-		if err := l.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, l.Close(context.Background()))
 	})
 	return &bench{TB: t, Ledger: l, clock: c, ctx: context.Background()}
+}
+
+// funded opens a ledger whose subscriber has 100 credits and a permission without a limit.
+func funded(t testing.TB, st *store.Store) (*bench, toll.Hash) {
+	t.Helper()
+	b := open(t, st)
+	b.mint(100, time.Time{})
+	return b, b.permission(0)
 }
 
 func audit(t testing.TB, l *ledger.Ledger) {
 	t.Helper()
 	found, err := l.Audit(context.Background())
-	if err != nil {
-		t.Error(err)
-	}
+	must.Check(t, err)
 	for _, f := range found {
 		t.Error(f)
-	}
-}
-
-func (b *bench) must(err error) {
-	b.Helper()
-	if err != nil {
-		b.Fatal(err)
 	}
 }
 
@@ -77,7 +75,7 @@ func (b *bench) refused(err error, kind ledger.Refused) {
 func (b *bench) mint(n toll.Credits, end time.Time) ledger.Minted {
 	b.Helper()
 	m, err := b.Mint(b.ctx, ledger.MintOp{Plan: plan, Subscriber: subscriber, Amount: n, EndsAt: end, Ref: toll.NewUUID(), Order: true})
-	b.must(err)
+	must.Do(b, err)
 	return m
 }
 
@@ -90,7 +88,7 @@ func (b *bench) permission(limit toll.Credits) toll.Hash {
 	if limit > 0 {
 		p.RedemptionLimit = &limit
 	}
-	b.must(b.CreatePermission(b.ctx, p))
+	must.Do(b, b.CreatePermission(b.ctx, p))
 	return p.Hash
 }
 
@@ -116,8 +114,7 @@ func render(r ledger.Receipt) []byte {
 
 func (b *bench) balance(balance, held toll.Credits) {
 	b.Helper()
-	a, err := b.Account(b.ctx, ledger.NewAccountID(plan, subscriber))
-	b.must(err)
+	a := must.Get(b.Account(b.ctx, ledger.NewAccountID(plan, subscriber)))(b)
 	if a.Balance != balance || a.Held != held {
 		b.Fatalf("balance %d, held %d; want %d, %d", a.Balance, a.Held, balance, held)
 	}
@@ -125,17 +122,13 @@ func (b *bench) balance(balance, held toll.Credits) {
 
 func TestPaidCall(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *store.Store) {
-		b := open(t, st)
-		b.mint(100, time.Time{})
-		perm := b.permission(0)
+		b, perm := funded(t, st)
 		h, err := b.Hold(b.ctx, b.holdOp(perm, 10))
-		b.must(err)
+		must.Do(b, err)
 		b.balance(100, 10)
-		first, err := b.Settle(b.ctx, settleOp(perm, h.RequestID, 3))
-		b.must(err)
+		first := must.Get(b.Settle(b.ctx, settleOp(perm, h.RequestID, 3)))(b)
 		b.balance(97, 0)
-		again, err := b.Settle(b.ctx, settleOp(perm, h.RequestID, 3))
-		b.must(err)
+		again := must.Get(b.Settle(b.ctx, settleOp(perm, h.RequestID, 3)))(b)
 		if !again.Replayed || string(again.Answer) != string(first.Answer) {
 			t.Fatalf("replay is %s, first was %s", again.Answer, first.Answer)
 		}
@@ -147,13 +140,11 @@ func TestPaidCall(t *testing.T) {
 		op.RequestID = h.RequestID
 		_, err = b.Hold(b.ctx, op)
 		b.refused(err, ledger.Duplicate)
-		r, err := b.RequestByTransaction(b.ctx, first.Transaction)
-		b.must(err)
+		r := must.Get(b.RequestByTransaction(b.ctx, first.Transaction))(b)
 		if r.ID != h.RequestID || r.Amount != 3 || r.Held != 10 {
 			t.Fatalf("found %+v", r)
 		}
-		uses, err := b.PermissionUses(b.ctx, r.Account, perm, 10)
-		b.must(err)
+		uses := must.Get(b.PermissionUses(b.ctx, r.Account, perm, 10))(b)
 		if len(uses) != 1 || uses[0].Transaction != first.Transaction {
 			t.Fatalf("uses are %+v", uses)
 		}
@@ -165,9 +156,8 @@ func TestMintIsReplayedByItsRef(t *testing.T) {
 		b := open(t, st)
 		op := ledger.MintOp{Plan: plan, Subscriber: subscriber, Amount: 5, Ref: "order-1", Order: true}
 		first, err := b.Mint(b.ctx, op)
-		b.must(err)
-		again, err := b.Mint(b.ctx, op)
-		b.must(err)
+		must.Do(b, err)
+		again := must.Get(b.Mint(b.ctx, op))(b)
 		if !again.Replayed || again.Transaction != first.Transaction {
 			t.Fatalf("got %+v after %+v", again, first)
 		}
@@ -188,14 +178,12 @@ func TestLedger_Overflow(t *testing.T) {
 		_, err := b.Mint(b.ctx, ledger.MintOp{Plan: plan, Subscriber: subscriber, Amount: 1, Ref: "one"})
 		b.refused(err, ledger.Overflow)
 		perm := b.permission(0)
-		_, err = b.Hold(b.ctx, b.holdOp(perm, toll.MaxCredits-1))
-		b.must(err)
+		must.Get(b.Hold(b.ctx, b.holdOp(perm, toll.MaxCredits-1)))(b)
 		_, err = b.Hold(b.ctx, b.holdOp(perm, toll.MaxCredits-1))
 		b.refused(err, ledger.Insufficient)
 		b.balance(toll.MaxCredits, toll.MaxCredits-1)
 		limited := b.permission(toll.MaxCredits)
-		_, err = b.Hold(b.ctx, b.holdOp(limited, 1))
-		b.must(err)
+		must.Get(b.Hold(b.ctx, b.holdOp(limited, 1)))(b)
 		_, err = b.Hold(b.ctx, b.holdOp(limited, toll.MaxCredits))
 		b.refused(err, ledger.RedemptionLimit)
 	})
@@ -211,10 +199,8 @@ func TestBurnOrder(t *testing.T) {
 		b.mint(10, soon)        // lot 3, ends together with lot 2
 		perm := b.permission(0)
 		for i, want := range [][]toll.Credits{{10, 3, 10}, {10, 0, 6}, {9, 0, 0}} {
-			_, err := b.Settle(b.ctx, settleOp(perm, fmt.Sprint("r", i), 7))
-			b.must(err)
-			lots, err := b.Lots(b.ctx, ledger.NewAccountID(plan, subscriber))
-			b.must(err)
+			must.Get(b.Settle(b.ctx, settleOp(perm, fmt.Sprint("r", i), 7)))(b)
+			lots := must.Get(b.Lots(b.ctx, ledger.NewAccountID(plan, subscriber)))(b)
 			left := make([]toll.Credits, 3)
 			for _, l := range lots {
 				left[l.ID-1] = l.Remaining
@@ -234,33 +220,29 @@ func TestExpiryUnderHold(t *testing.T) {
 			b.mint(10, b.clock.now().Add(10*time.Second))
 			perm := b.permission(0)
 			h, err := b.Hold(b.ctx, b.holdOp(perm, 4))
-			b.must(err)
+			must.Do(b, err)
 			b.clock.add(11 * time.Second)
 			id := ledger.NewAccountID(plan, subscriber)
-			b.must(b.Touch(b.ctx, id))
+			must.Do(b, b.Touch(b.ctx, id))
 			b.balance(4, 4)
 			// What the hold keeps gives nobody anything to do before the hold ends.
-			n, err := b.Sweep(b.ctx)
-			b.must(err)
+			n := must.Get(b.Sweep(b.ctx))(b)
 			if n != 0 {
 				t.Fatalf("swept %d accounts while the hold runs", n)
 			}
 			_, err = b.Settle(b.ctx, settleOp(perm, "other", 1))
 			b.refused(err, ledger.Insufficient)
 			if settles {
-				_, err = b.Settle(b.ctx, settleOp(perm, h.RequestID, 4))
-				b.must(err)
+				must.Get(b.Settle(b.ctx, settleOp(perm, h.RequestID, 4)))(b)
 			} else {
 				b.clock.add(time.Minute)
-				n, err := b.Sweep(b.ctx)
-				b.must(err)
+				n := must.Get(b.Sweep(b.ctx))(b)
 				if n != 1 {
 					t.Fatalf("swept %d accounts", n)
 				}
 			}
 			b.balance(0, 0)
-			a, err := b.Account(b.ctx, id)
-			b.must(err)
+			a := must.Get(b.Account(b.ctx, id))(b)
 			want := toll.Credits(6)
 			if !settles {
 				want = 10
@@ -279,12 +261,11 @@ func TestClockSetBack(t *testing.T) {
 		b.mint(10, b.clock.now().Add(time.Minute))
 		b.clock.add(2 * time.Minute)
 		id := ledger.NewAccountID(plan, subscriber)
-		b.must(b.Touch(b.ctx, id))
+		must.Do(b, b.Touch(b.ctx, id))
 		b.clock.add(-2 * time.Hour)
-		b.must(b.Touch(b.ctx, id))
+		must.Do(b, b.Touch(b.ctx, id))
 		b.balance(0, 0)
-		a, err := b.Account(b.ctx, id)
-		b.must(err)
+		a := must.Get(b.Account(b.ctx, id))(b)
 		if a.Expired != 10 || a.Seq != 2 {
 			t.Fatalf("expired %d with %d entries, want 10 with 2", a.Expired, a.Seq)
 		}
@@ -299,8 +280,7 @@ func TestLapseAgainstSettle(t *testing.T) {
 		b.mint(1000, time.Time{})
 		id := ledger.NewAccountID(plan, subscriber)
 		for i := range 100 {
-			h, err := b.Hold(b.ctx, b.holdOp(perm, 5))
-			b.must(err)
+			h := must.Get(b.Hold(b.ctx, b.holdOp(perm, 5)))(b)
 			b.clock.add(time.Minute + time.Duration(i%21-10)*100*time.Microsecond)
 			var wg sync.WaitGroup
 			wg.Add(2)
@@ -308,7 +288,7 @@ func TestLapseAgainstSettle(t *testing.T) {
 			go func() { defer wg.Done(); _ = b.Touch(b.ctx, id) }()
 			go func() { defer wg.Done(); _, settleErr = b.Settle(b.ctx, settleOp(perm, h.RequestID, 5)) }()
 			wg.Wait()
-			b.must(settleErr) // a late settle is honoured while the credits are there
+			must.Do(b, settleErr) // a late settle is honoured while the credits are there
 			b.balance(toll.Credits(1000-5*(i+1)), 0)
 		}
 	})
@@ -322,8 +302,7 @@ func TestReleaseAgainstSettle(t *testing.T) {
 		b.mint(1000, time.Time{})
 		burned := toll.Credits(0)
 		for range 100 {
-			h, err := b.Hold(b.ctx, b.holdOp(perm, 5))
-			b.must(err)
+			h := must.Get(b.Hold(b.ctx, b.holdOp(perm, 5)))(b)
 			var wg sync.WaitGroup
 			wg.Add(2)
 			var settleErr, releaseErr error
@@ -358,14 +337,12 @@ func TestHoldExhaustion(t *testing.T) {
 					b.refused(err, ledger.TooManyHolds)
 					break
 				}
-				b.must(err)
+				must.Do(b, err)
 			}
 		}
 		b.balance(1000, ledger.MaxHoldsPerAccount)
 		b.clock.add(time.Hour)
-		if _, err := b.Sweep(b.ctx); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(b.Sweep(b.ctx))(t)
 		b.balance(1000, 0)
 	})
 }
@@ -394,40 +371,34 @@ func TestManyLots(t *testing.T) {
 		}
 		perm := b.permission(0)
 		for i := range 1000 {
-			_, err := b.Settle(b.ctx, settleOp(perm, fmt.Sprint("s", i), 5))
-			b.must(err)
+			must.Get(b.Settle(b.ctx, settleOp(perm, fmt.Sprint("s", i), 5)))(b)
 		}
 		b.balance(3*lots-5000, 0)
-		_, err := b.Settle(b.ctx, settleOp(perm, "across", 2*lots)) // a burn over thousands of lots
-		b.must(err)
+		must.Get(b.Settle(b.ctx, settleOp(perm, "across", 2*lots)))(b) // a burn over thousands of lots
 		b.balance(3*lots-5000-2*lots, 0)
 		b.clock.add(8 * 24 * time.Hour)
-		b.must(b.Touch(b.ctx, ledger.NewAccountID(plan, subscriber)))
+		must.Do(b, b.Touch(b.ctx, ledger.NewAccountID(plan, subscriber)))
 		b.balance(0, 0)
 	})
 }
 
 func TestNonceNamesOneRequest(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *store.Store) {
-		b := open(t, st)
-		b.mint(100, time.Time{})
-		perm := b.permission(0)
+		b, perm := funded(t, st)
 		op := b.holdOp(perm, 5)
 		op.Keys = []string{"n:one", "p:pay"}
 		h, err := b.Hold(b.ctx, op)
-		b.must(err)
+		must.Do(b, err)
 		_, err = b.Hold(b.ctx, op)
 		b.refused(err, ledger.InFlight)
 		s := settleOp(perm, "", 5)
 		s.Keys = []string{"n:one"}
-		first, err := b.Settle(b.ctx, s)
-		b.must(err)
+		first := must.Get(b.Settle(b.ctx, s))(b)
 		if first.RequestID != h.RequestID {
 			t.Fatalf("the nonce named %s, the hold was %s", first.RequestID, h.RequestID)
 		}
 		s.Keys = []string{"p:pay", "n:fresh"}
-		again, err := b.Settle(b.ctx, s)
-		b.must(err)
+		again := must.Get(b.Settle(b.ctx, s))(b)
 		if !again.Replayed {
 			t.Fatal("the payment identifier did not find the settlement")
 		}
@@ -484,9 +455,7 @@ func TestTwoLedgersOneDatabase(t *testing.T) {
 		}
 		wg.Go(func() {
 			s, err := l.Settle(context.Background(), settleOp(perm, "one", 7))
-			if err != nil {
-				t.Error(err)
-			}
+			must.Check(t, err)
 			answers <- string(s.Answer)
 		})
 	}

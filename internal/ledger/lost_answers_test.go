@@ -10,6 +10,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
@@ -18,7 +19,7 @@ import (
 // F04
 func TestRevokeAnsweredAfterLostCommit(t *testing.T) {
 	lostCommit(t, func(b *bench, l *ledger.Ledger, perm toll.Hash) {
-		b.must(l.RevokePermission(b.ctx, plan, subscriber, perm, b.clock.now()))
+		must.Do(b, l.RevokePermission(b.ctx, plan, subscriber, perm, b.clock.now()))
 		b.refused(l.RevokePermission(b.ctx, plan, subscriber, perm, b.clock.now().Add(time.Second)), ledger.PermissionRevoked)
 	})
 }
@@ -63,7 +64,7 @@ func TestHoldFoundWhenBatchTakenApart(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		close(busy)
-		b.must(<-held)
+		must.Do(b, <-held)
 		if err := <-settled; err == nil || ledger.IsRefused(err, ledger.Insufficient) {
 			t.Errorf("the poisoned settle got %v", err)
 		}
@@ -76,21 +77,17 @@ func lostCommit(t *testing.T, f func(b *bench, l *ledger.Ledger, perm toll.Hash)
 	cfg := storetest.Config(t, storetest.Postgres)
 	b := open(t, storetest.OpenConfig(t, cfg))
 	line, behind := storetest.NewLine(t, cfg)
-	through, err := store.Open(context.Background(), behind)
-	b.must(err)
+	through := must.Get(store.Open(context.Background(), behind))(b)
 	defer through.Close()
 	b.mint(100, time.Time{})
 	perm := b.permission(0)
 	l := ledger.New(through, ledger.Config{Clock: b.clock.now, MACKey: []byte("0123456789abcdef0123456789abcdef")})
 	defer func() {
-		if err := l.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, l.Close(context.Background()))
 	}()
 	// A connection prepares its statements at their first use; only after that is a commit a single message.
-	_, err = l.Settle(b.ctx, settleOp(perm, "warm", 1))
-	b.must(err)
-	b.must(l.RevokePermission(b.ctx, plan, subscriber, b.permission(0), b.clock.now()))
+	must.Get(l.Settle(b.ctx, settleOp(perm, "warm", 1)))(b)
+	must.Do(b, l.RevokePermission(b.ctx, plan, subscriber, b.permission(0), b.clock.now()))
 	onFirst(l, "decided", func() { line.Lose.Store(true) })
 	f(b, l, perm)
 }
@@ -100,11 +97,8 @@ func lostCommit(t *testing.T, f func(b *bench, l *ledger.Ledger, perm toll.Hash)
 // F15
 func TestLockedAccountStopsNobodyElse(t *testing.T) {
 	st, _ := storetest.OpenVariant(t, storetest.Postgres)
-	b := open(t, st)
-	b.mint(100, time.Time{})
-	perm := b.permission(0)
-	_, err := b.Mint(b.ctx, ledger.MintOp{Plan: plan, Subscriber: otherSubscriber, Amount: 1, Ref: "first"})
-	b.must(err)
+	b, perm := funded(t, st)
+	must.Get(b.Mint(b.ctx, ledger.MintOp{Plan: plan, Subscriber: otherSubscriber, Amount: 1, Ref: "first"}))(b)
 	// The time of the writer is short here, and over when the machine stands still: the best of some tries counts.
 	var problem string
 	for try := range 5 {
@@ -120,7 +114,7 @@ func lockedAccount(b *bench, st *store.Store, perm toll.Hash, name string) (prob
 	const patience = 800 * time.Millisecond
 	l := ledger.New(st, ledger.Config{Clock: b.clock.now, MACKey: []byte("0123456789abcdef0123456789abcdef")})
 	ledger.SetBatchTimeout(l, patience)
-	defer func() { b.must(l.Close(b.ctx)) }()
+	defer func() { must.Do(b, l.Close(b.ctx)) }()
 	id := ledger.NewAccountID(plan, subscriber)
 	done, locked := make(chan struct{}), make(chan struct{})
 	released := make(chan error, 1)
@@ -135,7 +129,7 @@ func lockedAccount(b *bench, st *store.Store, perm toll.Hash, name string) (prob
 		})
 	}()
 	<-locked
-	defer func() { close(done); b.must(<-released) }()
+	defer func() { close(done); must.Do(b, <-released) }()
 	const n = 64
 	errs := make(chan error, n)
 	for i := range n {
@@ -167,21 +161,18 @@ func TestMintWithKeepsUnknownOutcome(t *testing.T) {
 	cfg := storetest.Config(t, storetest.Postgres)
 	b := open(t, storetest.OpenConfig(t, cfg))
 	line, behind := storetest.NewLine(t, cfg)
-	through, err := store.Open(context.Background(), behind)
-	b.must(err)
+	through := must.Get(store.Open(context.Background(), behind))(b)
 	defer through.Close()
 	l := ledger.New(through, ledger.Config{Clock: b.clock.now, MACKey: []byte("0123456789abcdef0123456789abcdef")})
 	defer func() {
-		if err := l.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, l.Close(context.Background()))
 	}()
 	// The first one prepares the statements of the commit on the connection, which takes a trip.
-	b.must(l.DoNew(b.ctx, plan, subscriber, func(t *ledger.Tx) error {
+	must.Do(b, l.DoNew(b.ctx, plan, subscriber, func(t *ledger.Tx) error {
 		_, err := t.Mint(ledger.MintOp{Plan: plan, Subscriber: subscriber, Amount: 1, Ref: "first", Order: true})
 		return err
 	}))
-	err = l.DoNew(b.ctx, plan, subscriber, func(t *ledger.Tx) error {
+	err := l.DoNew(b.ctx, plan, subscriber, func(t *ledger.Tx) error {
 		_, err := t.Mint(ledger.MintOp{Plan: plan, Subscriber: subscriber, Amount: 1, Ref: "order", Order: true})
 		line.Lose.Store(true)
 		line.Down.Store(true)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
@@ -21,10 +22,7 @@ func TestConnectionLostInCommit(t *testing.T) {
 	cfg := storetest.Config(t, storetest.Postgres)
 	direct := storetest.OpenConfig(t, cfg)
 	line, behind := storetest.NewLine(t, cfg)
-	through, err := store.Open(context.Background(), behind)
-	if err != nil {
-		t.Fatal(err)
-	}
+	through := must.Get(store.Open(context.Background(), behind))(t)
 	defer through.Close()
 	truth := open(t, direct)
 	truth.mint(100, time.Time{})
@@ -43,8 +41,7 @@ func TestConnectionLostInCommit(t *testing.T) {
 		})
 		// A connection prepares its statements at their first use; only after that is a commit a single message.
 		for _, way := range []string{"read ", "remembered "} {
-			_, err := l.Settle(context.Background(), settleOp(perm, fmt.Sprint(way, stays), 1))
-			truth.must(err)
+			must.Get(l.Settle(context.Background(), settleOp(perm, fmt.Sprint(way, stays), 1)))(truth)
 			if b := <-batches; b != (ledger.Batch{Operations: 1, Attempts: 1}) {
 				t.Errorf("%s%+v", way, b)
 			}
@@ -77,9 +74,7 @@ func TestConnectionLostInCommit(t *testing.T) {
 		if r, err := truth.RequestByTransaction(context.Background(), about); stays && (err != nil || r.ID != id) {
 			t.Errorf("transaction %s: %v", about, err)
 		}
-		if err := l.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, l.Close(context.Background()))
 	}
 	truth.balance(86, 0)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
@@ -75,8 +76,7 @@ func TestMassExpiry(t *testing.T) {
 		swept := 0
 		for {
 			before := paid.Load()
-			n, err := b.Sweep(b.ctx)
-			b.must(err)
+			n := must.Get(b.Sweep(b.ctx))(b)
 			if n == 0 {
 				break
 			}
@@ -96,8 +96,7 @@ func TestMassExpiry(t *testing.T) {
 			t.Errorf("%d accounts swept, want %d", swept, crowd)
 		}
 		for i := 1; i <= crowd; i += 97 {
-			a, err := b.Account(b.ctx, ledger.NewAccountID(plan, toll.MustAddress(fmt.Sprintf("0x%040x", i))))
-			b.must(err)
+			a := must.Get(b.Account(b.ctx, ledger.NewAccountID(plan, toll.MustAddress(fmt.Sprintf("0x%040x", i)))))(b)
 			back := refunded(i)
 			if a.Balance != 0 || a.Held != 0 || a.Expired != 5-back || a.TakenBack != back || back == 0 && a.Seq != 2 {
 				t.Fatalf("account %d: %+v, taken back %d", i, a, back)

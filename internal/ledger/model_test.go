@@ -13,6 +13,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/rounds"
 	"github.com/tollhq/toll/internal/store/storetest"
@@ -571,16 +572,14 @@ func (m *model) compare(b *bench, step int, what string) {
 	if a, err := b.Account(context.Background(), id); err != nil {
 		b.Fatal(err)
 	} else if a.Stale(m.now) {
-		b.must(b.Touch(b.ctx, id))
+		must.Do(b, b.Touch(b.ctx, id))
 	}
-	a, err := b.Account(context.Background(), id)
-	b.must(err)
+	a := must.Get(b.Account(context.Background(), id))(b)
 	held, open := m.held(nil)
 	if a.Balance != m.balance() || a.Held != held || a.OpenHolds != int64(open) {
 		b.Fatalf("step %d: %s: balance %d held %d in %d, want %d, %d in %d", step, what, a.Balance, a.Held, a.OpenHolds, m.balance(), held, open)
 	}
-	lots, err := b.Lots(context.Background(), id)
-	b.must(err)
+	lots := must.Get(b.Lots(context.Background(), id))(b)
 	var want []*modelLot
 	for _, l := range m.ordered() {
 		if l.left > 0 && l.id > 0 {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
@@ -45,9 +46,7 @@ func TestDo_OrderLimitRaced(t *testing.T) {
 			Hash: toll.NewHash(), Plan: plan, Subscriber: who, Scheme: "x", Network: "y", OrderLimit: &two,
 			CreatedAt: time.Now().Truncate(time.Microsecond), ExpiresAt: time.Now().Add(time.Hour).Truncate(time.Microsecond),
 		}
-		if err := l.CreatePermission(ctx, p); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, l.CreatePermission(ctx, p))
 		var mu sync.Mutex
 		var made, refused int
 		var first *store.Order
@@ -75,9 +74,7 @@ func TestDo_OrderLimitRaced(t *testing.T) {
 		}
 		orders := func() int64 {
 			_, got, err := l.Snapshot(ctx, p.Account(), p.Hash)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			return got.Orders
 		}
 		if n := orders(); n != 2 {
@@ -85,15 +82,13 @@ func TestDo_OrderLimitRaced(t *testing.T) {
 		}
 
 		// The same act again, as after a lost answer, counts nothing.
-		if err := count(ctx, l, first, p.Hash); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, count(ctx, l, first, p.Hash))
 		if n := orders(); n != 2 {
 			t.Fatalf("after a repeat the permission counts %d orders, want 2", n)
 		}
 		// An order that failed gives its place back, once.
 		for range 2 {
-			if err := l.Do(ctx, first.Account, func(t *ledger.Tx) error {
+			must.Do(t, l.Do(ctx, first.Account, func(t *ledger.Tx) error {
 				o, err := store.OrderOfAccount(ctx, t, first.Account, first.ID)
 				if err != nil || o.Status == toll.OrderFailed {
 					return cmp.Or(err, ledger.ErrRecorded)
@@ -103,9 +98,7 @@ func TestDo_OrderLimitRaced(t *testing.T) {
 					return err
 				}
 				return t.UncountOrder(p.Hash)
-			}); err != nil {
-				t.Fatal(err)
-			}
+			}))
 		}
 		if n := orders(); n != 1 {
 			t.Fatalf("after one failure the permission counts %d orders, want 1", n)

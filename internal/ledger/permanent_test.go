@@ -13,15 +13,13 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 )
 
 // The document holds the vectors; this test computes each of them and wants it there, byte for byte. A change that breaks
 // it breaks every ledger that exists.
 func TestPermanent(t *testing.T) {
-	raw, err := os.ReadFile(filepath.Join("..", "..", "testdata", "permanent.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := must.Get(os.ReadFile(filepath.Join("..", "..", "testdata", "permanent.md")))(t)
 	document := map[string]string{}
 	for line := range strings.Lines(string(raw)) {
 		if name, value, ok := strings.Cut(strings.TrimSpace(line), " = "); ok && !strings.HasPrefix(line, "|") {
@@ -53,10 +51,7 @@ func permanentVectors(t *testing.T) (out []vector) {
 	add := func(name, format string, args ...any) { out = append(out, vector{name, fmt.Sprintf(format, args...)}) }
 
 	const plan = toll.PlanID("51234567890123456789012345678901234567890123456789012345678901234567890123456")
-	subscriber, err := toll.ParseAddress("0x52908400098527886E0F7030069857D2E4169EE7")
-	if err != nil {
-		t.Fatal(err)
-	}
+	subscriber := must.Get(toll.ParseAddress("0x52908400098527886E0F7030069857D2E4169EE7"))(t)
 	account := NewAccountID(plan, subscriber)
 	add("namespace", "%s", AccountID(namespace))
 	add("plan", "%s", plan)
@@ -80,15 +75,9 @@ func permanentVectors(t *testing.T) (out []vector) {
 	}
 
 	// A request id holds random bytes: this one was issued once, and has to be known for ever.
-	key, err := hex.DecodeString("000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f")
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(hex.DecodeString("000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"))(t)
 	ids := requestIDs{key}
-	uuid, err := hex.DecodeString("019b76daa80071238456789abcdef012") // version 7, of 2026-01-01T00:00:00Z
-	if err != nil {
-		t.Fatal(err)
-	}
+	uuid := must.Get(hex.DecodeString("019b76daa80071238456789abcdef012"))(t) // version 7, of 2026-01-01T00:00:00Z
 	body := append(uuid, account[:]...)
 	id := RequestPrefix + requestEncoding.EncodeToString(append(body, ids.mac(body)...))
 	add("key", "%x", key)

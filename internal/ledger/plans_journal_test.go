@@ -8,16 +8,14 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
 
 // Statements that PostgreSQL planned while the journal was empty, and never analyzed, still use its keys when it has grown.
 func TestPlans_JournalThatGrew(t *testing.T) {
 	cfg := storetest.Config(t, storetest.Postgres)
-	conn, err := pgx.ConnectConfig(t.Context(), storetest.ConnConfig(t, cfg.Database))
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(pgx.ConnectConfig(t.Context(), storetest.ConnConfig(t, cfg.Database)))(t)
 	defer conn.Close(t.Context())
 	exec := func(q string) {
 		t.Helper()
@@ -65,14 +63,8 @@ func TestPlans_JournalThatGrew(t *testing.T) {
 	exec(`INSERT INTO journal_commitments SELECT n, n FROM generate_series(1, 50000) AS n`)
 	exec(`INSERT INTO journal_accounts SELECT decode(lpad(to_hex(n % 100), 32, '0'), 'hex'), n, '\x00' FROM generate_series(1, 5000) AS n`)
 	for name, args := range checked {
-		rows, err := conn.Query(t.Context(), "EXPLAIN EXECUTE "+name+"("+strings.Join(args, ", ")+")", pgx.QueryExecModeSimpleProtocol)
-		if err != nil {
-			t.Fatal(err)
-		}
-		plan, err := pgx.CollectRows(rows, pgx.RowTo[string])
-		if err != nil {
-			t.Fatal(err)
-		}
+		rows := must.Get(conn.Query(t.Context(), "EXPLAIN EXECUTE "+name+"("+strings.Join(args, ", ")+")", pgx.QueryExecModeSimpleProtocol))(t)
+		plan := must.Get(pgx.CollectRows(rows, pgx.RowTo[string]))(t)
 		text := strings.Join(plan, "\n")
 		if strings.Contains(text, "Seq Scan on journal") || strings.Contains(text, "Index Scan on journal_burns") {
 			t.Errorf("%s:\n%s", name, text)

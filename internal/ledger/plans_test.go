@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
@@ -13,24 +14,17 @@ import (
 // takes a partial index only for a statement that repeats its condition.
 func TestPermissionsOfKey_Index(t *testing.T) {
 	st, _ := storetest.Open(t, store.SQLite)
-	rows, err := st.Query(t.Context(), "EXPLAIN QUERY PLAN "+ledger.PermissionsOfKeySQL,
-		"0x01", []byte{}, int64(0), int64(64))
-	if err != nil {
-		t.Fatal(err)
-	}
+	rows := must.Get(st.Query(t.Context(), "EXPLAIN QUERY PLAN "+ledger.PermissionsOfKeySQL,
+		"0x01", []byte{}, int64(0), int64(64)))(t)
 	defer rows.Close()
 	var plan []string
 	for rows.Next() {
 		var id, parent, unused int64
 		var step string
-		if err := rows.Scan(&id, &parent, &unused, &step); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, rows.Scan(&id, &parent, &unused, &step))
 		plan = append(plan, step)
 	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, rows.Err())
 	if len(plan) != 2 || !strings.Contains(plan[0], "USING INDEX permissions_key (api_key_id=?") ||
 		!strings.Contains(plan[1], "SEARCH a USING PRIMARY KEY (account_id=?)") {
 		t.Errorf("the plan is %q", plan)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
@@ -29,9 +30,7 @@ func TestPlans_WriterThatGrew(t *testing.T) {
 			plan += line + "\n"
 			return err
 		}})
-		if err != nil {
-			t.Fatalf("%s: %v", q, err)
-		}
+		must.Do(t, err, q)
 		return plan
 	}
 	checked := 0

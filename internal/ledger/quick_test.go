@@ -10,6 +10,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
@@ -18,9 +19,7 @@ import (
 func open2(b *bench, st *store.Store) *ledger.Ledger {
 	l := ledger.New(st, ledger.Config{Clock: b.clock.now, MACKey: []byte("0123456789abcdef0123456789abcdef")})
 	b.Cleanup(func() {
-		if err := l.Close(context.Background()); err != nil {
-			b.Error(err)
-		}
+		must.Check(b, l.Close(context.Background()))
 	})
 	return l
 }
@@ -44,25 +43,16 @@ func watchWays(l *ledger.Ledger) *ways {
 // TestQuick_NoReads: once an account is remembered, neither a hold nor a settlement reads.
 func TestQuick_NoReads(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *store.Store) {
-		b := open(t, st)
-		b.mint(100, time.Time{})
-		perm := b.permission(0)
-		_, err := b.Settle(b.ctx, settleOp(perm, "first", 1)) // the permission is read
-		b.must(err)
+		b, perm := funded(t, st)
+		must.Get(b.Settle(b.ctx, settleOp(perm, "first", 1)))(b) // the permission is read
 		w := watchWays(b.Ledger)
 		for i := range 5 {
-			h, err := b.Hold(b.ctx, b.holdOp(perm, 5))
-			b.must(err)
-			_, err = b.Settle(b.ctx, settleOp(perm, h.RequestID, 3))
-			b.must(err)
-			_, err = b.Settle(b.ctx, settleOp(perm, fmt.Sprint("named", i), 1))
-			b.must(err)
-			_, err = b.Settle(b.ctx, settleOp(perm, "", 1))
-			b.must(err)
-			h, err = b.Hold(b.ctx, b.holdOp(perm, 5))
-			b.must(err)
-			_, err = b.Release(b.ctx, ledger.NewAccountID(plan, subscriber), h.RequestID)
-			b.must(err)
+			h := must.Get(b.Hold(b.ctx, b.holdOp(perm, 5)))(b)
+			must.Get(b.Settle(b.ctx, settleOp(perm, h.RequestID, 3)))(b)
+			must.Get(b.Settle(b.ctx, settleOp(perm, fmt.Sprint("named", i), 1)))(b)
+			must.Get(b.Settle(b.ctx, settleOp(perm, "", 1)))(b)
+			h = must.Get(b.Hold(b.ctx, b.holdOp(perm, 5)))(b)
+			must.Get(b.Release(b.ctx, ledger.NewAccountID(plan, subscriber), h.RequestID))(b)
 		}
 		if w.recalled.Load() != 30 || w.read.Load() != 0 {
 			t.Errorf("%d operations were decided from memory, %d were read; want 30 and 0", w.recalled.Load(), w.read.Load())
@@ -80,9 +70,7 @@ func TestQuick_OtherInstance(t *testing.T) {
 		perm := b.permission(10)
 		settle := func(l *ledger.Ledger, id string, n toll.Credits) ledger.Settled {
 			t.Helper()
-			s, err := l.Settle(b.ctx, settleOp(perm, id, n))
-			b.must(err)
-			return s
+			return must.Get(l.Settle(b.ctx, settleOp(perm, id, n)))(b)
 		}
 		settle(b.Ledger, "a", 1)
 		settle(b.Ledger, "b", 1)
@@ -92,12 +80,11 @@ func TestQuick_OtherInstance(t *testing.T) {
 			t.Errorf("%+v is no repeat of %+v", again, first)
 		}
 		_, err := other.Mint(b.ctx, ledger.MintOp{Plan: plan, Subscriber: subscriber, Amount: 95, Ref: "more"})
-		b.must(err)
+		must.Do(b, err)
 		settle(b.Ledger, "e", 4) // refused from memory, and not under the lock
 		op := b.holdOp(perm, 2)
 		op.RequestID = "held there"
-		_, err = other.Hold(b.ctx, op)
-		b.must(err)
+		must.Get(other.Hold(b.ctx, op))(b)
 		settle(b.Ledger, "held there", 2)
 		_, err = other.Settle(b.ctx, settleOp(perm, "limit", 1))
 		b.refused(err, ledger.RedemptionLimit)
@@ -142,8 +129,7 @@ func TestL2_TwoInstances(t *testing.T) {
 		}
 		var balance toll.Credits
 		for i := range perms {
-			a, err := b.Account(b.ctx, ledger.NewAccountID(plan, crowdAddress(i)))
-			b.must(err)
+			a := must.Get(b.Account(b.ctx, ledger.NewAccountID(plan, crowdAddress(i))))(b)
 			balance += a.Balance
 		}
 		if burned := 2 * (8*requests - toll.Credits(replayed.Load())); balance != accounts*1000-burned {
@@ -158,13 +144,12 @@ func crowdAddress(i int) toll.Address { return toll.MustAddress(fmt.Sprintf("0x%
 func crowdAccount(b *bench, i int, n toll.Credits) toll.Hash {
 	b.Helper()
 	who := crowdAddress(i)
-	_, err := b.Mint(b.ctx, ledger.MintOp{Plan: plan, Subscriber: who, Amount: n, Ref: "m"})
-	b.must(err)
+	must.Get(b.Mint(b.ctx, ledger.MintOp{Plan: plan, Subscriber: who, Amount: n, Ref: "m"}))(b)
 	p := ledger.Permission{
 		Hash: toll.NewHash(), Plan: plan, Subscriber: who, Scheme: "s", Network: "n",
 		CreatedAt: b.clock.now(), ExpiresAt: b.clock.now().Add(time.Hour),
 	}
-	b.must(b.CreatePermission(b.ctx, p))
+	must.Do(b, b.CreatePermission(b.ctx, p))
 	return p.Hash
 }
 
@@ -185,11 +170,11 @@ func TestQuick_HostileRepeats(t *testing.T) {
 			perms[i] = crowdAccount(b, i, 1000)
 		}
 		for n := range rounds {
-			b.must(settle(b.Ledger, 0, fmt.Sprint("old", n)))
+			must.Do(b, settle(b.Ledger, 0, fmt.Sprint("old", n)))
 		}
 		l := open2(b, st) // it knows nothing of these requests
 		for i := range perms {
-			b.must(settle(l, i, fmt.Sprint("warm", i)))
+			must.Do(b, settle(l, i, fmt.Sprint("warm", i)))
 		}
 		w := watchWays(l)
 		for n := range rounds {
@@ -200,9 +185,7 @@ func TestQuick_HostileRepeats(t *testing.T) {
 					if i == 0 {
 						id = fmt.Sprint("old", n)
 					}
-					if err := settle(l, i, id); err != nil {
-						t.Error(err)
-					}
+					must.Check(t, settle(l, i, id))
 				})
 			}
 			wg.Wait()
@@ -223,9 +206,7 @@ func TestQuick_HostileRepeats(t *testing.T) {
 // one; the commit finds out. (An id of an open hold is looked up, as the account counts one hold more than is remembered.)
 func TestQuick_UnknownRequests(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *store.Store) {
-		b := open(t, st)
-		b.mint(100, time.Time{})
-		perm := b.permission(0)
+		b, perm := funded(t, st)
 		account := ledger.NewAccountID(plan, subscriber)
 		hold := func(id string) ledger.HoldOp {
 			op := b.holdOp(perm, 5)
@@ -233,24 +214,20 @@ func TestQuick_UnknownRequests(t *testing.T) {
 			return op
 		}
 		for _, id := range []string{"settled", "released", "lapsed"} {
-			_, err := b.Hold(b.ctx, hold(id))
-			b.must(err)
+			must.Get(b.Hold(b.ctx, hold(id)))(b)
 		}
 		first, err := b.Settle(b.ctx, settleOp(perm, "settled", 5))
-		b.must(err)
-		_, err = b.Settle(b.ctx, settleOp(perm, "burned", 3))
-		b.must(err)
-		_, err = b.Release(b.ctx, account, "released")
-		b.must(err)
+		must.Do(b, err)
+		must.Get(b.Settle(b.ctx, settleOp(perm, "burned", 3)))(b)
+		must.Get(b.Release(b.ctx, account, "released"))(b)
 		b.clock.add(2 * time.Minute)
-		b.must(b.Touch(b.ctx, account))
+		must.Do(b, b.Touch(b.ctx, account))
 
 		burned := toll.Credits(8)
 		try := func(what string, recalled int64, f func(l *ledger.Ledger)) {
 			t.Helper()
 			l := open2(b, st)
-			_, err := l.Settle(b.ctx, settleOp(perm, "before "+what, 1))
-			b.must(err)
+			must.Get(l.Settle(b.ctx, settleOp(perm, "before "+what, 1)))(b)
 			burned++
 			w := watchWays(l)
 			f(l)
@@ -260,8 +237,7 @@ func TestQuick_UnknownRequests(t *testing.T) {
 			b.balance(100-burned, 0)
 		}
 		try("repeat", 1, func(l *ledger.Ledger) {
-			again, err := l.Settle(b.ctx, settleOp(perm, "settled", 5))
-			b.must(err)
+			again := must.Get(l.Settle(b.ctx, settleOp(perm, "settled", 5)))(b)
 			if !again.Replayed || string(again.Answer) != string(first.Answer) {
 				t.Errorf("%+v is no repeat of %+v", again, first)
 			}
@@ -277,19 +253,15 @@ func TestQuick_UnknownRequests(t *testing.T) {
 			b.refused(err, ledger.Conflict)
 		})
 		try("settle lapsed", 1, func(l *ledger.Ledger) {
-			_, err := l.Settle(b.ctx, settleOp(perm, "lapsed", 5))
-			b.must(err)
+			must.Get(l.Settle(b.ctx, settleOp(perm, "lapsed", 5)))(b)
 			burned += 5
 		})
-		_, err = b.Hold(b.ctx, hold("held"))
-		b.must(err)
+		must.Get(b.Hold(b.ctx, hold("held")))(b)
 		l := open2(b, st)
-		_, err = l.Settle(b.ctx, settleOp(perm, "before held", 1))
-		b.must(err)
+		must.Get(l.Settle(b.ctx, settleOp(perm, "before held", 1)))(b)
 		_, err = l.Hold(b.ctx, hold("held"))
 		b.refused(err, ledger.InFlight)
-		_, err = l.Settle(b.ctx, settleOp(perm, "held", 5))
-		b.must(err)
+		must.Get(l.Settle(b.ctx, settleOp(perm, "held", 5)))(b)
 		b.balance(100-burned-6, 0)
 	})
 }
@@ -305,48 +277,41 @@ func TestQuick_SettledElsewhere(t *testing.T) {
 		account := ledger.NewAccountID(plan, subscriber)
 		held := func() string {
 			t.Helper()
-			h, err := b.Hold(b.ctx, b.holdOp(perm, 5))
-			b.must(err)
+			h := must.Get(b.Hold(b.ctx, b.holdOp(perm, 5)))(b)
 			return h.RequestID
 		}
 		id := held()
 		first, err := other.Settle(b.ctx, settleOp(perm, id, 5))
-		b.must(err)
-		again, err := b.Settle(b.ctx, settleOp(perm, id, 5))
-		b.must(err)
+		must.Do(b, err)
+		again := must.Get(b.Settle(b.ctx, settleOp(perm, id, 5)))(b)
 		if !again.Replayed || again.Transaction != first.Transaction {
 			t.Errorf("%+v is no repeat of %+v", again, first)
 		}
 		b.balance(95, 0)
 
 		id = held()
-		_, err = other.Settle(b.ctx, settleOp(perm, id, 5))
-		b.must(err)
+		must.Get(other.Settle(b.ctx, settleOp(perm, id, 5)))(b)
 		_, err = b.Release(b.ctx, account, id)
 		b.refused(err, ledger.SettledAlready)
 		b.balance(90, 0)
 
 		id = held()
-		_, err = other.Release(b.ctx, account, id)
-		b.must(err)
+		must.Get(other.Release(b.ctx, account, id))(b)
 		_, err = b.Settle(b.ctx, settleOp(perm, id, 5))
 		b.refused(err, ledger.Conflict)
 		b.balance(90, 0)
 
 		// Neither does the other one when it takes the id for new, and this one files it before the other commits.
-		_, err = other.Settle(b.ctx, settleOp(perm, "there", 1))
-		b.must(err)
+		must.Get(other.Settle(b.ctx, settleOp(perm, "there", 1)))(b)
 		var filed sync.Once
 		ledger.SetFailpoint(other, func(at string) {
 			if at == "decided" && st.Engine() == store.Postgres {
 				filed.Do(func() {
-					_, err := b.Settle(b.ctx, settleOp(perm, "late", 1))
-					b.must(err)
+					must.Get(b.Settle(b.ctx, settleOp(perm, "late", 1)))(b)
 				})
 			}
 		})
-		s, err := other.Settle(b.ctx, settleOp(perm, "late", 1))
-		b.must(err)
+		s := must.Get(other.Settle(b.ctx, settleOp(perm, "late", 1)))(b)
 		if s.Replayed != (st.Engine() == store.Postgres) {
 			t.Errorf("replayed: %v", s.Replayed)
 		}
@@ -364,8 +329,7 @@ func TestQuick_ManyStale(t *testing.T) {
 		t.Helper()
 		op := settleOp(perm, "", 1)
 		op.Subscriber = crowdAddress(i)
-		_, err := l.Settle(b.ctx, op)
-		b.must(err)
+		must.Get(l.Settle(b.ctx, op))(b)
 	}
 	var perms [accounts]toll.Hash
 	for i := range perms {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
@@ -21,19 +22,17 @@ func TestRenew_MovesEnd(t *testing.T) {
 		op := b.holdOp(perm, 10)
 		op.Until = b.clock.now().Add(time.Minute)
 		held, err := b.Hold(b.ctx, op)
-		b.must(err)
+		must.Do(b, err)
 		b.mint(20, time.Time{})
 		other := b.holdOp(perm, 20)
 		other.Until = b.clock.now().Add(time.Minute)
-		_, err = b.Hold(b.ctx, other)
-		b.must(err)
+		must.Get(b.Hold(b.ctx, other))(b)
 
 		begun := b.clock.now()
 		renew := func(life time.Duration, want time.Time) {
 			t.Helper()
 			for range 2 { // a repeat changes nothing
-				got, err := b.Renew(b.ctx, account, held.RequestID, life)
-				b.must(err)
+				got := must.Get(b.Renew(b.ctx, account, held.RequestID, life))(b)
 				if !got.Until.Equal(want) || got.Amount != 10 {
 					t.Fatalf("%d credits until %v, want %v", got.Amount, got.Until, want)
 				}
@@ -48,18 +47,16 @@ func TestRenew_MovesEnd(t *testing.T) {
 			renew(time.Minute, b.clock.now().Add(time.Minute))
 		}
 		b.balance(20, 10) // the other hold has lapsed: its credits are free, and take the place of those that ended
-		b.must(b.RevokePermission(b.ctx, plan, subscriber, perm, b.clock.now()))
+		must.Do(b, b.RevokePermission(b.ctx, plan, subscriber, perm, b.clock.now()))
 		renew(15*time.Minute, b.clock.now().Add(15*time.Minute))
 		for b.clock.now().Before(begun.Add(23*time.Hour + 50*time.Minute)) {
 			b.clock.add(10 * time.Minute)
-			_, err := b.Renew(b.ctx, account, held.RequestID, 15*time.Minute)
-			b.must(err)
+			must.Get(b.Renew(b.ctx, account, held.RequestID, 15*time.Minute))(b)
 		}
 		renew(15*time.Minute, begun.Add(24*time.Hour))
 		b.clock.add(5 * time.Minute)
 		renew(time.Minute, begun.Add(24*time.Hour))
-		_, err = b.Settle(b.ctx, settleOp(perm, held.RequestID, 10))
-		b.must(err)
+		must.Get(b.Settle(b.ctx, settleOp(perm, held.RequestID, 10)))(b)
 		b.balance(10, 0)
 		_, err = b.Renew(b.ctx, account, held.RequestID, time.Minute)
 		b.refused(err, ledger.HoldOver)
@@ -79,15 +76,12 @@ func TestRenew_Ended(t *testing.T) {
 		op := b.holdOp(perm, 10)
 		op.Until = b.clock.now().Add(time.Minute)
 		lapsing, err := b.Hold(b.ctx, op)
-		b.must(err)
-		released, err := b.Hold(b.ctx, op)
-		b.must(err)
-		_, err = b.Release(b.ctx, account, released.RequestID)
-		b.must(err)
+		must.Do(b, err)
+		released := must.Get(b.Hold(b.ctx, op))(b)
+		must.Get(b.Release(b.ctx, account, released.RequestID))(b)
 		_, err = b.Renew(b.ctx, account, released.RequestID, time.Minute)
 		b.refused(err, ledger.HoldOver)
-		_, err = b.Renew(b.ctx, account, lapsing.RequestID, 2*time.Minute)
-		b.must(err)
+		must.Get(b.Renew(b.ctx, account, lapsing.RequestID, 2*time.Minute))(b)
 		b.clock.add(2*time.Minute - time.Microsecond)
 		b.balance(100, 10)
 		b.clock.add(time.Microsecond)
@@ -106,8 +100,7 @@ func TestRenew_BesideOthers(t *testing.T) {
 		perm := b.permission(0)
 		var ids []string
 		for range 10 {
-			held, err := b.Hold(b.ctx, b.holdOp(perm, 10))
-			b.must(err)
+			held := must.Get(b.Hold(b.ctx, b.holdOp(perm, 10)))(b)
 			ids = append(ids, held.RequestID)
 		}
 		var all sync.WaitGroup
@@ -132,11 +125,10 @@ func TestRenew_BesideOthers(t *testing.T) {
 		all.Wait()
 		b.balance(50, 50)
 		b.clock.add(5 * time.Minute)
-		b.must(b.Touch(b.ctx, account))
+		must.Do(b, b.Touch(b.ctx, account))
 		b.balance(50, 50)
 		for _, id := range ids[5:] {
-			_, err := b.Release(b.ctx, account, id)
-			b.must(err)
+			must.Get(b.Release(b.ctx, account, id))(b)
 		}
 		b.balance(50, 0)
 	})

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
@@ -46,28 +47,23 @@ func TestRenewedLimits(t *testing.T) {
 		old := b.permission(20)
 
 		_, err := b.Settle(b.ctx, settleOp(old, "used", 3))
-		b.must(err)
-		held, err := b.Hold(b.ctx, b.holdOp(old, 5))
-		b.must(err)
-		lapsing, err := b.Hold(b.ctx, b.holdOp(old, 2))
-		b.must(err)
+		must.Do(b, err)
+		held := must.Get(b.Hold(b.ctx, b.holdOp(old, 5)))(b)
+		lapsing := must.Get(b.Hold(b.ctx, b.holdOp(old, 2)))(b)
 		b.clock.add(30 * time.Second)
 		kept := b.holdOp(old, 4)
 		kept.Until = b.clock.now().Add(time.Hour)
-		late, err := b.Hold(b.ctx, kept)
-		b.must(err)
+		late := must.Get(b.Hold(b.ctx, kept))(b)
 		b.clock.add(40 * time.Second) // the first two have lapsed
-		b.must(b.Touch(b.ctx, ledger.NewAccountID(plan, subscriber)))
+		must.Do(b, b.Touch(b.ctx, ledger.NewAccountID(plan, subscriber)))
 
 		boom := errors.New("boom")
 		if _, err := b.renew(old, boom); !errors.Is(err, boom) {
 			t.Fatal(err)
 		}
-		_, err = b.Settle(b.ctx, settleOp(old, "still", 1)) // nothing of it happened
-		b.must(err)
+		must.Get(b.Settle(b.ctx, settleOp(old, "still", 1)))(b) // nothing of it happened
 
-		next, err := b.renew(old, nil)
-		b.must(err)
+		next := must.Get(b.renew(old, nil))(b)
 		if *next.RedemptionLimit != 20-3-1-4 {
 			t.Fatalf("the next one has %d", *next.RedemptionLimit)
 		}
@@ -79,10 +75,8 @@ func TestRenewedLimits(t *testing.T) {
 		}
 		_, err = b.Settle(b.ctx, settleOp(old, late.RequestID, 5)) // it pays what it holds and no more
 		b.refused(err, ledger.PermissionRevoked)
-		_, err = b.Settle(b.ctx, settleOp(old, late.RequestID, 4))
-		b.must(err)
-		_, err = b.Settle(b.ctx, settleOp(next.Hash, "rest", 12))
-		b.must(err)
+		must.Get(b.Settle(b.ctx, settleOp(old, late.RequestID, 4)))(b)
+		must.Get(b.Settle(b.ctx, settleOp(next.Hash, "rest", 12)))(b)
 		_, err = b.Settle(b.ctx, settleOp(next.Hash, "more", 1))
 		b.refused(err, ledger.RedemptionLimit)
 		b.balance(80, 0)

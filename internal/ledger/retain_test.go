@@ -10,6 +10,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
@@ -19,10 +20,7 @@ const day = 24 * time.Hour
 // count counts usage of all that there is: nothing is removed before.
 func (b *bench) count() {
 	b.Helper()
-	for more := true; more; {
-		var err error
-		more, err = b.CountUsage(b.ctx)
-		b.must(err)
+	for must.Get(b.CountUsage(b.ctx))(b) {
 	}
 }
 
@@ -34,7 +32,7 @@ func (b *bench) retain(before time.Time) (n ledger.Retained) {
 		var part ledger.Retained
 		var err error
 		part, more, err = b.Retain(b.ctx, before)
-		b.must(err)
+		must.Do(b, err)
 		n.Permissions += part.Permissions
 		n.Burns += part.Burns
 		n.Requests += part.Requests
@@ -45,12 +43,9 @@ func (b *bench) retain(before time.Time) (n ledger.Retained) {
 // rowsLeft counts the rows that retention removes, and the bytes of all burns.
 func rowsLeft(t testing.TB, st *store.Store) (requests, keys, subTasks, permissions, bodies int64) {
 	t.Helper()
-	err := st.QueryRow(context.Background(), `SELECT r.n, k.n, s.n, p.n, j.n FROM (SELECT COUNT(*) AS n FROM requests) r,
+	must.Do(t, st.QueryRow(context.Background(), `SELECT r.n, k.n, s.n, p.n, j.n FROM (SELECT COUNT(*) AS n FROM requests) r,
 		(SELECT COUNT(*) AS n FROM request_keys) k, (SELECT COUNT(*) AS n FROM sub_tasks) s, (SELECT COUNT(*) AS n FROM permissions) p,
-		(SELECT CAST(SUM(LENGTH(body)) AS BIGINT) AS n FROM journal WHERE kind = 2) j`).Scan(&requests, &keys, &subTasks, &permissions, &bodies)
-	if err != nil {
-		t.Fatal(err)
-	}
+		(SELECT CAST(SUM(LENGTH(body)) AS BIGINT) AS n FROM journal WHERE kind = 2) j`).Scan(&requests, &keys, &subTasks, &permissions, &bodies))
 	return requests, keys, subTasks, permissions, bodies
 }
 
@@ -68,40 +63,31 @@ func TestRetain(t *testing.T) {
 			if i%50 == 0 {
 				op.Keys = []string{fmt.Sprint("n:", i)}
 			}
-			s, err := b.Settle(b.ctx, op)
-			b.must(err)
+			s := must.Get(b.Settle(b.ctx, op))(b)
 			burned = append(burned, s)
 			if i%3 == 0 {
-				_, err = b.Settle(b.ctx, settleOp(other, fmt.Sprint("o", i), 1))
-				b.must(err)
+				must.Get(b.Settle(b.ctx, settleOp(other, fmt.Sprint("o", i), 1)))(b)
 			}
 		}
-		h, err := b.Hold(b.ctx, b.holdOp(old, 2))
-		b.must(err)
-		released, err := b.Release(b.ctx, id, h.RequestID)
-		b.must(err)
+		h := must.Get(b.Hold(b.ctx, b.holdOp(old, 2)))(b)
+		released := must.Get(b.Release(b.ctx, id, h.RequestID))(b)
 		op := b.holdOp(old, 2)
 		op.Keys = []string{"p:lapsed"}
-		lapsed, err := b.Hold(b.ctx, op)
-		b.must(err)
-		b.must(st.Tx(b.ctx, func(tx *store.Tx) error {
+		lapsed := must.Get(b.Hold(b.ctx, op))(b)
+		must.Do(b, st.Tx(b.ctx, func(tx *store.Tx) error {
 			return store.InsertSubTask(b.ctx, tx, id, &toll.SubTask{ID: "s1", AgentRequestID: "r7", Credits: 1, CreatedAt: toll.At(b.clock.now())})
 		}))
 		ends := b.clock.now().Add(day)
 		b.clock.add(time.Hour)
-		_, err = b.Sweep(b.ctx)
-		b.must(err)
+		must.Get(b.Sweep(b.ctx))(b)
 		young := b.permissionUntil(ends.Add(2 * day))
-		kept, err := b.Settle(b.ctx, settleOp(young, "kept", 3))
-		b.must(err)
+		kept := must.Get(b.Settle(b.ctx, settleOp(young, "kept", 3)))(b)
 		for i := range 300 { // keys that stay, more than one slice of them
 			op := settleOp(young, fmt.Sprint("k", i), 1)
 			op.Keys = []string{fmt.Sprint("k:", i)}
-			_, err = b.Settle(b.ctx, op)
-			b.must(err)
+			must.Get(b.Settle(b.ctx, op))(b)
 		}
-		before, err := b.Account(b.ctx, id)
-		b.must(err)
+		before := must.Get(b.Account(b.ctx, id))(b)
 
 		// The follower has not read the burns yet.
 		if n := b.retain(ends.Add(30 * day)); n != (ledger.Retained{}) {
@@ -123,7 +109,7 @@ func TestRetain(t *testing.T) {
 		for next, first := (ledger.KeyCursor{}), true; first || next != (ledger.KeyCursor{}); first = false {
 			var n int
 			next, n, err = b.RetainKeys(b.ctx, next)
-			b.must(err)
+			must.Do(b, err)
 			removed += n
 		}
 		requests, keys, subTasks, permissions, thin := rowsLeft(t, st)
@@ -133,8 +119,7 @@ func TestRetain(t *testing.T) {
 		if requests != 0 || keys != 300 || subTasks != 0 || permissions != 1 || bytes-thin < 400*(bytes/701-3) { // 400 of 701 are thin
 			t.Errorf("left: %d requests, %d keys, %d sub-tasks, %d permissions, %d of %d bytes", requests, keys, subTasks, permissions, thin, bytes)
 		}
-		after, err := b.Account(b.ctx, id)
-		b.must(err)
+		after := must.Get(b.Account(b.ctx, id))(b)
 		if after.Balance != before.Balance || after.Seq != before.Seq || after.Commitment != before.Commitment {
 			t.Errorf("the account became %+v from %+v", after, before)
 		}
@@ -169,7 +154,7 @@ func TestRetain(t *testing.T) {
 func (b *bench) permissionUntil(end time.Time) toll.Hash {
 	b.Helper()
 	p := ledger.Permission{Hash: toll.NewHash(), Plan: plan, Subscriber: subscriber, CreatedAt: b.clock.now(), ExpiresAt: end}
-	b.must(b.CreatePermission(b.ctx, p))
+	must.Do(b, b.CreatePermission(b.ctx, p))
 	return p.Hash
 }
 
@@ -184,8 +169,7 @@ func TestRetain_Raced(t *testing.T) {
 			perms = append(perms, b.permission(0))
 		}
 		for i := range burns {
-			_, err := b.Settle(b.ctx, settleOp(perms[i%len(perms)], fmt.Sprint("r", i), 1))
-			b.must(err)
+			must.Get(b.Settle(b.ctx, settleOp(perms[i%len(perms)], fmt.Sprint("r", i), 1)))(b)
 		}
 		end := b.clock.now().Add(day)
 		b.clock.add(20 * day)
@@ -234,7 +218,7 @@ func TestRetain_Raced(t *testing.T) {
 		if sum != (ledger.Retained{Permissions: 4, Burns: burns}) {
 			t.Errorf("removed %+v", sum)
 		}
-		b.must(c.Close(b.ctx))
+		must.Do(b, c.Close(b.ctx))
 	})
 }
 
@@ -249,16 +233,14 @@ func TestRetain_Killed(t *testing.T) {
 				b.mint(500, time.Time{})
 				perm := b.permission(200)
 				for i := range 150 {
-					_, err := b.Settle(b.ctx, settleOp(perm, fmt.Sprint(i), 1))
-					b.must(err)
+					must.Get(b.Settle(b.ctx, settleOp(perm, fmt.Sprint(i), 1)))(b)
 				}
 				follow(t, b.Ledger)
 				b.count()
-				b.must(b.Close(b.ctx))
-				b.must(st.Close())
+				must.Do(b, b.Close(b.ctx))
+				must.Do(b, st.Close())
 				crash(t, cfg, "retain", point, perm, "")
-				st, err := store.Open(b.ctx, cfg)
-				b.must(err)
+				st = must.Get(store.Open(b.ctx, cfg))(b)
 				defer st.Close()
 				b.Ledger = ledger.New(st, ledger.Config{Clock: b.clock.now, MACKey: make([]byte, 32)})
 				audit(t, b.Ledger)
@@ -266,7 +248,7 @@ func TestRetain_Killed(t *testing.T) {
 					t.Errorf("the next one removed %+v", n)
 				}
 				audit(t, b.Ledger)
-				b.must(b.Close(b.ctx))
+				must.Do(b, b.Close(b.ctx))
 			})
 		}
 	}

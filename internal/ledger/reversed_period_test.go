@@ -6,6 +6,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
@@ -19,7 +20,7 @@ func TestReversedOrderEndsItsPeriod(t *testing.T) {
 		mint := func(ref string, d time.Duration) {
 			t.Helper()
 			_, err := b.Mint(b.ctx, ledger.MintOp{Plan: plan, Subscriber: subscriber, Amount: 1, EndsAt: b.clock.now().Add(d), Ref: ref, Order: true})
-			b.must(err)
+			must.Do(b, err)
 		}
 		settle := func() error {
 			op := settleOp(b.permission(0), "", 0)
@@ -29,19 +30,15 @@ func TestReversedOrderEndsItsPeriod(t *testing.T) {
 		}
 		mint("month", 30*24*time.Hour)
 		mint("day", 24*time.Hour)
-		_, err := b.takeBack("month")
-		b.must(err)
-		a, err := b.Account(b.ctx, account)
-		b.must(err)
+		must.Get(b.takeBack("month"))(b)
+		a := must.Get(b.Account(b.ctx, account))(b)
 		if want := start.Add(24 * time.Hour); !a.PeriodEnd().Equal(want) {
 			t.Errorf("the period ends at %v, want %v", a.PeriodEnd(), want)
 		}
-		b.must(settle())
-		_, err = b.takeBack("day")
-		b.must(err)
+		must.Do(b, settle())
+		must.Get(b.takeBack("day"))(b)
 		b.refused(settle(), ledger.PeriodOver)
-		_, err = b.giveBack("month")
-		b.must(err)
-		b.must(settle())
+		must.Get(b.giveBack("month"))(b)
+		must.Do(b, settle())
 	})
 }

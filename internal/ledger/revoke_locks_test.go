@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
 
@@ -29,11 +30,11 @@ func TestRevokeLocksAccountThatNeverOrdered(t *testing.T) {
 		}()
 		time.Sleep(300 * time.Millisecond) // long enough for a process that does not have to wait
 	})
-	b.must(b.RevokePermission(b.ctx, plan, subscriber, perm, b.clock.now()))
+	must.Do(b, b.RevokePermission(b.ctx, plan, subscriber, perm, b.clock.now()))
 	err := <-held
 	if err == nil {
 		_, err = other.Settle(other.ctx, settleOp(perm, requestID, 5))
-		other.must(err)
+		must.Do(other, err)
 		return
 	}
 	other.refused(err, ledger.PermissionRevoked)

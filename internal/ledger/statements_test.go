@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/tollhq/toll/internal/must"
 )
 
 // The statements of the ledger and of the store have to run unchanged on tables that are spread by account over many
@@ -112,19 +114,13 @@ var (
 func statements(t *testing.T, dir string) []statement {
 	t.Helper()
 	fset := token.NewFileSet()
-	names, err := filepath.Glob(filepath.Join(dir, "*.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	names := must.Get(filepath.Glob(filepath.Join(dir, "*.go")))(t)
 	var files []*ast.File
 	for _, name := range names {
 		if strings.HasSuffix(name, "_test.go") {
 			continue
 		}
-		f, err := parser.ParseFile(fset, name, nil, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := must.Get(parser.ParseFile(fset, name, nil, 0))(t)
 		files = append(files, f)
 	}
 	info := &types.Info{Types: map[ast.Expr]types.TypeAndValue{}}
@@ -583,10 +579,7 @@ func TestStatements_Migrations(t *testing.T) {
 	}
 	var tables, others []string
 	for _, file := range files { // in their order
-		raw, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		raw := must.Get(os.ReadFile(file))(t)
 		text := comment.ReplaceAllString(string(raw), "")
 		if m := forbidden.FindString(text); m != "" {
 			t.Errorf("%s uses %s", filepath.Base(file), m)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
@@ -17,16 +18,14 @@ import (
 // sold mints 100 credits of an order until a time.
 func (b *bench) sold(ref string, end time.Time) {
 	b.Helper()
-	_, err := b.Mint(b.ctx, ledger.MintOp{Plan: plan, Subscriber: subscriber, Amount: 100, EndsAt: end, Ref: ref, Order: true})
-	b.must(err)
+	must.Get(b.Mint(b.ctx, ledger.MintOp{Plan: plan, Subscriber: subscriber, Amount: 100, EndsAt: end, Ref: ref, Order: true}))(b)
 }
 
 // back sets how many credits of an order are out of use, twice, and compares the outcome.
 func (b *bench) back(ref string, total, taken, left toll.Credits) {
 	b.Helper()
 	for range 2 {
-		got, err := b.takeBackTo(ref, total)
-		b.must(err)
+		got := must.Get(b.takeBackTo(ref, total))(b)
 		if got.Taken != taken || got.Left != left || got.Granted != 100 {
 			b.Fatalf("%+v, want %d taken and %d left", got, taken, left)
 		}
@@ -44,13 +43,11 @@ func TestTakeBackTo(t *testing.T) {
 		account := ledger.NewAccountID(plan, subscriber)
 		settle := func(id string, n toll.Credits) {
 			t.Helper()
-			_, err := b.Settle(b.ctx, settleOp(perm, id, n))
-			b.must(err)
+			must.Get(b.Settle(b.ctx, settleOp(perm, id, n)))(b)
 		}
 		hold := func(n toll.Credits) string {
 			t.Helper()
-			h, err := b.Hold(b.ctx, b.holdOp(perm, n))
-			b.must(err)
+			h := must.Get(b.Hold(b.ctx, b.holdOp(perm, n)))(b)
 			return h.RequestID
 		}
 		// 60 are left of 100, 30 of them held, 50 are to go.
@@ -88,16 +85,14 @@ func TestTakeBackTo(t *testing.T) {
 		b.sold("c", time.Time{})
 		held = hold(40)
 		b.back("c", 80, 60, 20)
-		before, err := b.Account(b.ctx, account)
-		b.must(err)
+		before := must.Get(b.Account(b.ctx, account))(b)
 		b.back("c", 70, 60, 10)
 		if a, err := b.Account(b.ctx, account); err != nil || a.Returned != before.Returned || a.Seq != before.Seq {
 			t.Fatalf("%+v, %v", a, err)
 		}
 		b.back("c", 20, 20, 0)
 		b.balance(80, 40)
-		_, err = b.Release(b.ctx, account, held)
-		b.must(err)
+		must.Get(b.Release(b.ctx, account, held))(b)
 		b.back("c", 20, 20, 0)
 		b.balance(80, 0)
 
@@ -106,8 +101,7 @@ func TestTakeBackTo(t *testing.T) {
 		b.sold("d", b.clock.now().Add(time.Hour))
 		b.back("c", 100, 100, 0)
 		b.balance(100, 60)
-		_, err = b.Release(b.ctx, account, held)
-		b.must(err)
+		must.Get(b.Release(b.ctx, account, held))(b)
 
 		// All of the credits end the period of an order, and fewer bring it back. After its end what returns expires.
 		b.back("b", 100, 50, 0)
@@ -135,16 +129,13 @@ func TestTakeBackTo_Refusals(t *testing.T) {
 		if _, err := b.takeBackTo("none", 1); !ledger.IsRefused(err, ledger.NotMinted) {
 			t.Fatal(err)
 		}
-		_, err := b.takeBack("a")
-		b.must(err)
+		must.Get(b.takeBack("a"))(b)
 		if _, err := b.takeBackTo("a", 1); !ledger.IsRefused(err, ledger.NotMinted) {
 			t.Fatal(err)
 		}
-		_, err = b.giveBack("a")
-		b.must(err)
+		must.Get(b.giveBack("a"))(b)
 		b.back("a", 60, 60, 0)
-		_, err = b.Mint(b.ctx, ledger.MintOp{Plan: plan, Subscriber: subscriber, Amount: toll.MaxCredits - 230, Ref: "rest"})
-		b.must(err)
+		must.Get(b.Mint(b.ctx, ledger.MintOp{Plan: plan, Subscriber: subscriber, Amount: toll.MaxCredits - 230, Ref: "rest"}))(b)
 		if _, err := b.takeBackTo("a", 0); !ledger.IsRefused(err, ledger.Overflow) {
 			t.Fatal(err)
 		}
@@ -190,17 +181,15 @@ func TestAudit_TakenBack(t *testing.T) {
 			defer l.Close(context.Background())
 			b := &bench{TB: t, Ledger: l, clock: newClock(), ctx: context.Background()}
 			b.sold("a", time.Time{})
-			_, err := b.takeBackTo("a", 30)
-			b.must(err)
+			must.Get(b.takeBackTo("a", 30))(b)
 			if found, err := b.Audit(b.ctx); err != nil || len(found) > 0 {
 				t.Fatal(found, err)
 			}
-			b.must(st.Tx(b.ctx, func(tx *store.Tx) error {
+			must.Do(b, st.Tx(b.ctx, func(tx *store.Tx) error {
 				_, err := tx.Exec(b.ctx, fault)
 				return err
 			}))
-			found, err := b.Audit(b.ctx)
-			b.must(err)
+			found := must.Get(b.Audit(b.ctx))(b)
 			for _, f := range found {
 				if f.Invariant == want && (strings.Contains(f.Detail, "lot") || strings.Contains(f.Detail, "order")) {
 					return
@@ -221,13 +210,12 @@ func TestBurnedSince(t *testing.T) {
 		for i := range 4 {
 			b.clock.add(time.Minute)
 			n := toll.Credits(i + 1)
-			_, err := b.Settle(b.ctx, settleOp(perm, fmt.Sprint("r", i), n))
-			b.must(err)
+			must.Get(b.Settle(b.ctx, settleOp(perm, fmt.Sprint("r", i), n)))(b)
 			want = append(want, n)
 		}
 		for limit, first := range map[int]int{9: 1, 2: 1} {
 			got, _, err := b.BurnedSince(b.ctx, ledger.NewAccountID(plan, subscriber), b.clock.now().Add(-2*time.Minute), limit)
-			b.must(err)
+			must.Do(b, err)
 			var burned []toll.Credits
 			for i, r := range got {
 				burned = append(burned, r.Credits)

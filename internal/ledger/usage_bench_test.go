@@ -7,6 +7,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
@@ -40,9 +41,7 @@ func BenchmarkCountUsage(b *testing.B) {
 							Burn: &store.Burn{},
 						}
 					}
-					if err := st.Tx(b.Context(), func(tx *store.Tx) error { return store.AddUsage(b.Context(), tx, rows, sides) }); err != nil {
-						b.Fatal(err)
-					}
+					must.Do(b, st.Tx(b.Context(), func(tx *store.Tx) error { return store.AddUsage(b.Context(), tx, rows, sides) }))
 				}
 				_ = syscall.Getrusage(syscall.RUSAGE_SELF, &after)
 				cpu := after.Utime.Nano() + after.Stime.Nano() - before.Utime.Nano() - before.Stime.Nano()

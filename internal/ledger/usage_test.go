@@ -14,6 +14,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
@@ -44,10 +45,9 @@ func newUsageWorld(b *bench) *usageWorld {
 	w := &usageWorld{bench: b, random: rand.New(rand.NewPCG(1, 2)), perms: map[toll.Address]toll.Hash{}, expected: map[string]*toll.Usage{}}
 	for i := range 3 {
 		who := toll.MustAddress(fmt.Sprintf("0x%040x", 0x100+i))
-		_, err := w.Mint(w.ctx, ledger.MintOp{Plan: plan, Subscriber: who, Amount: math.MaxInt64, Ref: "first"})
-		w.must(err)
+		must.Get(w.Mint(w.ctx, ledger.MintOp{Plan: plan, Subscriber: who, Amount: math.MaxInt64, Ref: "first"}))(w)
 		p := ledger.Permission{Hash: toll.NewHash(), Plan: plan, Subscriber: who, CreatedAt: w.clock.now(), ExpiresAt: w.clock.now().Add(10000 * time.Hour)}
-		w.must(w.CreatePermission(w.ctx, p))
+		must.Do(w, w.CreatePermission(w.ctx, p))
 		w.subs, w.perms[who] = append(w.subs, who), p.Hash
 	}
 	return w
@@ -62,16 +62,14 @@ func (w *usageWorld) settle(amount toll.Credits) {
 	op.Subscriber, op.Agent = who, agent
 	took := time.Duration(-1)
 	if w.random.IntN(2) == 0 {
-		_, err := w.Hold(w.ctx, ledger.HoldOp{
+		must.Get(w.Hold(w.ctx, ledger.HoldOp{
 			Plan: plan, Subscriber: who, Agent: agent, Permission: op.Permission, RequestID: op.RequestID, Resource: op.Resource, Amount: amount,
 			Until: w.clock.now().Add(time.Hour),
-		})
-		w.must(err)
+		}))(w)
 		took = time.Duration(w.random.Int64N(int64(time.Minute))).Truncate(time.Microsecond)
 		w.clock.add(took)
 	}
-	_, err := w.Settle(w.ctx, op)
-	w.must(err)
+	must.Get(w.Settle(w.ctx, op))(w)
 	at := w.clock.now()
 	hour, day := at.Truncate(time.Hour), at.Truncate(24*time.Hour)
 	for by, u := range map[store.UsageBy]toll.Usage{
@@ -106,8 +104,7 @@ func (w *usageWorld) check(st *store.Store, when string) {
 	for _, by := range []store.UsageBy{store.ByHour, store.ByDay, store.ByPlan, store.ByAgent, store.BySubscriber} {
 		f := store.UsageFilter{By: by, Plan: plan, Since: start.Truncate(24 * time.Hour), Until: start.Add(5000 * time.Hour)}
 		for p := (store.Page{Size: 7, Ascending: true}); ; {
-			list, err := store.Usage(w.ctx, st, f, p)
-			w.must(err)
+			list := must.Get(store.Usage(w.ctx, st, f, p))(w)
 			for _, u := range list.Items {
 				seen++
 				got, _ := json.Marshal(u)
@@ -124,8 +121,7 @@ func (w *usageWorld) check(st *store.Store, when string) {
 	if seen != len(w.expected) {
 		w.Errorf("%s: %d sums, not %d", when, seen, len(w.expected))
 	}
-	found, err := store.AuditUsage(w.ctx, st)
-	w.must(err)
+	found := must.Get(store.AuditUsage(w.ctx, st))(w)
 	if len(found) > 0 {
 		w.Errorf("%s: %v", when, found)
 	}
@@ -146,7 +142,7 @@ func TestUsage_EqualsEntries(t *testing.T) {
 		}
 		w.count()
 		w.check(st, "sums of more than 63 bits")
-		w.must(w.RecountUsage(w.ctx))
+		must.Do(w, w.RecountUsage(w.ctx))
 		if at, err := w.UsageCounted(w.ctx); err != nil || !at.Equal(start) {
 			t.Errorf("while nothing is counted, all is counted to %v, %v", at, err)
 		}
@@ -180,11 +176,11 @@ func TestUsage_EqualsEntries(t *testing.T) {
 			"UPDATE usage_hours SET settled = settled + 1", "UPDATE usage_days SET credits_low = credits_low + 1", "DELETE FROM usage_days",
 			"UPDATE usage_days SET last_at = last_at - 1",
 		} {
-			w.must(st.Tx(w.ctx, func(tx *store.Tx) error { _, err := tx.Exec(w.ctx, change); return err }))
+			must.Do(w, st.Tx(w.ctx, func(tx *store.Tx) error { _, err := tx.Exec(w.ctx, change); return err }))
 			if found, err := store.AuditUsage(w.ctx, st); err != nil || len(found) == 0 {
 				t.Errorf("the audit does not see %s: %v", change, err)
 			}
-			w.must(w.RecountUsage(w.ctx))
+			must.Do(w, w.RecountUsage(w.ctx))
 			w.count()
 			w.check(st, "after the repair of "+change)
 		}
@@ -198,7 +194,7 @@ func TestUsage_KeptWithoutRequests(t *testing.T) {
 		var ends time.Time
 		for who := range w.perms { // another one, which ends soon
 			p := ledger.Permission{Hash: toll.NewHash(), Plan: plan, Subscriber: who, CreatedAt: w.clock.now(), ExpiresAt: w.clock.now().Add(1000 * time.Hour)}
-			w.must(w.CreatePermission(w.ctx, p))
+			must.Do(w, w.CreatePermission(w.ctx, p))
 			w.perms[who], ends = p.Hash, p.ExpiresAt
 		}
 		for range 60 {
@@ -209,14 +205,14 @@ func TestUsage_KeptWithoutRequests(t *testing.T) {
 		retain := func() (n ledger.Retained) {
 			t.Helper()
 			n, _, err := w.Retain(w.ctx, horizon)
-			w.must(err)
+			must.Do(w, err)
 			return n
 		}
 		if n := retain(); n.Burns != 0 {
 			t.Errorf("removed before usage counted: %+v", n)
 		}
 		w.count()
-		w.must(w.RecountUsage(w.ctx))
+		must.Do(w, w.RecountUsage(w.ctx))
 		if n := retain(); n.Burns != 0 {
 			t.Errorf("removed in the midst of a rebuild: %+v", n)
 		}
@@ -226,12 +222,11 @@ func TestUsage_KeptWithoutRequests(t *testing.T) {
 		}
 		w.check(st, "after the requests went")
 		for _, when := range []string{"counted anew", "and again"} {
-			w.must(w.RecountUsage(w.ctx))
+			must.Do(w, w.RecountUsage(w.ctx))
 			w.count()
 			w.check(st, when)
 		}
-		_, err := w.CountUsage(w.ctx)
-		w.must(err)
+		must.Get(w.CountUsage(w.ctx))(w)
 		w.check(st, "with nothing left to do")
 	})
 }
@@ -247,7 +242,7 @@ func TestUsage_KeptUntilRestored(t *testing.T) {
 			ends := w.clock.now().Add(1000 * time.Hour)
 			for who := range w.perms {
 				p := ledger.Permission{Hash: toll.NewHash(), Plan: plan, Subscriber: who, CreatedAt: w.clock.now(), ExpiresAt: ends}
-				w.must(w.CreatePermission(w.ctx, p))
+				must.Do(w, w.CreatePermission(w.ctx, p))
 				w.perms[who] = p.Hash
 			}
 			for range 20 {
@@ -260,14 +255,14 @@ func TestUsage_KeptUntilRestored(t *testing.T) {
 		retain := func(horizon time.Time) int64 {
 			t.Helper()
 			n, _, err := w.Retain(w.ctx, horizon)
-			w.must(err)
+			must.Do(w, err)
 			return int64(n.Burns)
 		}
 		if n := retain(settleUntil()); n != 20 {
 			t.Fatalf("removed %d", n)
 		}
 		horizon := settleUntil()
-		w.must(w.RecountUsage(w.ctx))
+		must.Do(w, w.RecountUsage(w.ctx))
 		ledger.SetFailpoint(w.Ledger, func(at string) {
 			if at == "restored" {
 				panic("killed")
@@ -290,7 +285,7 @@ func TestUsage_KeptUntilRestored(t *testing.T) {
 		if n := retain(horizon); n != 20 {
 			t.Errorf("removed %d after the rebuild", n)
 		}
-		w.must(w.RecountUsage(w.ctx))
+		must.Do(w, w.RecountUsage(w.ctx))
 		w.count()
 		w.check(st, "counted anew")
 	})
@@ -314,11 +309,11 @@ func TestUsage_Killed(t *testing.T) {
 			for range 20 {
 				w.settle(2)
 			}
-			w.must(w.Close(w.ctx))
-			w.must(st.Close())
+			must.Do(w, w.Close(w.ctx))
+			must.Do(w, st.Close())
 			crash(t, cfg, "count", "counted", toll.NewHash(), "")
 			w.Ledger = reopen()
-			defer func() { w.must(errors.Join(w.Close(w.ctx), st.Close())) }()
+			defer func() { must.Do(w, errors.Join(w.Close(w.ctx), st.Close())) }()
 			if list, err := store.Usage(w.ctx, st, store.UsageFilter{By: store.ByPlan, Plan: plan, Until: start.Add(1000 * time.Hour)}, store.Page{}); err != nil ||
 				len(list.Items) > 0 {
 				t.Errorf("%v: it left %v", err, list.Items)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
@@ -25,29 +26,25 @@ func TestWriteAheadLogCut(t *testing.T) {
 	wal := filepath.Join(cfg.Data, "toll.db-wal")
 	size := func() int64 {
 		t.Helper()
-		info, err := os.Stat(wal)
-		b.must(err)
+		info := must.Get(os.Stat(wal))(b)
 		return info.Size()
 	}
 	start := size()
 	acknowledged := []int64{} // size of the log after each settlement
 	for i := range 40 {
-		_, err := b.Settle(b.ctx, settleOp(perm, fmt.Sprint("r", i), 1))
-		b.must(err)
+		must.Get(b.Settle(b.ctx, settleOp(perm, fmt.Sprint("r", i), 1)))(b)
 		acknowledged = append(acknowledged, size())
 	}
-	main, err := os.ReadFile(filepath.Join(cfg.Data, "toll.db"))
-	b.must(err)
-	log, err := os.ReadFile(wal)
-	b.must(err)
+	main := must.Get(os.ReadFile(filepath.Join(cfg.Data, "toll.db")))(b)
+	log := must.Get(os.ReadFile(wal))(b)
 	if size() != int64(len(log)) || acknowledged[0] <= start {
 		t.Fatal("the log was checkpointed in between: the test proves nothing")
 	}
 	for range 30 {
 		cut := start + rand.Int64N(int64(len(log))-start+1)
 		dir := t.TempDir()
-		b.must(os.WriteFile(filepath.Join(dir, "toll.db"), main, 0o600))
-		b.must(os.WriteFile(filepath.Join(dir, "toll.db-wal"), log[:cut], 0o600))
+		must.Do(b, os.WriteFile(filepath.Join(dir, "toll.db"), main, 0o600))
+		must.Do(b, os.WriteFile(filepath.Join(dir, "toll.db-wal"), log[:cut], 0o600))
 		copied, err := store.Open(context.Background(), store.Config{Data: dir})
 		if err != nil {
 			t.Fatalf("cut at %d of %d: %v", cut, len(log), err)
@@ -60,12 +57,11 @@ func TestWriteAheadLogCut(t *testing.T) {
 				want++
 			}
 		}
-		a, err := l.Account(context.Background(), ledger.NewAccountID(plan, subscriber))
-		b.must(err)
+		a := must.Get(l.Account(context.Background(), ledger.NewAccountID(plan, subscriber)))(b)
 		if int(a.Burned) < want {
 			t.Errorf("cut at %d of %d: %d settlements are left, %d were acknowledged", cut, len(log), a.Burned, want)
 		}
-		b.must(l.Close(context.Background()))
-		b.must(copied.Close())
+		must.Do(b, l.Close(context.Background()))
+		must.Do(b, copied.Close())
 	}
 }

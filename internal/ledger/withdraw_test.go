@@ -9,6 +9,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
@@ -21,35 +22,28 @@ func TestWithdraw(t *testing.T) {
 		account := ledger.NewAccountID(plan, subscriber)
 		b.sold("mint:forever", time.Time{})
 		b.sold("mint:month", b.clock.now().Add(time.Hour))
-		h, err := b.Hold(b.ctx, b.holdOp(perm, 30))
-		b.must(err)
+		h := must.Get(b.Hold(b.ctx, b.holdOp(perm, 30)))(b)
 
-		done, err := b.withdraw("one", 120)
-		b.must(err)
+		done := must.Get(b.withdraw("one", 120))(b)
 		if done.Balance != 80 || done.Available != 50 || done.Transaction.IsZero() {
 			t.Fatalf("%+v", done)
 		}
-		lots, err := b.Lots(b.ctx, account)
-		b.must(err)
+		lots := must.Get(b.Lots(b.ctx, account))(b)
 		if len(lots) != 1 || lots[0].Ref != "mint:forever" || lots[0].Remaining != 80 {
 			t.Fatalf("%+v", lots)
 		}
 		if _, err := b.withdraw("two", 51); !ledger.IsRefused(err, ledger.Insufficient) {
 			t.Fatal("credits on hold were taken", err)
 		}
-		_, err = b.withdraw("three", 50)
-		b.must(err)
-		_, err = b.Settle(b.ctx, settleOp(perm, h.RequestID, 30))
-		b.must(err)
+		must.Get(b.withdraw("three", 50))(b)
+		must.Get(b.Settle(b.ctx, settleOp(perm, h.RequestID, 30)))(b)
 		b.balance(0, 0)
 		if a, err := b.Account(b.ctx, account); err != nil || a.TakenBack != 170 || a.Orders != 2 {
 			t.Fatalf("%+v, %v", a, err)
 		}
 		// What was taken by hand does not come back with the money of an order.
-		_, err = b.takeBackTo("mint:forever", 100)
-		b.must(err)
-		_, err = b.takeBackTo("mint:forever", 0)
-		b.must(err)
+		must.Get(b.takeBackTo("mint:forever", 100))(b)
+		must.Get(b.takeBackTo("mint:forever", 0))(b)
 		b.balance(0, 0)
 		audit(b, b.Ledger)
 	})
@@ -64,27 +58,24 @@ func TestWithdraw_UnknownOutcome(t *testing.T) {
 		for i := range 3 {
 			id, since := fmt.Sprint("w", i), int64(-1)
 			runs := 0
-			err := b.Do(b.ctx, account, func(tx *ledger.Tx) error {
+			must.Do(b, b.Do(b.ctx, account, func(tx *ledger.Tx) error {
 				if runs++; runs == 1 {
-					a, err := tx.Account()
-					b.must(err)
+					a := must.Get(tx.Account())(b)
 					since = a.Seq
 					ledger.SetRetried(tx)
 				}
 				_, err := tx.Withdraw(id, 10, since)
 				return err
-			})
-			b.must(err)
+			}))
 			// The same act again, as a process does after a commit whose answer was lost.
-			err = b.Do(b.ctx, account, func(tx *ledger.Tx) error {
+			must.Do(b, b.Do(b.ctx, account, func(tx *ledger.Tx) error {
 				ledger.SetRetried(tx)
 				_, err := tx.Withdraw(id, 10, since)
 				if !errors.Is(err, ledger.ErrRecorded) {
 					t.Errorf("%s: %v, want ErrRecorded", id, err)
 				}
 				return err
-			})
-			b.must(err)
+			}))
 			b.balance(toll.Credits(90-10*i), 0)
 		}
 		audit(b, b.Ledger)
@@ -99,10 +90,7 @@ func TestWithdrawKilled(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/%s", v, point), func(t *testing.T) {
 				cfg := storetest.Config(t, v)
 				use := func(f func(b *bench)) {
-					st, err := store.Open(context.Background(), cfg)
-					if err != nil {
-						t.Fatal(err)
-					}
+					st := must.Get(store.Open(context.Background(), cfg))(t)
 					defer func() { _ = st.Close() }()
 					c := newClock()
 					l := ledger.New(st, ledger.Config{Clock: c.now, MACKey: []byte("0123456789abcdef0123456789abcdef")})
@@ -115,8 +103,7 @@ func TestWithdrawKilled(t *testing.T) {
 				crash(t, cfg, "withdraw", point, toll.Hash{}, "w")
 				use(func(b *bench) {
 					b.balance(100, 0)
-					_, err := b.withdraw("w", 10)
-					b.must(err)
+					must.Get(b.withdraw("w", 10))(b)
 					b.balance(90, 0)
 				})
 			})
@@ -133,7 +120,7 @@ func TestWithdraw_Unpaid(t *testing.T) {
 		order := func(id, rail string, end time.Time) {
 			t.Helper()
 			b.sold(id, end)
-			b.must(st.Tx(b.ctx, func(tx *store.Tx) error {
+			must.Do(b, st.Tx(b.ctx, func(tx *store.Tx) error {
 				return store.InsertOrder(b.ctx, tx, &store.Order{
 					ID: id, Account: account, Plan: plan, Subscriber: subscriber, Status: toll.OrderConfirmed, Credits: 100, Rail: rail,
 				})
@@ -150,12 +137,11 @@ func TestWithdraw_Unpaid(t *testing.T) {
 		if r, ok := errors.AsType[*ledger.Refusal](err); !ok || r.Kind != ledger.Insufficient || r.Available != 200 {
 			t.Fatalf("%v, want 200 available", err)
 		}
-		done, err := b.withdraw("one", 130)
-		b.must(err)
+		done := must.Get(b.withdraw("one", 130))(b)
 		if len(done.Of) != 2 || done.Of["free"] != 100 || done.Of["mint:a"] != 30 {
 			t.Fatalf("%+v", done)
 		}
-		b.must(st.Tx(b.ctx, func(tx *store.Tx) error { return store.CountWithdrawn(b.ctx, tx, account, done.Of) }))
+		must.Do(b, st.Tx(b.ctx, func(tx *store.Tx) error { return store.CountWithdrawn(b.ctx, tx, account, done.Of) }))
 		if o, err := store.OrderByID(b.ctx, st, "free"); err != nil || o.Withdrawn != 100 {
 			t.Fatalf("%+v, %v", o, err)
 		}
@@ -164,13 +150,12 @@ func TestWithdraw_Unpaid(t *testing.T) {
 			t.Fatalf("%+v, %v", byHand, err)
 		}
 		// What was taken of unpaid credits says nothing about paid ones.
-		a, err := b.Account(b.ctx, account)
-		b.must(err)
+		a := must.Get(b.Account(b.ctx, account))(b)
 		if n, err := b.PaidTakenByHand(b.ctx, &a); err != nil || n != 0 {
 			t.Errorf("%d paid credits were taken by hand, %v", n, err)
 		}
 		// An earlier build took of paid lots: here the order of 'free' turns out to be paid.
-		b.must(st.Tx(b.ctx, func(tx *store.Tx) error {
+		must.Do(b, st.Tx(b.ctx, func(tx *store.Tx) error {
 			_, err := tx.Exec(b.ctx, "UPDATE orders SET rail = 'card' WHERE order_id = 'free'")
 			return err
 		}))

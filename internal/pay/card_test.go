@@ -14,6 +14,7 @@ import (
 	"github.com/tollhq/toll/internal/card"
 	"github.com/tollhq/toll/internal/card/double"
 	"github.com/tollhq/toll/internal/checkout"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
@@ -50,8 +51,7 @@ func newCardScene(t *testing.T, v storetest.Variant, instances int) *cardScene {
 	var address string
 	c.scene = newScene(t, v, instances, func(s *scene, deps *checkout.Deps) {
 		if c.double == nil {
-			d, err := double.New(double.Options{Now: s.clock.now, SecretKey: key})
-			s.must(err)
+			d := must.Get(double.New(double.Options{Now: s.clock.now, SecretKey: key}))(s)
 			server := httptest.NewServer(d.Handler())
 			t.Cleanup(func() {
 				d.Close()
@@ -61,14 +61,13 @@ func newCardScene(t *testing.T, v storetest.Variant, instances int) *cardScene {
 		}
 		transport := &http.Transport{}
 		t.Cleanup(transport.CloseIdleConnections)
-		r, err := card.New(card.Config{
+		r := must.Get(card.New(card.Config{
 			Store: deps.Store, Environment: toll.Sandbox, Installation: "6b1f9a52-6b0e-4a83-8a1e-1f0d3c5b7a90", SecretKey: key, URL: address,
 			HTTP: &http.Client{Transport: transport}, Clock: s.clock.now, Machine: s.clock.now,
 			Link: func(use rail.Use, _ toll.Address, id string, ends time.Time) (string, error) {
 				return "https://pay.example.com" + use.Path(id) + "?t=" + ends.Format(time.RFC3339), nil
 			},
-		})
-		s.must(err)
+		}))(s)
 		deps.Rails[rail.Card], c.cards = r, append(c.cards, r)
 		deps.Queue.Handle(store.JobCardDetach, r.Detach)
 	})
@@ -86,11 +85,10 @@ func (s *cardScene) enrol(number string) string {
 	s.Helper()
 	s.clock.add(11 * time.Minute) // so that no enrolment is one too many
 	setup, page, err := s.cards[0].Enroll(s.ctx, s1, "source", "https://pay.example.com/cards/enroll")
-	s.must(err)
-	_, err = double.Fill(s.ctx, page, number)
-	s.must(err)
+	must.Do(s, err)
+	must.Get(double.Fill(s.ctx, page, number))(s)
 	id, failure, err := s.cards[0].Enrolled(s.ctx, s1, setup)
-	s.must(err)
+	must.Do(s, err)
 	if id == "" {
 		s.Fatal(failure)
 	}
@@ -100,7 +98,7 @@ func (s *cardScene) enrol(number string) string {
 // becomes has the card of a payment method behave as another test card, which the double knows by name.
 func (s *cardScene) becomes(method, name string) {
 	s.Helper()
-	s.must(s.one().store.Tx(s.ctx, func(tx *store.Tx) error {
+	must.Do(s, s.one().store.Tx(s.ctx, func(tx *store.Tx) error {
 		m, err := store.CardMethodByID(s.ctx, tx, s1, method)
 		if err != nil {
 			return err
@@ -134,7 +132,7 @@ func TestChargeRefusedLate(t *testing.T) {
 	const poor, asks, good = "pm_card_visa_chargeDeclinedInsufficientFunds", "pm_card_authenticationRequired", "4242 4242 4242 4242"
 	detached := func(s *cardScene, method string) { s.becomes(method, "pm_detached") }
 	removed := func(s *cardScene, method string) {
-		s.must(s.one().checkout.PaymentMethods.Remove(s.ctx, checkout.Owner{Address: s1}, method))
+		must.Do(s, s.one().checkout.PaymentMethods.Remove(s.ctx, checkout.Owner{Address: s1}, method))
 	}
 	like := func(name string) func(*cardScene, string) {
 		return func(s *cardScene, method string) { s.becomes(method, name) }
@@ -162,8 +160,7 @@ func TestChargeRefusedLate(t *testing.T) {
 				tt.change(s, method)
 				var page string
 				for range 2 { // a repeat is refused as well
-					r, err := c.settle(s.at(1), v.AgentRequestID, nil)
-					s.must(err)
+					r := must.Get(c.settle(s.at(1), v.AgentRequestID, nil))(s)
 					if r.Success || r.ErrorReason != tt.reason || r.Transaction != "" {
 						s.Fatalf("settled %v, reason %s (%s, %s), want %s", r.Success, r.ErrorReason, r.Code, r.ErrorMessage, tt.reason)
 					}
@@ -181,17 +178,15 @@ func TestChargeRefusedLate(t *testing.T) {
 					ran.Add(1)
 				}), paid.Plan(p.ID), paid.PublicURL("https://a.example")))
 				defer front.Close()
-				req, err := http.NewRequestWithContext(s.ctx, http.MethodPost, front.URL+"/ask", nil)
-				s.must(err)
+				req := must.Get(http.NewRequestWithContext(s.ctx, http.MethodPost, front.URL+"/ask", nil))(s)
 				req.Header.Set("payment-signature", c.token)
-				res, err := front.Client().Do(req)
-				s.must(err)
+				res := must.Get(front.Client().Do(req))(s)
 				_ = res.Body.Close()
 				if res.StatusCode != http.StatusPaymentRequired || ran.Load() != 0 {
 					s.Errorf("the handler ran %d times, and the answer is %s", ran.Load(), res.Status)
 				}
 				var required x402.PaymentRequired
-				s.must(x402.DecodeHeader(res.Header.Get("payment-required"), &required))
+				must.Do(s, x402.DecodeHeader(res.Header.Get("payment-required"), &required))
 				if !strings.HasPrefix(required.Error, tt.reason+": ") {
 					s.Errorf("refused with %q, want %s", required.Error, tt.reason)
 				}
@@ -216,31 +211,25 @@ func (s *cardScene) orderPage(p *toll.Plan, delegation, page string, want bool) 
 	if !want {
 		return
 	}
-	u, err := url.Parse(page)
-	s.must(err)
+	u := must.Get(url.Parse(page))(s)
 	failed := path.Base(path.Dir(u.Path))
 	if u.Host != "pay.example.com" || u.Path != rail.UseAgain.Path(failed) {
 		s.Fatalf("the page is %s", page)
 	}
 	var orders []string
 	for i := range 2 {
-		made, err := s.at(i).checkout.Replace(s.ctx, s1, failed, rail.SessionInput{Hosted: true}, time.Minute)
-		s.must(err)
+		made := must.Get(s.at(i).checkout.Replace(s.ctx, s1, failed, rail.SessionInput{Hosted: true}, time.Minute))(s)
 		orders = append(orders, made.OrderID)
 	}
-	shown, err := s.cards[0].Page(s.ctx, orders[0], true)
-	s.must(err)
-	_, err = double.Fill(s.ctx, shown.URL, "4000 0027 6000 3184")
-	s.must(err)
-	s.must(s.cards[0].Sync(s.ctx, []byte(s.double.Books().Payments[0].PaymentIntent)))
-	again, err := s.one().checkout.Replace(s.ctx, s1, failed, rail.SessionInput{Hosted: true}, time.Minute)
-	s.must(err)
+	shown := must.Get(s.cards[0].Page(s.ctx, orders[0], true))(s)
+	must.Get(double.Fill(s.ctx, shown.URL, "4000 0027 6000 3184"))(s)
+	must.Do(s, s.cards[0].Sync(s.ctx, []byte(s.double.Books().Payments[0].PaymentIntent)))
+	again := must.Get(s.one().checkout.Replace(s.ctx, s1, failed, rail.SessionInput{Hosted: true}, time.Minute))(s)
 	if orders[0] != orders[1] || again.OrderID != orders[0] || again.Result.PaymentStatus != "paid" || s.charged() != 1 {
 		s.Fatalf("orders %v, then %+v, %d charges", orders, again, s.charged())
 	}
 	s.balance(p, s1, 10, 0)
-	d, err := s.one().checkout.Delegations.Read(s.ctx, s1, delegation)
-	s.must(err)
+	d := must.Get(s.one().checkout.Delegations.Read(s.ctx, s1, delegation))(s)
 	if d.AmountSpentCents != 0 || d.RemainingBudgetCents != 1000 {
 		s.Fatalf("the delegation has paid: %+v", d)
 	}

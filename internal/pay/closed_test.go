@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/tokens"
 	"github.com/tollhq/toll/x402"
 )
@@ -22,7 +23,7 @@ func TestPermissionClosed(t *testing.T) {
 		*call
 		hash toll.Hash
 	}
-	revoke := func(p *payer) { p.must(p.at(1).Tokens.Revoke(p.ctx, s1, p.hash)) }
+	revoke := func(p *payer) { must.Do(p, p.at(1).Tokens.Revoke(p.ctx, s1, p.hash)) }
 	for name, c := range map[string]struct {
 		limits func(*tokens.PermissionRequest)
 		// do returns a request that the builder may still try to settle, "" for none.
@@ -56,8 +57,7 @@ func TestPermissionClosed(t *testing.T) {
 		"a released hold": {minutes, func(p *payer) string {
 			id := p.hold(nil).AgentRequestID
 			revoke(p)
-			_, err := p.one().Release(p.ctx, b1, &x402.ReleaseRequest{AgentRequestID: id})
-			p.must(err)
+			must.Get(p.one().Release(p.ctx, b1, &x402.ReleaseRequest{AgentRequestID: id}))(p)
 			return id
 		}, true},
 		"a settled hold": {minutes, func(p *payer) string {
@@ -93,13 +93,11 @@ func TestPermissionClosed(t *testing.T) {
 				token := s.token(plan, s1, c.limits)
 				p := &payer{s, s.call(plan, s.agent(nil, plan), token), token.PermissionHash}
 				id := c.do(p)
-				record, err := s.at(1).Tokens.Get(s.ctx, s1, p.hash)
-				s.must(err)
+				record := must.Get(s.at(1).Tokens.Get(s.ctx, s1, p.hash))(s)
 				if record.Closed != c.closed {
 					t.Fatalf("closed is %v", record.Closed)
 				}
-				list, err := s.at(1).Tokens.List(s.ctx, s1, tokens.PermissionQuery{PlanID: plan.ID})
-				s.must(err)
+				list := must.Get(s.at(1).Tokens.List(s.ctx, s1, tokens.PermissionQuery{PlanID: plan.ID}))(s)
 				if list.Items[0].Closed && !c.closed {
 					t.Error("the list says that it is closed")
 				}
@@ -120,21 +118,18 @@ func TestPermissionClosed(t *testing.T) {
 func (c *call) burned(id string) (sum toll.Credits) {
 	c.s.Helper()
 	balance := func() toll.Credits {
-		b, err := c.s.one().checkout.Balance(c.s.ctx, &toll.Plan{ID: toll.PlanID(c.required.Accepts[0].PlanID)}, s1, false)
-		c.s.must(err)
+		b := must.Get(c.s.one().checkout.Balance(c.s.ctx, &toll.Plan{ID: toll.PlanID(c.required.Accepts[0].PlanID)}, s1, false))(c.s)
 		return b.Balance
 	}
 	before := balance()
 	var err error
 	if id != "" {
-		_, err := c.settle(c.s.one(), id, amount(5))
-		c.s.must(err)
+		must.Get(c.settle(c.s.one(), id, amount(5)))(c.s)
 	}
 	_, err = c.settle(c.s.one(), "", amount(5))
-	c.s.must(err)
+	must.Do(c.s, err)
 	if v, err := c.verify(c.s.one(), held); err == nil && v.IsValid {
-		_, err = c.settle(c.s.one(), v.AgentRequestID, nil)
-		c.s.must(err)
+		must.Get(c.settle(c.s.one(), v.AgentRequestID, nil))(c.s)
 	}
 	return before - balance()
 }
@@ -145,9 +140,9 @@ func TestPermissionClosed_Events(t *testing.T) {
 	each(t, func(s *scene) {
 		plan := s.plan(nil)
 		token := s.token(plan, s1, nil)
-		s.must(s.one().Tokens.Revoke(s.ctx, s1, token.PermissionHash))
+		must.Do(s, s.one().Tokens.Revoke(s.ctx, s1, token.PermissionHash))
 		var claims int
-		s.must(s.one().store.QueryRow(s.ctx, `SELECT count(*) FROM events WHERE data LIKE '%"closed":true%'`).Scan(&claims))
+		must.Do(s, s.one().store.QueryRow(s.ctx, `SELECT count(*) FROM events WHERE data LIKE '%"closed":true%'`).Scan(&claims))
 		if claims != 0 {
 			t.Error("an event says that a permission is closed")
 		}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/pay"
 )
 
@@ -27,7 +28,7 @@ func TestCommitted(t *testing.T) {
 					ok, a.Balance, a.Held, perm.Held, perm.Redeemed, balance, held, redeemed)
 			}
 			now, permission, err := at.ledger.Snapshot(s.ctx, id, token.PermissionHash)
-			s.must(err)
+			must.Do(s, err)
 			if now.Seq != a.Seq || permission.OpenHolds != perm.OpenHolds || permission.ExpiresAt != perm.ExpiresAt {
 				s.Fatalf("kept %+v and %+v, want %+v and %+v", a, perm, now, permission)
 			}

@@ -8,24 +8,16 @@ import (
 	"testing"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/pay"
 	"github.com/tollhq/toll/x402"
 )
 
 // The content of a settle is hashed as the record of what is permanent says: stored hashes decide what is a repeat.
 func TestContentIsPermanent(t *testing.T) {
-	page, err := os.ReadFile(filepath.Join("..", "..", "testdata", "permanent.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	hash, err := toll.ParseHash("0x6c3b18ddf7a73dc7d0ca526b18463d408337396a7b445dbb6f35df6cfc2b2634")
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := x402.ParseMargin("2.50")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(os.ReadFile(filepath.Join("..", "..", "testdata", "permanent.md")))(t)
+	hash := must.Get(toll.ParseHash("0x6c3b18ddf7a73dc7d0ca526b18463d408337396a7b445dbb6f35df6cfc2b2634"))(t)
+	m := must.Get(x402.ParseMargin("2.50"))(t)
 	for name, c := range map[string]pay.Content{
 		"five credits":               {Max: toll.Credits(5).Ptr()},
 		"no amount":                  {},

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/x402"
 )
@@ -26,7 +27,7 @@ func TestBazaarInOneInstant(t *testing.T) {
 			var others sync.WaitGroup
 			var v *x402.VerifyResponse
 			var err error
-			s.must(s.one().store.Tx(s.ctx, func(tx *store.Tx) error {
+			must.Do(s, s.one().store.Tx(s.ctx, func(tx *store.Tx) error {
 				first, e := store.InsertDiscovered(s.ctx, tx, store.Discovered{
 					Agent: a.ID, Verb: "POST", URL: askURL, Info: "{}", UpdatedAt: s.clock.now().Add(-time.Minute),
 				})
@@ -41,8 +42,7 @@ func TestBazaarInOneInstant(t *testing.T) {
 			}))
 			others.Wait()
 			s.valid(v, err)
-			d, err := store.DiscoveredOf(s.ctx, s.one().store, a.ID, "POST", askURL)
-			s.must(err)
+			d := must.Get(store.DiscoveredOf(s.ctx, s.one().store, a.ID, "POST", askURL))(s)
 			if got := string(v.ExtensionResponses); got != want.said || d.Info != want.shown {
 				t.Errorf("%s: %s, and %s is shown", who, got, d.Info)
 			}
@@ -55,7 +55,7 @@ func (s *scene) waits() {
 	s.Helper()
 	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); {
 		var n int
-		s.must(s.one().store.QueryRow(s.ctx, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'").Scan(&n))
+		must.Do(s, s.one().store.QueryRow(s.ctx, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'").Scan(&n))
 		if n > 0 {
 			return
 		}

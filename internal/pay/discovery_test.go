@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/pay"
 	"github.com/tollhq/toll/internal/purchases"
 	"github.com/tollhq/toll/internal/tokens"
@@ -18,8 +19,7 @@ const catalogueAge = 6 * time.Second
 
 func mustItems(s *scene) []x402.CatalogueItem {
 	s.Helper()
-	c, err := s.one().Catalogue.List(s.ctx, x402.CatalogueFilter{}, 100, 0)
-	s.must(err)
+	c := must.Get(s.one().Catalogue.List(s.ctx, x402.CatalogueFilter{}, 100, 0))(s)
 	return c.Items
 }
 
@@ -50,8 +50,7 @@ func TestBazaarOfPayments(t *testing.T) {
 		n := 0
 		try := func(c *stockCall) string {
 			t.Helper()
-			v, err := c.verify(s.at(n))
-			s.must(err)
+			v := must.Get(c.verify(s.at(n)))(s)
 			return string(v.ExtensionResponses)
 		}
 		paying := func(url, bazaar string) *stockCall {
@@ -213,20 +212,17 @@ func TestSignedReceipts(t *testing.T) {
 	with := &instance{i.store, i.auth, i.ledger, i.checkout, f}
 	s.clock.add(1500 * time.Millisecond)
 	r, err := c.settle(with, "one", amount(3))
-	s.must(err)
+	must.Do(s, err)
 	signed, ok := x402.ReceiptOf(r.Extensions)
 	if !ok {
 		t.Fatalf("%s", r.Raw)
 	}
-	key, err := x402.StatementKey(i.auth.DID(), x402.KeyID(signed.Signature))
-	s.must(err)
-	receipt, err := signed.Verify(key)
-	s.must(err)
+	key := must.Get(x402.StatementKey(i.auth.DID(), x402.KeyID(signed.Signature)))(s)
+	receipt := must.Get(signed.Verify(key))(s)
 	if want := (x402.Receipt{Version: 1, Network: "eip155:84532", ResourceURL: askURL, Payer: s1.String(), IssuedAt: start.Unix() + 1, Transaction: r.Transaction}); *receipt != want {
 		t.Errorf("%+v, want %+v", receipt, want)
 	}
-	again, err := c.settle(with, "one", amount(3))
-	s.must(err)
+	again := must.Get(c.settle(with, "one", amount(3)))(s)
 	if !again.Replayed || string(again.Raw) != string(r.Raw) {
 		t.Errorf("%s\n%s", again.Raw, r.Raw)
 	}
@@ -235,8 +231,7 @@ func TestSignedReceipts(t *testing.T) {
 	s.mint(card, s1, 10)
 	byCard := s.call(card, nil, s.token(card, s1, nil))
 	byCard.required.Accepts[0].Network = "stripe"
-	answer, err := byCard.settle(with, "card", nil)
-	s.must(err)
+	answer := must.Get(byCard.settle(with, "card", nil))(s)
 	if signed, ok = x402.ReceiptOf(answer.Extensions); !ok || answer.Network != "stripe" {
 		t.Fatalf("%+v", answer)
 	}
@@ -258,13 +253,11 @@ func TestSignedReceipts(t *testing.T) {
 
 	// An offer is signed for the plans of the one who asks, and for nothing else.
 	required := s.required(p, a)
-	offers, err := f.Purchases.Offers(s.ctx, b1, &x402.OffersRequest{PaymentRequired: required})
-	s.must(err)
+	offers := must.Get(f.Purchases.Offers(s.ctx, b1, &x402.OffersRequest{PaymentRequired: required}))(s)
 	if len(offers.Offers) != 1 || offers.ValidUntil != s.clock.now().Unix()+300 {
 		t.Fatalf("%+v", offers)
 	}
-	offer, err := offers.Offers[0].Verify(key)
-	s.must(err)
+	offer := must.Get(offers.Offers[0].Verify(key))(s)
 	if want := x402.OfferOf(askURL, &required.Accepts[0], offers.ValidUntil); *offer != want || want.Amount != "10" {
 		t.Errorf("%+v, want %+v", offer, want)
 	}

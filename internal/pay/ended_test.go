@@ -10,6 +10,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/auth"
 	"github.com/tollhq/toll/internal/jobs"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/tokens"
 )
@@ -22,20 +23,16 @@ func TestEndedKey(t *testing.T) {
 		p := s.plan(ten)
 		a := s.agent(nil, p)
 		s.mint(p, s1, 1000)
-		maker, err := s.one().auth.CreateKey(s.ctx, auth.Local(s1), auth.KeyParams{}, nil)
-		s.must(err)
+		maker := must.Get(s.one().auth.CreateKey(s.ctx, auth.Local(s1), auth.KeyParams{}, nil))(s)
 		child, err := s.at(1).auth.CreateKey(s.ctx, auth.Caller{Address: s1, KeyID: maker.ID, Rights: maker.Rights}.Maker(), auth.KeyParams{}, nil)
-		s.must(err)
-		other, err := s.one().auth.CreateKey(s.ctx, auth.Local(s1), auth.KeyParams{}, nil)
-		s.must(err)
+		must.Do(s, err)
+		other := must.Get(s.one().auth.CreateKey(s.ctx, auth.Local(s1), auth.KeyParams{}, nil))(s)
 		create := func(i *instance, key toll.APIKey) (*toll.AccessToken, error) {
 			who := auth.Caller{Address: s1, KeyID: key.ID, Rights: key.Rights}
 			return i.Tokens.Create(s.ctx, who, &tokens.PermissionRequest{PlanID: p.ID}, nil)
 		}
-		stays, err := create(s.one(), other)
-		s.must(err)
-		first, err := create(s.one(), maker)
-		s.must(err)
+		stays := must.Get(create(s.one(), other))(s)
+		first := must.Get(create(s.one(), maker))(s)
 		hold := s.call(p, a, first).hold(nil).AgentRequestID
 
 		// More than one slice of them, made by two keys in two processes while the parent of both ends.
@@ -67,8 +64,7 @@ func TestEndedKey(t *testing.T) {
 		for range 8 {
 			<-begun
 		}
-		ended, err := s.one().auth.EndKey(s.ctx, s1, maker.ID)
-		s.must(err)
+		ended := must.Get(s.one().auth.EndKey(s.ctx, s1, maker.ID))(s)
 		wg.Wait()
 		if ended.Ended.APIKeys != 1 || ended.Ended.AccessTokens != int64(len(tokens)) {
 			s.Errorf("%+v of %d access tokens", ended.Ended, len(tokens))
@@ -120,10 +116,8 @@ func TestEndedKey_Interrupted(t *testing.T) {
 		p := s.plan(ten)
 		a := s.agent(nil, p)
 		s.mint(p, s1, 100)
-		key, err := s.one().auth.CreateKey(s.ctx, auth.Local(s1), auth.KeyParams{}, nil)
-		s.must(err)
-		token, err := s.one().Tokens.Create(s.ctx, auth.Caller{Address: s1, KeyID: key.ID}, &tokens.PermissionRequest{PlanID: p.ID}, nil)
-		s.must(err)
+		key := must.Get(s.one().auth.CreateKey(s.ctx, auth.Local(s1), auth.KeyParams{}, nil))(s)
+		token := must.Get(s.one().Tokens.Create(s.ctx, auth.Caller{Address: s1, KeyID: key.ID}, &tokens.PermissionRequest{PlanID: p.ID}, nil))(s)
 		s.one().auth.EndTokensBy(crashing{s.one().Tokens})
 		if _, err := s.one().auth.EndKey(s.ctx, s1, key.ID); !errors.Is(err, errCrash) {
 			s.Fatal("the end was not interrupted")
@@ -157,7 +151,7 @@ func TestEndedKey_LastSecond(t *testing.T) {
 		caller := auth.Caller{Address: s1, Ends: s.clock.now().Add(left)}
 		_, err := s.one().Tokens.Create(s.ctx, caller, &tokens.PermissionRequest{PlanID: p.ID}, nil)
 		if ok {
-			s.must(err)
+			must.Do(s, err)
 		} else {
 			s.code(err, toll.CodeNotAuthenticated)
 		}

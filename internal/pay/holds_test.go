@@ -8,6 +8,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/tokens"
 	"github.com/tollhq/toll/x402"
@@ -26,20 +27,20 @@ func TestStateChangesBetweenVerifyAndSettle(t *testing.T) {
 			s.clock.add(24 * time.Hour)
 		}, toll.CodePermissionExpired},
 		"access token revoked": {func(s *scene, _ *toll.Plan, _ *toll.Agent, tok *toll.AccessToken) {
-			s.must(s.one().Tokens.Revoke(s.ctx, s1, tok.PermissionHash))
+			must.Do(s, s.one().Tokens.Revoke(s.ctx, s1, tok.PermissionHash))
 		}, toll.CodePermissionRevoked},
 		"agent unlisted": {func(s *scene, _ *toll.Plan, a *toll.Agent, _ *toll.AccessToken) {
 			a.IsListed = false
-			s.must(s.one().store.Tx(s.ctx, func(tx *store.Tx) error { return store.UpdateAgent(s.ctx, tx, a) }))
+			must.Do(s, s.one().store.Tx(s.ctx, func(tx *store.Tx) error { return store.UpdateAgent(s.ctx, tx, a) }))
 			s.clock.add(time.Second)
 		}, toll.CodeAgentUnlisted},
 		"agent detached": {func(s *scene, p *toll.Plan, a *toll.Agent, _ *toll.AccessToken) {
-			s.must(s.one().store.Tx(s.ctx, func(tx *store.Tx) error { _, err := store.DetachPlan(s.ctx, tx, a.ID, p.ID); return err }))
+			must.Do(s, s.one().store.Tx(s.ctx, func(tx *store.Tx) error { _, err := store.DetachPlan(s.ctx, tx, a.ID, p.ID); return err }))
 			s.clock.add(time.Second)
 		}, toll.CodeAgentMismatch},
 		"plan unlisted": {func(s *scene, p *toll.Plan, _ *toll.Agent, _ *toll.AccessToken) {
 			p.IsListed = false
-			s.must(s.one().store.Tx(s.ctx, func(tx *store.Tx) error { return store.UpdatePlan(s.ctx, tx, p) }))
+			must.Do(s, s.one().store.Tx(s.ctx, func(tx *store.Tx) error { return store.UpdatePlan(s.ctx, tx, p) }))
 			s.clock.add(time.Second)
 		}, ""},
 	}
@@ -225,8 +226,7 @@ func TestExpiryUnderHold(t *testing.T) {
 		p := s.plan(nil)
 		for i, settle := range []bool{true, false} {
 			sub := []toll.Address{s1, s2}[i]
-			_, err := s.one().checkout.Mint(s.ctx, b1, p.ID, sub, 5, toll.UnitsOf(30), nil)
-			s.must(err)
+			must.Get(s.one().checkout.Mint(s.ctx, b1, p.ID, sub, 5, toll.UnitsOf(30), nil))(s)
 			c := s.call(p, nil, s.token(p, sub, nil))
 			id := c.hold(nil).AgentRequestID
 			s.clock.add(31 * time.Second)
@@ -237,8 +237,7 @@ func TestExpiryUnderHold(t *testing.T) {
 				s.clock.add(30 * time.Second)
 			}
 			s.balance(p, sub, 0, 0)
-			a, err := s.one().ledger.Account(s.ctx, ledger.NewAccountID(p.ID, sub))
-			s.must(err)
+			a := must.Get(s.one().ledger.Account(s.ctx, ledger.NewAccountID(p.ID, sub)))(s)
 			if a.Seq != 2 || (a.Burned == 5) != settle || (a.Expired == 5) == settle {
 				t.Fatalf("%+v", a)
 			}

@@ -7,6 +7,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/checkout/railtest"
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -26,10 +27,8 @@ func TestPayAsYouGoPending(t *testing.T) {
 			_, err := c.verify(s.at(i), heldFor(5))
 			s.code(err, toll.CodeSettlementPending)
 		}
-		n, err := store.OrdersOfPlan(s.ctx, s.one().store, p.ID)
-		s.must(err)
-		a, err := s.one().ledger.Account(s.ctx, ledger.NewAccountID(p.ID, s1))
-		s.must(err)
+		n := must.Get(store.OrdersOfPlan(s.ctx, s.one().store, p.ID))(s)
+		a := must.Get(s.one().ledger.Account(s.ctx, ledger.NewAccountID(p.ID, s1)))(s)
 		if n != 1 || a.Orders != 0 || a.Seq != 0 {
 			t.Errorf("%d orders of the plan, %d of the account with %d entries, while the only one waits for its rail", n, a.Orders, a.Seq)
 		}

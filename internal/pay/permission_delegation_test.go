@@ -7,6 +7,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/auth"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/tokens"
 	"github.com/tollhq/toll/x402"
@@ -15,8 +16,7 @@ import (
 func TestPermissionWithDelegation(t *testing.T) {
 	each(t, func(s *scene) {
 		p := s.plan(ten)
-		made, err := s.one().auth.CreateKey(s.ctx, auth.Local(s1), auth.KeyParams{}, nil)
-		s.must(err)
+		made := must.Get(s.one().auth.CreateKey(s.ctx, auth.Local(s1), auth.KeyParams{}, nil))(s)
 		key, other := made.ID, toll.NewHash()
 		create := func(who auth.Caller, d *tokens.DelegationConfig) (*toll.AccessToken, error) {
 			return s.one().Tokens.Create(s.ctx, who, &tokens.PermissionRequest{PlanID: p.ID, Delegation: d}, nil)
@@ -39,8 +39,7 @@ func TestPermissionWithDelegation(t *testing.T) {
 			}
 		}
 		d := s.delegation(100, nil)
-		tok, err := create(me, &tokens.DelegationConfig{ID: d, APIKeyID: &key})
-		s.must(err)
+		tok := must.Get(create(me, &tokens.DelegationConfig{ID: d, APIKeyID: &key}))(s)
 		rec, err := s.at(1).Tokens.Get(s.ctx, s1, tok.PermissionHash)
 		if err != nil || rec.DelegationID == nil || *rec.DelegationID != d || rec.APIKeyID == nil || *rec.APIKeyID != key || tok.Warnings != nil {
 			t.Errorf("%v %+v", err, rec)
@@ -53,19 +52,18 @@ func TestPermissionWithInlineDelegation(t *testing.T) {
 	each(t, func(s *scene) {
 		p := s.plan(ten)
 		delegations := func() (n int) {
-			s.must(s.one().store.QueryRow(s.ctx, `SELECT count(*) FROM delegations`).Scan(&n))
+			must.Do(s, s.one().store.QueryRow(s.ctx, `SELECT count(*) FROM delegations`).Scan(&n))
 			return n
 		}
 		decode := func(body string) *tokens.PermissionRequest {
 			var r tokens.PermissionRequest
-			s.must(x402.Decode([]byte(`{"planId":"`+string(p.ID)+`",`+body+`}`), &r))
+			must.Do(s, x402.Decode([]byte(`{"planId":"`+string(p.ID)+`",`+body+`}`), &r))
 			return &r
 		}
 		create := func(body string, once *store.Once) (*toll.AccessToken, error) {
 			return s.one().Tokens.Create(s.ctx, auth.Caller{Address: s1}, decode(body), once)
 		}
-		tok, err := create(`"delegationConfig":{"spending_limit_cents":200,"duration_secs":"600","max_transactions":3}`, nil)
-		s.must(err)
+		tok := must.Get(create(`"delegationConfig":{"spending_limit_cents":200,"duration_secs":"600","max_transactions":3}`, nil))(s)
 		if tok.DelegationID == nil || len(tok.Warnings) != 1 || tok.Warnings[0].Code != toll.CodeDeprecatedForm {
 			t.Fatalf("%+v", tok)
 		}
@@ -74,8 +72,7 @@ func TestPermissionWithInlineDelegation(t *testing.T) {
 			t.Fatalf("%v %+v", err, d)
 		}
 		s.call(p, nil, tok).hold(nil)
-		tok, err = create(`"delegationConfig":{"maxTransactions":1}`, nil)
-		s.must(err)
+		tok = must.Get(create(`"delegationConfig":{"maxTransactions":1}`, nil))(s)
 		if d, err = s.one().checkout.Delegations.Read(s.ctx, s1, *tok.DelegationID); err != nil || d.SpendingLimitCents != 1000 || !d.ExpiresAt.Equal(start.Add(time.Hour)) {
 			t.Fatalf("%v %+v", err, d)
 		}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/tokens"
 )
 
@@ -20,9 +21,7 @@ func TestUnknownMembersOfPermission(t *testing.T) {
 	body.WriteString(`,"DELEGATION_config":{"delegationId":"d"}}`)
 	var r tokens.PermissionRequest
 	allocs := testing.AllocsPerRun(1, func() {
-		if err := r.UnmarshalJSON([]byte(body.String())); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, r.UnmarshalJSON([]byte(body.String())))
 		r.UnknownMembers([]byte(body.String()))
 	})
 	if r.Delegation == nil || r.Delegation.ID != "d" {

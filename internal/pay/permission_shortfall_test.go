@@ -7,6 +7,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/auth"
 	"github.com/tollhq/toll/internal/checkout"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/tokens"
 	"github.com/tollhq/toll/x402"
 )
@@ -94,8 +95,7 @@ func TestPermission_DelegationWithoutAuthority(t *testing.T) {
 	each(t, func(s *scene) {
 		p, other := s.plan(free), s.plan(nil).ID
 		revoked, key := s.delegation(100, nil), toll.NewHash()
-		_, err := s.one().checkout.Delegations.Revoke(s.ctx, s1, revoked)
-		s.must(err)
+		must.Get(s.one().checkout.Delegations.Revoke(s.ctx, s1, revoked))(s)
 		for code, d := range map[toll.Code]string{
 			toll.CodeDelegationRevoked:      revoked,
 			toll.CodeDelegationNotFound:     toll.NewUUID(),

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/auth"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/tokens"
 	"github.com/tollhq/toll/x402"
@@ -97,35 +98,30 @@ func TestCreatePermission(t *testing.T) {
 			}
 		}
 
-		tok, err := create(func(r *tokens.PermissionRequest) {
+		tok := must.Get(create(func(r *tokens.PermissionRequest) {
 			r.AllowedAgents, r.RedemptionLimit, r.OrderLimit, r.ExpiresInSecs = []toll.AgentID{a.ID}, toll.Credits(20).Ptr(), n(0), n(60)
 			r.Metadata, r.Resource = json.RawMessage(`{"k":"v"}`), "https://a.example/mcp"
-		})
-		s.must(err)
+		}))(s)
 		if tok.TokenFormat != "jwt" || tok.Token != tok.AccessToken || *tok.AgentID != a.ID || *tok.MaxCredits != 20 || tok.Status != toll.StatusActive ||
 			tok.Scheme != "svc:erc4337" || tok.Network != "eip155:84532" || !tok.ExpiresAt.Equal(start.Add(time.Minute)) {
 			t.Fatalf("%+v", tok)
 		}
-		claims, err := s.at(1).auth.VerifyToken(tok.AccessToken)
-		s.must(err)
+		claims := must.Get(s.at(1).auth.VerifyToken(tok.AccessToken))(s)
 		if claims.Hash != tok.PermissionHash || claims.AgentID != a.ID || *claims.RedemptionLimit != 20 || *claims.OrderLimit != 0 ||
 			len(claims.Audience) != 2 || claims.Subscriber != s1 || !claims.ExpiresAt.Equal(tok.ExpiresAt.Time) {
 			t.Fatalf("%+v", claims)
 		}
 
 		// Nested requests get the x402 rendering, unless they say otherwise.
-		tok, err = create(func(r *tokens.PermissionRequest) { r.Nested = true })
-		s.must(err)
+		tok = must.Get(create(func(r *tokens.PermissionRequest) { r.Nested = true }))(s)
 		if tok.TokenFormat != "x402" {
 			t.Fatal(tok.TokenFormat)
 		}
-		d, err := x402.DecodeToken(tok.AccessToken)
-		s.must(err)
+		d := must.Get(x402.DecodeToken(tok.AccessToken))(s)
 		if d.Rendering != "x402" || d.Nonce != tok.PermissionHash.String() || d.Accepted.PlanID != string(p.ID) || d.Authorization.From != s1.String() {
 			t.Fatalf("%+v", d)
 		}
-		tok, err = create(func(r *tokens.PermissionRequest) { r.Nested, r.TokenFormat = true, "jwt" })
-		s.must(err)
+		tok = must.Get(create(func(r *tokens.PermissionRequest) { r.Nested, r.TokenFormat = true, "jwt" }))(s)
 		if tok.TokenFormat != "jwt" || strings.Count(tok.AccessToken, ".") != 2 {
 			t.Fatal(tok.TokenFormat)
 		}
@@ -144,17 +140,14 @@ func TestCreatePermission(t *testing.T) {
 			s.valid(v, err)
 			id := "card-" + network
 			for range 2 {
-				r, err := c.settle(s.one(), id, nil)
-				s.must(err)
+				r := must.Get(c.settle(s.one(), id, nil))(s)
 				if v.Network != network || !r.Success || r.Network != network {
 					t.Fatalf("%s: verify %s, settle %+v", network, v.Network, r)
 				}
 			}
 			s.clock.add(366 * 24 * time.Hour)
-			v, err = c.verify(s.one(), nil)
-			s.must(err)
-			r, err := c.settle(s.one(), "", nil)
-			s.must(err)
+			v = must.Get(c.verify(s.one(), nil))(s)
+			r := must.Get(c.settle(s.one(), "", nil))(s)
 			if v.IsValid || r.Success || v.Network != network || r.Network != network {
 				t.Fatalf("%s: verify %+v, settle %+v", network, v, r)
 			}
@@ -188,14 +181,14 @@ func TestPermissionRecords(t *testing.T) {
 			s.call(p, nil, active).burn("", nil)
 		}
 		s.call(p, nil, exhausted).burn("", nil)
-		s.must(s.one().Tokens.Revoke(s.ctx, s1, revoked.PermissionHash))
+		must.Do(s, s.one().Tokens.Revoke(s.ctx, s1, revoked.PermissionHash))
 		s.code(s.at(1).Tokens.Revoke(s.ctx, s1, revoked.PermissionHash), toll.CodePermissionAlreadyRevoked)
 		s.code(s.at(1).Tokens.Revoke(s.ctx, s2, active.PermissionHash), toll.CodePermissionNotFound)
 		s.code(s.at(1).Tokens.Revoke(s.ctx, s1, toll.NewHash()), toll.CodePermissionNotFound)
 		s.clock.add(time.Minute)
 
 		r, err := s.at(1).Tokens.Get(s.ctx, s1, active.PermissionHash)
-		s.must(err)
+		must.Do(s, err)
 		if r.Status != toll.StatusActive || r.UsedCredits != 15 || r.MaxCredits != nil || r.RemainingCredits != nil || len(r.Transactions) != 3 ||
 			r.Transactions[0].CreditsRedeemed != 5 || string(r.Metadata) != `{"k":"v"}` || r.OwnerAddress != s1 || r.SubscriberAddress != s1 {
 			t.Fatalf("%+v", r)
@@ -206,20 +199,17 @@ func TestPermissionRecords(t *testing.T) {
 		for status, want := range map[string]*toll.AccessToken{
 			"active": active, "Exhausted": exhausted, "REVOKED": revoked, "Expired": expired,
 		} {
-			list, err := s.at(1).Tokens.List(s.ctx, s1, tokens.PermissionQuery{Status: status})
-			s.must(err)
+			list := must.Get(s.at(1).Tokens.List(s.ctx, s1, tokens.PermissionQuery{Status: status}))(s)
 			if list.Total != 1 || len(list.Items) != 1 || list.Items[0].PermissionHash != want.PermissionHash ||
 				!strings.EqualFold(string(list.Items[0].Status), status) || list.Items[0].Transactions == nil {
 				t.Fatalf("%s: %+v", status, list)
 			}
 		}
-		list, err := s.one().Tokens.List(s.ctx, s1, tokens.PermissionQuery{PlanID: p.ID})
-		s.must(err)
+		list := must.Get(s.one().Tokens.List(s.ctx, s1, tokens.PermissionQuery{PlanID: p.ID}))(s)
 		if list.Total != 3 || list.Items[0].PermissionHash != revoked.PermissionHash || *list.Items[1].RemainingCredits != 0 {
 			t.Fatalf("%+v", list)
 		}
-		list, err = s.one().Tokens.List(s.ctx, s1, tokens.PermissionQuery{Page: store.Page{Number: 2, Size: 3, Ascending: true}})
-		s.must(err)
+		list = must.Get(s.one().Tokens.List(s.ctx, s1, tokens.PermissionQuery{Page: store.Page{Number: 2, Size: 3, Ascending: true}}))(s)
 		if list.Total != 4 || len(list.Items) != 1 || list.Items[0].PermissionHash != expired.PermissionHash {
 			t.Fatalf("%+v", list)
 		}
@@ -235,7 +225,7 @@ func TestAs(t *testing.T) {
 		s.mint(p, s1, 10)
 		var f x402.Facilitator = s.one().As(b1)
 		terms, err := f.Terms(s.ctx, p.ID)
-		s.must(err)
+		must.Do(s, err)
 		if terms.PlanName != "Basic" || terms.Scheme != "svc:erc4337" || terms.Network != "eip155:84532" || terms.PayTo != b1.String() ||
 			terms.MinAmount != 1 || terms.MaxAmount != 10 || !terms.Kind.Charges() {
 			t.Fatalf("%+v", terms)
@@ -249,13 +239,11 @@ func TestAs(t *testing.T) {
 		if v.AgentRequest != nil || v.AgentID != "" {
 			t.Fatalf("%+v", v)
 		}
-		out, err := f.Release(s.ctx, &x402.ReleaseRequest{AgentRequestID: v.AgentRequestID})
-		s.must(err)
+		out := must.Get(f.Release(s.ctx, &x402.ReleaseRequest{AgentRequestID: v.AgentRequestID}))(s)
 		if out.Released != 10 {
 			t.Fatalf("%+v", out)
 		}
-		r, err := f.Settle(s.ctx, &x402.SettleRequest{PaymentRequired: required, AccessToken: token})
-		s.must(err)
+		r := must.Get(f.Settle(s.ctx, &x402.SettleRequest{PaymentRequired: required, AccessToken: token}))(s)
 		if !r.Success || *r.CreditsRedeemed != 10 || r.Extra.AgentRequestID == "" {
 			t.Fatalf("%+v", r)
 		}
@@ -279,10 +267,9 @@ func TestTokenCredits(t *testing.T) {
 			}, `{"redemptionLimit":"7","orderLimit":3,"planMin":"2","planMax":"10","perOrder":"` + p.Credits.Amount.String() + `"}`},
 		} {
 			jws := s.token(p, s1, c.with).AccessToken
-			payload, err := base64.RawURLEncoding.DecodeString(strings.Split(jws, ".")[1])
-			s.must(err)
+			payload := must.Get(base64.RawURLEncoding.DecodeString(strings.Split(jws, ".")[1]))(s)
 			var claims struct{ Credits json.RawMessage }
-			s.must(json.Unmarshal(payload, &claims))
+			must.Do(s, json.Unmarshal(payload, &claims))
 			if string(claims.Credits) != c.want {
 				t.Errorf("%s: got %s, want %s", name, claims.Credits, c.want)
 			}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/auth"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/pay"
 	"github.com/tollhq/toll/internal/purchases"
 	"github.com/tollhq/toll/internal/tokens"
@@ -46,15 +47,12 @@ func TestFreeHolds(t *testing.T) {
 		for range 10 { // paid for
 			v, err := hold()
 			s.valid(v, err)
-			if _, err := c.settle(i, v.AgentRequestID, nil); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(c.settle(i, v.AgentRequestID, nil))(t)
 		}
 		for range 2 { // given back
 			v, err := hold()
 			s.valid(v, err)
-			_, err = i.Release(s.ctx, b1, &x402.ReleaseRequest{AgentRequestID: v.AgentRequestID})
-			s.must(err)
+			must.Get(i.Release(s.ctx, b1, &x402.ReleaseRequest{AgentRequestID: v.AgentRequestID}))(s)
 		}
 		last, err := hold()
 		s.valid(last, err)
@@ -76,9 +74,7 @@ func TestFreeHolds(t *testing.T) {
 		}
 		v, err = c.verify(i, nil)
 		s.valid(v, err) // without a hold there is no row
-		if _, err := c.settle(i, last.AgentRequestID, nil); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(c.settle(i, last.AgentRequestID, nil))(t)
 		v, err = hold()
 		s.valid(v, err)
 	})
@@ -121,8 +117,7 @@ func TestFreeHoldsGivenBack(t *testing.T) {
 		}
 		last := hold(1, "")
 		hold(1, toll.CodeTooManyHolds)
-		_, err := i.Release(s.ctx, b1, &x402.ReleaseRequest{AgentRequestID: last}) // it burned nothing
-		s.must(err)
+		must.Get(i.Release(s.ctx, b1, &x402.ReleaseRequest{AgentRequestID: last}))(s) // it burned nothing
 		hold(1, toll.CodeTooManyHolds)
 	})
 }
@@ -137,10 +132,10 @@ func TestQuota_Permissions(t *testing.T) {
 		_, err := i.Tokens.Create(s.ctx, auth.Caller{Address: who}, &tokens.PermissionRequest{PlanID: p.ID, Metadata: fmt.Appendf(nil, `{"a":"%0*d"}`, metadata, 0)}, nil)
 		return err
 	}
-	s.must(make(s1, 10))
-	s.must(make(s1, 9000)) // three
+	must.Do(s, make(s1, 10))
+	must.Do(s, make(s1, 9000)) // three
 	s.quota(toll.AsError(make(s1, 10)), toll.CodeRateLimited, "permissions", 4)
-	s.must(make(s2, 10))
+	must.Do(s, make(s2, 10))
 }
 
 // A request has so many sub-tasks.
@@ -152,12 +147,10 @@ func TestSubTasks(t *testing.T) {
 		c := s.call(p, nil, s.token(p, s1, nil))
 		full, other := c.hold(nil).AgentRequestID, c.hold(nil).AgentRequestID
 		for range 1000 {
-			_, err := s.one().Requests.RecordSubTask(s.ctx, b1, task(full, 0), nil)
-			s.must(err)
+			must.Get(s.one().Requests.RecordSubTask(s.ctx, b1, task(full, 0), nil))(s)
 		}
 		_, err := s.one().Requests.RecordSubTask(s.ctx, b1, task(full, 0), nil)
 		s.quota(toll.AsError(err), toll.CodeRateLimited, "sub-tasks of a request", 1000)
-		_, err = s.one().Requests.RecordSubTask(s.ctx, b1, task(other, 0), nil)
-		s.must(err)
+		must.Get(s.one().Requests.RecordSubTask(s.ctx, b1, task(other, 0), nil))(s)
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/pay"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/x402"
@@ -21,12 +22,9 @@ func TestRefusalsAreCounted(t *testing.T) {
 		i := s.one()
 		refusals := func(by store.UsageBy, owner toll.Address) string {
 			t.Helper()
-			list, err := store.Refusals(s.ctx, i.store, store.UsageFilter{
+			list := must.Get(store.Refusals(s.ctx, i.store, store.UsageFilter{
 				By: by, Owner: owner, Since: start.Add(-time.Hour), Until: start.Add(24 * time.Hour),
-			}, "", store.Page{Ascending: true})
-			if err != nil {
-				s.Fatal(err)
-			}
+			}, "", store.Page{Ascending: true}))(s)
 			out := ""
 			for _, r := range list.Items {
 				out += fmt.Sprintf("%s%s%s %d;", r.PlanID, r.AgentID, r.Reason, r.Refused)
@@ -46,9 +44,7 @@ func TestRefusalsAreCounted(t *testing.T) {
 			s.Errorf("before a write there are %s", got)
 		}
 		for range 2 {
-			if err := i.WriteRefusals(s.ctx); err != nil {
-				s.Fatal(err)
-			}
+			must.Do(s, i.WriteRefusals(s.ctx))
 		}
 		if got := refusals(store.ByReason, b1); got != "insufficient_funds 1000;" {
 			s.Errorf("by reason: %s", got)
@@ -56,9 +52,7 @@ func TestRefusalsAreCounted(t *testing.T) {
 		v, err := good.verify(i, nil)
 		s.invalid(v, err, x402.ReasonInsufficientFunds)
 		s.clock.add(time.Hour)
-		if err := i.WriteRefusals(s.ctx); err != nil {
-			s.Fatal(err)
-		}
+		must.Do(s, i.WriteRefusals(s.ctx))
 		if got, want := refusals(store.ByPlan, b1), fmt.Sprintf("%s 1001;", p.ID); got != want {
 			s.Errorf("by plan: %s, not %s", got, want)
 		}
@@ -79,8 +73,8 @@ func TestRefusalsAreBounded(t *testing.T) {
 		i := s.one()
 		write := func() (rows, refused int64) {
 			t.Helper()
-			s.must(i.WriteRefusals(s.ctx))
-			s.must(i.store.QueryRow(s.ctx, "SELECT COUNT(*), COALESCE(CAST(SUM(refused) AS BIGINT), 0) FROM refusal_hours").Scan(&rows, &refused))
+			must.Do(s, i.WriteRefusals(s.ctx))
+			must.Do(s, i.store.QueryRow(s.ctx, "SELECT COUNT(*), COALESCE(CAST(SUM(refused) AS BIGINT), 0) FROM refusal_hours").Scan(&rows, &refused))
 			return rows, refused
 		}
 		plan := func(n int) *toll.Plan { return &toll.Plan{ID: toll.PlanID(fmt.Sprint(n + 1)), Owner: b1} }

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 )
 
 // A refusal counts in words that are right for one, too.
@@ -19,8 +20,7 @@ func TestRefusal_Text(t *testing.T) {
 			{1, 10, "11", "A request of this plan burns 1 to 10 credits."},
 		} {
 			p := s.plan(dynamic(c.least, c.most))
-			v, err := s.call(p, nil, s.token(p, s1, nil)).stock(c.amount).verify(s.one())
-			s.must(err)
+			v := must.Get(s.call(p, nil, s.token(p, s1, nil)).stock(c.amount).verify(s.one()))(s)
 			if v.IsValid || v.InvalidMessage != c.want {
 				s.Errorf("valid %v, %q; want %q", v.IsValid, v.InvalidMessage, c.want)
 			}

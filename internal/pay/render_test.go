@@ -14,6 +14,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/catalogue"
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/pay"
 	"github.com/tollhq/toll/internal/purchases"
 	"github.com/tollhq/toll/internal/store/storetest"
@@ -59,8 +60,7 @@ func TestRender_AsEncode(t *testing.T) {
 					about.Raised = toll.Credits(r.Int64()).Ptr()
 				}
 				stored := f.Stored(about)
-				resp, err := f.Answer(stored, about)
-				s.must(err)
+				resp := must.Get(f.Answer(stored, about))(s)
 				first := said1(about, brand, resp)
 				encoded, err := x402.Encode(first)
 				if err != nil || string(resp.Raw) != string(encoded) {
@@ -116,13 +116,11 @@ func TestAnswers_Permanent(t *testing.T) {
 		},
 		Payer: toll.Address{1, 19: 2}, Plan: "11", Agent: "12",
 	}
-	text, err := os.ReadFile("testdata/answers.txt")
-	s.must(err)
+	text := must.Get(os.ReadFile("testdata/answers.txt"))(s)
 	forms := map[byte]bool{}
 	for line := range strings.Lines(string(text)) {
 		stored, want, _ := strings.Cut(strings.TrimSpace(line), " ")
-		b, err := hex.DecodeString(stored)
-		s.must(err)
+		b := must.Get(hex.DecodeString(stored))(s)
 		forms[b[0]] = true
 		resp, err := f.Answer(b, about)
 		if err != nil || string(resp.Raw) != want {
@@ -146,9 +144,7 @@ func TestAnswers_Damaged(t *testing.T) {
 		Raised: toll.Credits(4).Ptr(),
 	}
 	whole := f.Stored(about)
-	if _, err := f.Answer(whole, about); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(f.Answer(whole, about))(t)
 	bad := [][]byte{nil, {}, append(bytes.Clone(whole), 0), {1, 0, 5}, {1, 0, 0xff}, {1, 32, 0}, {1, 128, 0}}
 	for n := range whole {
 		bad = append(bad, whole[:n])
@@ -170,8 +166,7 @@ func TestAnswers_Damaged(t *testing.T) {
 func TestAnswers_BalanceOfThen(t *testing.T) {
 	each(t, func(s *scene) {
 		p := s.plan(dynamic(1, 10))
-		_, err := s.one().checkout.Mint(s.ctx, p.Owner, p.ID, s1, 10, toll.UnitsOf(2), nil)
-		s.must(err)
+		must.Get(s.one().checkout.Mint(s.ctx, p.Owner, p.ID, s1, 10, toll.UnitsOf(2), nil))(s)
 		c := s.call(p, nil, s.token(p, s1, nil))
 		id := c.hold(heldFor(10)).AgentRequestID
 		s.clock.add(3 * time.Second) // the lot has ended, and the hold keeps its credits
@@ -181,10 +176,8 @@ func TestAnswers_BalanceOfThen(t *testing.T) {
 		}
 		s.mint(p, s1, 50)
 		c.burn("", amount(2))
-		again, err := c.settle(s.at(1), id, amount(3))
-		s.must(err)
-		page, err := s.at(1).Requests.Settlement(s.ctx, s1, id)
-		s.must(err)
+		again := must.Get(c.settle(s.at(1), id, amount(3)))(s)
+		page := must.Get(s.at(1).Requests.Settlement(s.ctx, s1, id))(s)
 		if !again.Replayed || !bytes.Equal(again.Raw, first.Raw) || !bytes.Equal(page.Receipt, first.Raw) || *page.RemainingBalance != 0 {
 			t.Errorf("%s\n%s\n%s", first.Raw, again.Raw, page.Receipt)
 		}

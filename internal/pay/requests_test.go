@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/tokens"
 	"github.com/tollhq/toll/x402"
 )
@@ -43,8 +44,7 @@ func TestReplayInEveryState(t *testing.T) {
 		used(settled, h.AgentRequestID, "settled", x402.ReasonDuplicate)
 
 		r := released.hold(nil)
-		_, err := s.one().Release(s.ctx, b1, &x402.ReleaseRequest{AgentRequestID: r.AgentRequestID})
-		s.must(err)
+		must.Get(s.one().Release(s.ctx, b1, &x402.ReleaseRequest{AgentRequestID: r.AgentRequestID}))(s)
 		used(released, r.AgentRequestID, "released", x402.ReasonDuplicate)
 
 		l := lapsed.hold(nil)
@@ -249,7 +249,7 @@ func TestForeignIds(t *testing.T) {
 			t.Helper()
 			s.code(err, toll.CodeSettlementNotFound)
 			b, merr := json.Marshal(toll.AsError(err).Body("", ""))
-			s.must(merr)
+			must.Do(s, merr)
 			return string(b)
 		}
 		want := body(toll.NewError(toll.CodeSettlementNotFound))
@@ -275,8 +275,7 @@ func TestForeignIds(t *testing.T) {
 		for _, id := range []string{open, used, v.AgentRequestID, forged, "req_x"} {
 			r, err := mine.settle(s.at(1), id, nil)
 			s.refused(r, err, toll.CodeSettleConflict)
-			b, err := x402.Encode(r)
-			s.must(err)
+			b := must.Get(x402.Encode(r))(s)
 			answers = append(answers, string(b))
 			_, err = mine.verify(s.at(1), func(r *x402.VerifyRequest) { r.AgentRequestID = id })
 			s.code(err, toll.CodeSettleConflict)
@@ -314,12 +313,10 @@ func TestVerifyAgain(t *testing.T) {
 		again(settled, x402.ReasonInFlight)
 		c.burn(settled, nil)
 		again(settled, x402.ReasonDuplicate)
-		_, err := s.one().Release(s.ctx, b1, &x402.ReleaseRequest{AgentRequestID: released})
-		s.must(err)
+		must.Get(s.one().Release(s.ctx, b1, &x402.ReleaseRequest{AgentRequestID: released}))(s)
 		again(released, x402.ReasonDuplicate)
 		s.clock.add(2 * time.Minute)
-		_, err = s.one().ledger.Sweep(s.ctx)
-		s.must(err)
+		must.Get(s.one().ledger.Sweep(s.ctx))(s)
 		again(lapsed, x402.ReasonDuplicate)
 		// An id that a verify issued and nobody used is new.
 		v, err := c.verify(s.one(), nil)
@@ -386,9 +383,7 @@ func TestSettlementRecord(t *testing.T) {
 		h := c.hold(heldFor(7))
 		look := func(caller toll.Address) *toll.Settlement {
 			t.Helper()
-			r, err := s.at(1).Requests.Settlement(s.ctx, caller, h.AgentRequestID)
-			s.must(err)
-			return r
+			return must.Get(s.at(1).Requests.Settlement(s.ctx, caller, h.AgentRequestID))(s)
 		}
 		r := look(b1)
 		if r.Status != "held" || r.HeldAmount != 7 || r.Transaction != nil || r.Amount != nil || *r.AgentID != a.ID || *r.Resource != askURL ||
@@ -407,10 +402,8 @@ func TestSettlementRecord(t *testing.T) {
 			t.Fatalf("%+v", r)
 		}
 		for _, caller := range []toll.Address{b1, s1} {
-			tx, err := toll.ParseHash(paid.Transaction)
-			s.must(err)
-			r, err := s.at(1).Requests.SettlementByTransaction(s.ctx, caller, tx)
-			s.must(err)
+			tx := must.Get(toll.ParseHash(paid.Transaction))(s)
+			r := must.Get(s.at(1).Requests.SettlementByTransaction(s.ctx, caller, tx))(s)
 			if r.AgentRequestID != h.AgentRequestID {
 				t.Fatalf("%+v", r)
 			}
@@ -423,13 +416,11 @@ func TestSettlementRecord(t *testing.T) {
 
 		// An id of the caller's choice is found as well, by the parties of each account.
 		c.hold(func(r *x402.VerifyRequest) { r.AgentRequestID = "mine" })
-		got, err := s.one().Requests.Settlement(s.ctx, s1, "mine")
-		s.must(err)
+		got := must.Get(s.one().Requests.Settlement(s.ctx, s1, "mine"))(s)
 		if got.Status != "held" {
 			t.Fatalf("%+v", got)
 		}
-		rel, err := s.at(1).Release(s.ctx, b1, &x402.ReleaseRequest{AgentRequestID: "mine"})
-		s.must(err)
+		rel := must.Get(s.at(1).Release(s.ctx, b1, &x402.ReleaseRequest{AgentRequestID: "mine"}))(s)
 		if rel.Released != 10 || rel.AgentRequestID != "mine" {
 			t.Fatalf("%+v", rel)
 		}

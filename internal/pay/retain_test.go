@@ -7,6 +7,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/x402"
 )
@@ -27,13 +28,12 @@ func TestRetained(t *testing.T) {
 		named := c.nonce("n1")
 		second := named.burn("", nil)
 		released := c.hold(nil).AgentRequestID
-		_, err := s.one().Release(s.ctx, b1, &x402.ReleaseRequest{AgentRequestID: released})
-		s.must(err)
+		must.Get(s.one().Release(s.ctx, b1, &x402.ReleaseRequest{AgentRequestID: released}))(s)
 		retain := func() {
 			t.Helper()
 			for {
 				more, err := s.one().ledger.Follow(s.ctx, ledger.Consumer{Rows: func(context.Context, *store.Tx, []store.JournalRow) error { return nil }})
-				s.must(err)
+				must.Do(s, err)
 				if !more {
 					break
 				}
@@ -41,12 +41,12 @@ func TestRetained(t *testing.T) {
 			for more := true; more; {
 				var err error
 				more, err = s.one().ledger.CountUsage(s.ctx)
-				s.must(err)
+				must.Do(s, err)
 			}
 			for more := true; more; {
 				var err error
 				_, more, err = s.one().ledger.Retain(s.ctx, s.clock.now().Add(-horizon))
-				s.must(err)
+				must.Do(s, err)
 			}
 		}
 		s.clock.set(ends.Add(horizon + time.Hour))
@@ -70,8 +70,7 @@ func TestRetained(t *testing.T) {
 				t.Errorf("a repeat behind the horizon: %v, %+v", err, r)
 			}
 		}
-		tx, err := toll.ParseHash(first.Transaction)
-		s.must(err)
+		tx := must.Get(toll.ParseHash(first.Transaction))(s)
 		for _, party := range []toll.Address{b1, s1} {
 			for _, id := range []string{h, released} {
 				_, err = s.at(1).Requests.Settlement(s.ctx, party, id)

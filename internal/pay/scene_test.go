@@ -18,6 +18,7 @@ import (
 	"github.com/tollhq/toll/internal/checkout/railtest"
 	"github.com/tollhq/toll/internal/jobs"
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/pay"
 	"github.com/tollhq/toll/internal/purchases"
 	"github.com/tollhq/toll/internal/rail"
@@ -90,10 +91,9 @@ func newScene(t testing.TB, v storetest.Variant, instances int, change ...func(*
 	ring := seal.New([32]byte{1})
 	for range instances {
 		st := storetest.OpenConfig(t, cfg)
-		a, err := auth.Bootstrap(s.ctx, st, ring, auth.Config{
+		a := must.Get(auth.Bootstrap(s.ctx, st, ring, auth.Config{
 			Issuer: "https://pay.example.com/api/v1", ClaimObject: x402.Default.Scheme, Clock: s.clock.now,
-		})
-		s.must(err)
+		}))(s)
 		l := ledger.New(st, ledger.Config{Clock: s.clock.now, MACKey: a.MACKey()})
 		queue := jobs.NewQueue(st, s.clock.now, nil)
 		deps := checkout.Deps{
@@ -111,9 +111,7 @@ func newScene(t testing.TB, v storetest.Variant, instances int, change ...func(*
 		})
 		s.inst = append(s.inst, i)
 		t.Cleanup(func() {
-			if err := errors.Join(queue.Close(context.Background()), l.Close(context.Background())); err != nil {
-				t.Error(err)
-			}
+			must.Check(t, errors.Join(queue.Close(context.Background()), l.Close(context.Background())))
 		})
 	}
 	t.Cleanup(s.audit)
@@ -140,9 +138,7 @@ func (i *instance) pays(s *scene, change func(*pay.Deps, *tokens.Deps, *purchase
 func (s *scene) audit() {
 	s.Helper()
 	found, err := s.one().ledger.Audit(context.Background())
-	if err != nil {
-		s.Error(err)
-	}
+	must.Check(s, err)
 	for _, f := range found {
 		s.Error(f)
 	}
@@ -160,19 +156,10 @@ func (s *scene) audit() {
 			AND q.max_orders > 0 AND p.orders > q.max_orders`,
 	} {
 		var n int
-		if err := s.one().store.QueryRow(context.Background(), q).Scan(&n); err != nil {
-			s.Errorf("%s: %v", name, err)
-		}
+		must.Check(s, s.one().store.QueryRow(context.Background(), q).Scan(&n), name)
 		if n != 0 {
 			s.Errorf("%d %s", n, name)
 		}
-	}
-}
-
-func (s *scene) must(err error) {
-	s.Helper()
-	if err != nil {
-		s.Fatal(err)
 	}
 }
 
@@ -195,7 +182,7 @@ func (s *scene) plan(f func(p *toll.Plan)) *toll.Plan {
 	if f != nil {
 		f(p)
 	}
-	s.must(s.one().store.Tx(s.ctx, func(tx *store.Tx) error { return store.InsertPlan(s.ctx, tx, p, "", nil) }))
+	must.Do(s, s.one().store.Tx(s.ctx, func(tx *store.Tx) error { return store.InsertPlan(s.ctx, tx, p, "", nil) }))
 	return p
 }
 
@@ -219,15 +206,14 @@ func (s *scene) agent(f func(a *toll.Agent), plans ...*toll.Plan) *toll.Agent {
 	if f != nil {
 		f(a)
 	}
-	s.must(s.one().store.Tx(s.ctx, func(tx *store.Tx) error { return store.InsertAgent(s.ctx, tx, a, nil) }))
+	must.Do(s, s.one().store.Tx(s.ctx, func(tx *store.Tx) error { return store.InsertAgent(s.ctx, tx, a, nil) }))
 	return a
 }
 
 // mint grants credits that never end.
 func (s *scene) mint(p *toll.Plan, holder toll.Address, n toll.Credits) {
 	s.Helper()
-	_, err := s.one().checkout.Mint(s.ctx, p.Owner, p.ID, holder, n, toll.Units{}, nil)
-	s.must(err)
+	must.Get(s.one().checkout.Mint(s.ctx, p.Owner, p.ID, holder, n, toll.Units{}, nil))(s)
 }
 
 // token makes an access token of a subscriber.
@@ -237,9 +223,7 @@ func (s *scene) token(p *toll.Plan, subscriber toll.Address, f func(r *tokens.Pe
 	if f != nil {
 		f(req)
 	}
-	t, err := s.one().Tokens.Create(s.ctx, auth.Caller{Address: subscriber}, req, nil)
-	s.must(err)
-	return t
+	return must.Get(s.one().Tokens.Create(s.ctx, auth.Caller{Address: subscriber}, req, nil))(s)
 }
 
 func limit(n toll.Credits) func(*tokens.PermissionRequest) {
@@ -249,8 +233,7 @@ func limit(n toll.Credits) func(*tokens.PermissionRequest) {
 // required asks for payment for a request to the agent, which may be nil.
 func (s *scene) required(p *toll.Plan, a *toll.Agent) x402.PaymentRequired {
 	s.Helper()
-	terms, err := s.one().Purchases.Terms(s.ctx, p.ID)
-	s.must(err)
+	terms := must.Get(s.one().Purchases.Terms(s.ctx, p.ID))(s)
 	o := x402.Options{Endpoint: askURL, HTTPVerb: "POST"}
 	if a != nil {
 		o.AgentID = a.ID
@@ -274,8 +257,7 @@ func (s *scene) call(p *toll.Plan, a *toll.Agent, t *toll.AccessToken) *call {
 // nonce is the same call with a nonce of its own.
 func (c *call) nonce(n string) *call {
 	c.s.Helper()
-	t, err := x402.WithNonce(c.token, n)
-	c.s.must(err)
+	t := must.Get(x402.WithNonce(c.token, n))(c.s)
 	d := *c
 	d.token = t
 	return &d
@@ -298,13 +280,12 @@ func heldFor(n toll.Credits) func(*x402.VerifyRequest) {
 // hold verifies with a hold, which must be granted.
 func (c *call) hold(f func(r *x402.VerifyRequest)) *x402.VerifyResponse {
 	c.s.Helper()
-	r, err := c.verify(c.s.one(), func(r *x402.VerifyRequest) {
+	r := must.Get(c.verify(c.s.one(), func(r *x402.VerifyRequest) {
 		r.Hold = true
 		if f != nil {
 			f(r)
 		}
-	})
-	c.s.must(err)
+	}))(c.s)
 	if !r.IsValid {
 		c.s.Fatalf("refused: %s (%s)", r.InvalidReason, r.InvalidMessage)
 	}
@@ -326,8 +307,7 @@ func amount(n toll.Credits) func(*x402.SettleRequest) {
 // burn settles, which must succeed.
 func (c *call) burn(id string, f func(r *x402.SettleRequest)) *x402.SettleResponse {
 	c.s.Helper()
-	r, err := c.settle(c.s.one(), id, f)
-	c.s.must(err)
+	r := must.Get(c.settle(c.s.one(), id, f))(c.s)
 	if !r.Success {
 		c.s.Fatalf("refused: %s (%s)", r.ErrorReason, r.ErrorMessage)
 	}
@@ -337,7 +317,7 @@ func (c *call) burn(id string, f func(r *x402.SettleRequest)) *x402.SettleRespon
 // invalid checks that a verify was refused for one of these reasons.
 func (s *scene) invalid(r *x402.VerifyResponse, err error, reasons ...string) {
 	s.Helper()
-	s.must(err)
+	must.Do(s, err)
 	if r.IsValid || !slices.Contains(reasons, r.InvalidReason) {
 		s.Fatalf("valid %v, reason %q (%s); want the refusal %s", r.IsValid, r.InvalidReason, r.InvalidMessage, strings.Join(reasons, " or "))
 	}
@@ -348,7 +328,7 @@ func (s *scene) invalid(r *x402.VerifyResponse, err error, reasons ...string) {
 
 func (s *scene) valid(r *x402.VerifyResponse, err error) {
 	s.Helper()
-	s.must(err)
+	must.Do(s, err)
 	if !r.IsValid {
 		s.Fatalf("refused: %s (%s)", r.InvalidReason, r.InvalidMessage)
 	}
@@ -357,7 +337,7 @@ func (s *scene) valid(r *x402.VerifyResponse, err error) {
 // refused checks that a settle was refused with this code and burned nothing.
 func (s *scene) refused(r *x402.SettleResponse, err error, code toll.Code) {
 	s.Helper()
-	s.must(err)
+	must.Do(s, err)
 	if r.Success || r.Code != code || r.ErrorReason == "" || r.Transaction != "" || r.Network == "" {
 		s.Fatalf("success %v, %s (%s, %s); want the refusal %s", r.Success, r.Code, r.ErrorReason, r.ErrorMessage, code)
 	}
@@ -365,8 +345,7 @@ func (s *scene) refused(r *x402.SettleResponse, err error, code toll.Code) {
 
 func (s *scene) balance(p *toll.Plan, holder toll.Address, balance, held toll.Credits) {
 	s.Helper()
-	b, err := s.one().checkout.Balance(s.ctx, p, holder, false)
-	s.must(err)
+	b := must.Get(s.one().checkout.Balance(s.ctx, p, holder, false))(s)
 	if b.Balance != balance || b.Held != held {
 		s.Fatalf("balance %d, held %d; want %d, %d", b.Balance, b.Held, balance, held)
 	}
@@ -408,11 +387,9 @@ type outer struct {
 func rewrite(s *scene, token string, f func(o *outer)) string {
 	s.Helper()
 	var o outer
-	s.must(x402.DecodeHeader(token, &o))
+	must.Do(s, x402.DecodeHeader(token, &o))
 	f(&o)
-	out, err := x402.EncodeHeader(&o)
-	s.must(err)
-	return out
+	return must.Get(x402.EncodeHeader(&o))(s)
 }
 
 // refusing undoes what creates.

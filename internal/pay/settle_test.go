@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -81,7 +82,7 @@ func TestUseAfterRevocation(t *testing.T) {
 		v, err := c.verify(s.at(1), nil)
 		s.valid(v, err)
 		h := c.hold(nil)
-		s.must(s.at(0).Tokens.Revoke(s.ctx, s1, tok.PermissionHash))
+		must.Do(s, s.at(0).Tokens.Revoke(s.ctx, s1, tok.PermissionHash))
 
 		v, err = c.verify(s.at(0), nil)
 		s.invalid(v, err, "invalid_svc_payload_revoked")
@@ -119,8 +120,7 @@ func TestGreedyBuilder(t *testing.T) {
 			t.Fatalf("%s", r.Raw)
 		}
 		second := c.burn("second", amount(10))
-		seen, err := s.one().Requests.Settlement(s.ctx, s1, second.Extra.AgentRequestID)
-		s.must(err)
+		seen := must.Get(s.one().Requests.Settlement(s.ctx, s1, second.Extra.AgentRequestID))(s)
 		if seen.Status != "settled" || *seen.CreditsRedeemed != 10 || seen.Payer != s1 {
 			t.Fatalf("%+v", seen)
 		}
@@ -172,8 +172,7 @@ func TestBelowMinimum(t *testing.T) {
 		s.refused(r, err, toll.CodeAmountOutOfRange)
 		open, lapsed, settled, released := c.hold(nil).AgentRequestID, c.hold(heldFor(5)).AgentRequestID, c.hold(nil).AgentRequestID, c.hold(nil).AgentRequestID
 		c.burn(settled, amount(4))
-		_, err = s.one().Release(s.ctx, b1, &x402.ReleaseRequest{AgentRequestID: released})
-		s.must(err)
+		must.Get(s.one().Release(s.ctx, b1, &x402.ReleaseRequest{AgentRequestID: released}))(s)
 		check := func(id string, code toll.Code) {
 			t.Helper()
 			r, err := c.settle(s.at(1), id, amount(1))
@@ -187,7 +186,7 @@ func TestBelowMinimum(t *testing.T) {
 		check(lapsed, toll.CodeAmountOutOfRange)
 		c.burn(lapsed, amount(0))
 		// What is wrong with the access token goes first, on both bodies.
-		s.must(s.one().Tokens.Revoke(s.ctx, s1, token.PermissionHash))
+		must.Do(s, s.one().Tokens.Revoke(s.ctx, s1, token.PermissionHash))
 		s.clock.add(2 * time.Second)
 		check("", toll.CodePermissionRevoked)
 		v, err := c.nonce("n").stock("1").verify(s.one())

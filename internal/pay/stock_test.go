@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/tokens"
 	"github.com/tollhq/toll/x402"
 )
@@ -58,8 +59,7 @@ func (c *stockCall) hold() *x402.VerifyResponse {
 
 func (c *stockCall) burn() *x402.SettleResponse {
 	c.s.Helper()
-	r, err := c.settle(c.s.at(1))
-	c.s.must(err)
+	r := must.Get(c.settle(c.s.at(1)))(c.s)
 	if !r.Success {
 		c.s.Fatalf("refused: %s (%s)", r.ErrorReason, r.ErrorMessage)
 	}
@@ -69,7 +69,7 @@ func (c *stockCall) burn() *x402.SettleResponse {
 // no checks that a settle was refused with this word, as a standard server reads it.
 func (s *scene) no(r *x402.SettleResponse, err error, reason string) {
 	s.Helper()
-	s.must(err)
+	must.Do(s, err)
 	if r.Success || r.ErrorReason != reason || r.ErrorMessage == "" || r.Transaction != "" || r.Network == "" {
 		s.Fatalf("success %v, %q (%s), transaction %q, network %q; want the refusal %s", r.Success, r.ErrorReason, r.ErrorMessage, r.Transaction, r.Network, reason)
 	}
@@ -367,7 +367,7 @@ func TestStockPlanSwap(t *testing.T) {
 					})
 					v, err := c.verify(s.one())
 					r, serr := c.settle(s.one())
-					s.must(serr)
+					must.Do(s, serr)
 					if i == j && j == k {
 						s.valid(v, err)
 						if !r.Success {
@@ -473,7 +473,7 @@ func TestStockRefusalsAreVerdicts(t *testing.T) {
 		tok := s.token(p, s1, nil)
 		good := s.call(p, a, tok).nonce("n").stock("5")
 		revoked := s.token(p, s1, nil)
-		s.must(s.one().Tokens.Revoke(s.ctx, s1, revoked.PermissionHash))
+		must.Do(s, s.one().Tokens.Revoke(s.ctx, s1, revoked.PermissionHash))
 		for reason, f := range map[string]func(c *stockCall){
 			x402.ReasonInvalidPayload:       func(c *stockCall) { c.token = "junk" },
 			"invalid_x402_version":          func(c *stockCall) { c.token = rewrite(s, c.token, func(o *outer) { o.X402Version = 1 }) },
@@ -539,8 +539,7 @@ func TestStockTimePlan(t *testing.T) {
 
 func TestSupported(t *testing.T) {
 	s := newScene(t, "sqlite", 1)
-	b, err := x402.Encode(s.one().Supported())
-	s.must(err)
+	b := must.Get(x402.Encode(s.one().Supported()))(s)
 	const want = `{"kinds":[{"x402Version":2,"scheme":"svc:erc4337","network":"eip155:84532","extra":{"version":"1","creditsAsset":"svc:credits"}}],` +
 		`"extensions":["bazaar","payment-identifier"],"signers":{}}`
 	if string(b) != want {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/x402"
 )
@@ -108,11 +109,10 @@ func TestSubTasks_Records(t *testing.T) {
 				in.Metadata = []byte(`{"model":"m"}`)
 			}
 			s.clock.add(1000)
-			_, err := s.at(i).Requests.RecordSubTask(s.ctx, b1, in, nil)
-			s.must(err)
+			must.Get(s.at(i).Requests.RecordSubTask(s.ctx, b1, in, nil))(s)
 		}
 		list, err := s.one().Requests.SubTasks(s.ctx, b1, id, store.Page{Ascending: true, Size: 2})
-		s.must(err)
+		must.Do(s, err)
 		if list.Total != 3 || len(list.Items) != 2 || list.Next == "" || list.Items[0].Tag != "first" || list.Items[0].Status != toll.SubTaskSuccess ||
 			list.Items[1].Status != toll.SubTaskFailed || string(list.Items[1].Metadata) != `{"model":"m"}` || list.Items[1].Credits != 1 {
 			t.Fatalf("%+v", list)

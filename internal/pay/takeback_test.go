@@ -5,6 +5,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/tokens"
 )
 
@@ -65,7 +66,7 @@ func TestTakeBack_FreeCreditsAlone(t *testing.T) {
 			s.Helper()
 			_, err := s.one().checkout.Withdraw(s.ctx, p.Owner, p.ID, s1, n, nil)
 			if available == "" {
-				s.must(err)
+				must.Do(s, err)
 				return
 			}
 			s.code(err, toll.CodeCreditsNotFree)
@@ -114,7 +115,7 @@ func TestOrderLimit_Default(t *testing.T) {
 				r.RedemptionLimit, r.OrderLimit = tt.limit, tt.given
 			})
 			_, stored, err := s.one().ledger.Snapshot(s.ctx, ledger.NewAccountID(p.ID, s1), tok.PermissionHash)
-			s.must(err)
+			must.Do(s, err)
 			for _, got := range []*int64{tok.MaxOrders, stored.OrderLimit} {
 				if (got == nil) != (tt.want == nil) || got != nil && *got != *tt.want {
 					s.Errorf("%s: %v orders, want %v", name, got, tt.want)

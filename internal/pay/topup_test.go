@@ -10,6 +10,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/checkout/railtest"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/pay"
 	"github.com/tollhq/toll/internal/purchases"
 	"github.com/tollhq/toll/internal/store"
@@ -38,8 +39,7 @@ func (s *scene) delegation(cents int64, f func(in *toll.DelegationInput)) string
 	if f != nil {
 		f(&in)
 	}
-	d, err := s.one().checkout.Delegations.Create(s.ctx, checkout.Owner{Address: s1}, in, nil)
-	s.must(err)
+	d := must.Get(s.one().checkout.Delegations.Create(s.ctx, checkout.Owner{Address: s1}, in, nil))(s)
 	return d.DelegationID
 }
 
@@ -50,8 +50,7 @@ func with(delegation string) func(*tokens.PermissionRequest) {
 // spent checks what money moved, in the books and at the rail.
 func (s *scene) spent(delegation string, cents int64, orders int) {
 	s.Helper()
-	d, err := s.one().checkout.Delegations.Read(s.ctx, s1, delegation)
-	s.must(err)
+	d := must.Get(s.one().checkout.Delegations.Read(s.ctx, s1, delegation))(s)
 	if int64(d.AmountSpentCents) != cents || d.TransactionCount != int64(orders) {
 		s.Fatalf("%d cents in %d payments; want %d in %d", d.AmountSpentCents, d.TransactionCount, cents, orders)
 	}
@@ -190,8 +189,7 @@ func TestTopUp(t *testing.T) {
 		if err != nil || rec.Status != "held" || rec.OrderTx == nil {
 			t.Fatalf("%v %+v", err, rec)
 		}
-		_, err = s.one().Release(s.ctx, b1, &x402.ReleaseRequest{AgentRequestID: h.AgentRequestID})
-		s.must(err)
+		must.Get(s.one().Release(s.ctx, b1, &x402.ReleaseRequest{AgentRequestID: h.AgentRequestID}))(s)
 		s.balance(p, s1, 10, 0)
 		s.spent(d, 300, 3)
 	})
@@ -262,15 +260,14 @@ func TestTopUp_Refused(t *testing.T) {
 			code    toll.Code
 		}{
 			"revoked": {func(d string) {
-				_, err := s.one().checkout.Delegations.Revoke(s.ctx, s1, d)
-				s.must(err)
+				must.Get(s.one().checkout.Delegations.Revoke(s.ctx, s1, d))(s)
 			}, railtest.Behaviour{}, []string{x402.ReasonDelegationRevoked, "invalid_svc_payload_revoked"}, ""},
 			"expired":  {func(string) { s.clock.add(2 * time.Minute) }, railtest.Behaviour{}, []string{x402.ReasonDelegationExpired}, toll.CodeDelegationExpired},
 			"declined": {nil, railtest.Behaviour{Decline: true, Code: toll.CodeChainBalance}, []string{x402.ReasonPaymentDeclined}, toll.CodeTopUpRefused},
 			"unlisted": {func(string) {
 				listed := *p
 				listed.IsListed = false
-				s.must(s.one().store.Tx(s.ctx, func(tx *store.Tx) error { return store.UpdatePlan(s.ctx, tx, &listed) }))
+				must.Do(s, s.one().store.Tx(s.ctx, func(tx *store.Tx) error { return store.UpdatePlan(s.ctx, tx, &listed) }))
 			}, railtest.Behaviour{}, []string{x402.ReasonPlanUnlisted}, toll.CodePlanUnlisted},
 		} {
 			p = s.plan(ten)
@@ -285,8 +282,7 @@ func TestTopUp_Refused(t *testing.T) {
 			s.invalid(v, err, row.reasons...)
 			v, err = c.nonce("n").stock("5").verify(s.one())
 			s.invalid(v, err, row.reasons...)
-			r, err := c.settle(s.one(), "", nil)
-			s.must(err)
+			r := must.Get(c.settle(s.one(), "", nil))(s)
 			if r.Success || !slices.Contains(row.reasons, r.ErrorReason) || row.code != "" && r.Code != row.code || r.Transaction != "" {
 				t.Errorf("%s: %+v", name, r)
 			}
@@ -365,13 +361,11 @@ func TestTopUpPending(t *testing.T) {
 			// A settle of its own.
 			s.rail.Behave(railtest.Behaviour{Hang: true})
 			direct := c.nonce("settle-" + name)
-			pending, err := direct.stock("5").settle(s.one())
-			s.must(err)
+			pending := must.Get(direct.stock("5").settle(s.one()))(s)
 			if pending.Success || pending.ErrorReason != x402.ReasonPending || pending.Transaction == "" || pending.Network == "" {
 				t.Fatalf("%s: %+v", name, pending)
 			}
-			unnamed, err := s.call(p, nil, s.token(p, s1, with(d))).settle(s.at(1), "", nil)
-			s.must(err)
+			unnamed := must.Get(s.call(p, nil, s.token(p, s1, with(d))).settle(s.at(1), "", nil))(s)
 			if unnamed.Success || unnamed.ErrorReason != x402.ReasonPending || unnamed.Extra == nil || unnamed.Extra.AgentRequestID == "" {
 				t.Fatalf("%s: %+v", name, unnamed)
 			}

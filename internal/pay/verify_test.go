@@ -7,6 +7,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/tokens"
 	"github.com/tollhq/toll/x402"
@@ -41,9 +42,7 @@ func TestPaidCall(t *testing.T) {
 			string(r.Extensions["svc-credits"]) != `{"info":{"creditsRedeemed":"3","remainingBalance":"97","agentRequestId":"`+h.AgentRequestID+`"}}` {
 			t.Fatalf("%s", r.Raw)
 		}
-		if _, err := toll.ParseHash(r.Transaction); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(toll.ParseHash(r.Transaction))(t)
 		if encoded, err := x402.Encode(r); err != nil || string(encoded) != string(r.Raw) {
 			t.Fatalf("the answer %s is not the stored one %s", encoded, r.Raw)
 		}
@@ -112,12 +111,12 @@ func TestVerifyOrder(t *testing.T) {
 
 		v, err = good.verify(i, nil)
 		s.invalid(v, err, "invalid_svc_agent_mismatch")
-		s.must(i.store.Tx(s.ctx, func(tx *store.Tx) error { _, err := store.AttachPlan(s.ctx, tx, a.ID, p.ID); return err }))
+		must.Do(s, i.store.Tx(s.ctx, func(tx *store.Tx) error { _, err := store.AttachPlan(s.ctx, tx, a.ID, p.ID); return err }))
 		i.Catalogue.ForgetAgent(a.ID)
 		v, err = good.verify(i, nil)
 		s.invalid(v, err, x402.ReasonAgentInactive)
 		a.IsListed = true
-		s.must(i.store.Tx(s.ctx, func(tx *store.Tx) error { return store.UpdateAgent(s.ctx, tx, a) }))
+		must.Do(s, i.store.Tx(s.ctx, func(tx *store.Tx) error { return store.UpdateAgent(s.ctx, tx, a) }))
 		i.Catalogue.ForgetAgent(a.ID)
 
 		c = *good
@@ -137,7 +136,7 @@ func TestVerifyOrder(t *testing.T) {
 		s.invalid(v, err, x402.ReasonInsufficientFunds)
 
 		// A revoked access token is told before what is wrong with the agent.
-		s.must(i.Tokens.Revoke(s.ctx, s1, tok.PermissionHash))
+		must.Do(s, i.Tokens.Revoke(s.ctx, s1, tok.PermissionHash))
 		c = *good
 		c.token = tok.AccessToken
 		c.required.Accepts[0].Extra.AgentID = string(s.agent(nil, q).ID)
@@ -155,7 +154,7 @@ func TestVerifyUnknownPlan(t *testing.T) {
 	each(t, func(s *scene) {
 		p := s.plan(nil)
 		c := s.call(p, nil, s.token(p, s1, nil))
-		s.must(s.one().store.Tx(s.ctx, func(tx *store.Tx) error {
+		must.Do(s, s.one().store.Tx(s.ctx, func(tx *store.Tx) error {
 			_, err := tx.Exec(s.ctx, `DELETE FROM plans WHERE plan_id = $1`, string(p.ID))
 			return err
 		}))
@@ -182,8 +181,7 @@ func TestTimePlan(t *testing.T) {
 		v, err = c.verify(s.one(), held)
 		s.invalid(v, err, x402.ReasonPlanExpired)
 
-		_, err = s.one().checkout.Mint(s.ctx, b1, p.ID, s1, 1, toll.UnitsOf(3600), nil)
-		s.must(err)
+		must.Get(s.one().checkout.Mint(s.ctx, b1, p.ID, s1, 1, toll.UnitsOf(3600), nil))(s)
 		h := c.hold(nil)
 		if *h.Amount != 0 {
 			t.Fatalf("a time plan holds %d", *h.Amount)
@@ -220,8 +218,7 @@ func TestFreePlanOnDemand(t *testing.T) {
 					s.Errorf("%s: refused", name)
 				}
 			})
-			a, err := s.one().ledger.Account(s.ctx, ledger.NewAccountID(p.ID, s1))
-			s.must(err)
+			a := must.Get(s.one().ledger.Account(s.ctx, ledger.NewAccountID(p.ID, s1)))(s)
 			if a.Orders != 1 || a.Minted != 100 {
 				s.Errorf("%s: %d orders, %d minted", name, a.Orders, a.Minted)
 			}
@@ -234,8 +231,7 @@ func TestFreePlanOnDemand(t *testing.T) {
 		}
 		v, err := c.verify(s.one(), nil)
 		s.invalid(v, err, x402.ReasonInsufficientFunds)
-		_, err = s.one().checkout.Order(s.ctx, checkout.OrderRequest{Caller: s1, Plan: p}, nil)
-		s.must(err)
+		must.Get(s.one().checkout.Order(s.ctx, checkout.OrderRequest{Caller: s1, Plan: p}, nil))(s)
 		v, err = c.verify(s.at(1), nil)
 		s.valid(v, err)
 
@@ -269,8 +265,7 @@ func TestVerifyOfNothing(t *testing.T) {
 			p := s.plan(kind)
 			c := s.call(p, nil, s.token(p, s1, nil))
 			orders := func() int64 {
-				a, err := s.one().ledger.Account(s.ctx, ledger.NewAccountID(p.ID, s1))
-				s.must(err)
+				a := must.Get(s.one().ledger.Account(s.ctx, ledger.NewAccountID(p.ID, s1)))(s)
 				return a.Orders
 			}
 			for i := range 2 {
@@ -280,8 +275,7 @@ func TestVerifyOfNothing(t *testing.T) {
 					s.Errorf("%s: %d orders by a verify of %d credits", name, orders(), *v.Amount)
 				}
 			}
-			r, err := c.settle(s.one(), "", amount(0))
-			s.must(err)
+			r := must.Get(c.settle(s.one(), "", amount(0)))(s)
 			if !r.Success || orders() != 1 {
 				s.Errorf("%s: %+v, %d orders", name, r, orders())
 			}
@@ -330,11 +324,11 @@ func TestAgentListedElsewhereShowsAtOnce(t *testing.T) {
 		c := s.call(p, a, s.token(p, s1, nil))
 		v, err := c.verify(s.at(1), held)
 		s.invalid(v, err, "invalid_svc_agent_mismatch")
-		s.must(s.one().store.Tx(s.ctx, func(tx *store.Tx) error { _, err := store.AttachPlan(s.ctx, tx, a.ID, p.ID); return err }))
+		must.Do(s, s.one().store.Tx(s.ctx, func(tx *store.Tx) error { _, err := store.AttachPlan(s.ctx, tx, a.ID, p.ID); return err }))
 		v, err = c.verify(s.at(1), held)
 		s.invalid(v, err, x402.ReasonAgentInactive)
 		a.IsListed = true
-		s.must(s.one().store.Tx(s.ctx, func(tx *store.Tx) error { return store.UpdateAgent(s.ctx, tx, a) }))
+		must.Do(s, s.one().store.Tx(s.ctx, func(tx *store.Tx) error { return store.UpdateAgent(s.ctx, tx, a) }))
 		v, err = c.verify(s.at(1), held)
 		s.valid(v, err)
 	})
@@ -344,8 +338,7 @@ func TestAgentListedElsewhereShowsAtOnce(t *testing.T) {
 func TestVerifySeesTime(t *testing.T) {
 	each(t, func(s *scene) {
 		p := s.plan(nil)
-		_, err := s.one().checkout.Mint(s.ctx, b1, p.ID, s1, 5, toll.UnitsOf(100), nil)
-		s.must(err)
+		must.Get(s.one().checkout.Mint(s.ctx, b1, p.ID, s1, 5, toll.UnitsOf(100), nil))(s)
 		c := s.call(p, nil, s.token(p, s1, nil))
 		c.hold(nil)
 		v, err := c.verify(s.one(), nil)
@@ -416,8 +409,7 @@ func TestOuterObjectChanged(t *testing.T) {
 			c := s.call(p, a, tok)
 			c.token = rewrite(s, tok.AccessToken, change.replace)
 			v, err := c.verify(s.one(), nil)
-			r, serr := c.settle(s.one(), "", nil)
-			s.must(serr)
+			r := must.Get(c.settle(s.one(), "", nil))(s)
 			if change.reason == "" {
 				s.valid(v, err)
 				if v.Payer != s1.String() || *v.Amount != 5 || !r.Success || r.Payer != s1.String() || *r.CreditsRedeemed != 5 {
@@ -545,7 +537,7 @@ func TestPlanSwap(t *testing.T) {
 					c.token = rewrite(s, tok.AccessToken, func(o *outer) { o.Accepted.PlanID = string(accepted.ID) })
 					v, err := c.verify(s.one(), nil)
 					r, serr := c.settle(s.one(), "", nil)
-					s.must(serr)
+					must.Do(s, serr)
 					if i == j && j == k {
 						s.valid(v, err)
 						if !r.Success {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
@@ -27,12 +28,10 @@ func TestAuthorizations(t *testing.T) {
 			t.Errorf("before it is there: %v", err)
 		}
 		for range 2 {
-			if err := insert(nil); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, insert(nil))
 		}
-		same(t, must[*store.Authorization](t)(store.AuthorizationOfOrder(ctx, st, a.OrderID)), a)
-		same(t, must[*store.Authorization](t)(store.AuthorizationByNonce(ctx, st, a.ChainID, a.Asset, a.Payer, a.Nonce)), a)
+		same(t, must.Get(store.AuthorizationOfOrder(ctx, st, a.OrderID))(t), a)
+		same(t, must.Get(store.AuthorizationByNonce(ctx, st, a.ChainID, a.Asset, a.Payer, a.Nonce))(t), a)
 		for what, change := range map[string]func(a *store.Authorization){
 			"another order":       func(o *store.Authorization) { o.OrderID = toll.NewUUID() },
 			"another receiver":    func(o *store.Authorization) { o.Receiver = bob },

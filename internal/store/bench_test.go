@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
@@ -22,7 +23,7 @@ func BenchmarkSQLiteBatch(b *testing.B) {
 				binary.BigEndian.PutUint64(k, uint64(n))
 				return k
 			}
-			err := st.Tx(ctx, func(tx *store.Tx) error {
+			must.Do(b, st.Tx(ctx, func(tx *store.Tx) error {
 				for i := range accounts {
 					if _, _, err := store.CountOrder(ctx, tx, "1", 0); err != nil {
 						return err
@@ -32,10 +33,7 @@ func BenchmarkSQLiteBatch(b *testing.B) {
 					}
 				}
 				return nil
-			})
-			if err != nil {
-				b.Fatal(err)
-			}
+			}))
 			answer := make([]byte, 300)
 			n := 0
 			b.ResetTimer()
@@ -64,9 +62,7 @@ func BenchmarkSQLiteBatch(b *testing.B) {
 					}
 					return nil
 				})
-				if err != nil {
-					b.Fatal(err)
-				}
+				must.Do(b, err)
 			}
 		})
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
@@ -159,28 +160,16 @@ func TestWriterErrors(t *testing.T) {
 		t.Errorf("a is %q", got)
 	}
 	// A file that somebody else keeps locked is unavailable.
-	other, err := sql.Open("sqlite", "file:"+filepath.Join(cfg.Data, "toll.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := must.Get(sql.Open("sqlite", "file:"+filepath.Join(cfg.Data, "toll.db")))(t)
 	defer other.Close()
-	lock, err := other.Conn(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := lock.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
-		t.Fatal(err)
-	}
-	if err := store.SetBusyTimeout(st, 1); err != nil {
-		t.Fatal(err)
-	}
-	err = st.Tx(ctx, func(*store.Tx) error { return nil })
+	lock := must.Get(other.Conn(ctx))(t)
+	must.Get(lock.ExecContext(ctx, "BEGIN IMMEDIATE"))(t)
+	must.Do(t, store.SetBusyTimeout(st, 1))
+	err := st.Tx(ctx, func(*store.Tx) error { return nil })
 	if !errors.Is(err, toll.NewError(toll.CodeDatabaseUnavailable)) || !store.IsRetryable(err) || store.ErrorCode(err) != "SQLITE_BUSY" {
 		t.Errorf("locked: %v, %q", err, store.ErrorCode(err))
 	}
-	if _, err := lock.ExecContext(context.WithoutCancel(ctx), "ROLLBACK"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(lock.ExecContext(context.WithoutCancel(ctx), "ROLLBACK"))(t)
 	write(t, st, func(tx *store.Tx) error { return put(ctx, tx, "c", "2") })
 	// A file that cannot grow is full.
 	if err := store.SetMaxPages(st, 1); err != nil { // at least what it has

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
@@ -19,9 +20,7 @@ func TestBrowserSessions(t *testing.T) {
 		now := time.Unix(1_795_226_400, 0)
 		do := func(f func(tx *store.Tx) error) {
 			t.Helper()
-			if err := st.Tx(ctx, f); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, st.Tx(ctx, f))
 		}
 		read := func(token string) (store.BrowserSession, error) { return store.BrowserSessionByToken(ctx, st, token) }
 		first := store.BrowserSession{Token: "a", Data: []byte{1, 0, 2}, ExpiresAt: now.Add(time.Hour)}
@@ -60,9 +59,7 @@ func TestForms(t *testing.T) {
 				mine, err = store.ClaimForm(ctx, tx, []byte(form), at, at.Add(time.Hour))
 				return err
 			})
-			if err != nil {
-				t.Error(err)
-			}
+			must.Check(t, err)
 			return mine
 		}
 		put := func(form, answer string) error {
@@ -84,9 +81,7 @@ func TestForms(t *testing.T) {
 		if b, err := store.FormAnswer(ctx, st, []byte("one")); err != nil || len(b) != 0 {
 			t.Errorf("%q, %v", b, err)
 		}
-		if err := put("one", "there"); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, put("one", "there"))
 		if b, err := store.FormAnswer(ctx, st, []byte("one")); err != nil || string(b) != "there" {
 			t.Errorf("%q, %v", b, err)
 		}
@@ -109,21 +104,15 @@ func TestForms(t *testing.T) {
 func TestMemberSessionList_Index(t *testing.T) {
 	st, _ := storetest.Open(t, store.SQLite)
 	rows, err := st.Query(t.Context(), "EXPLAIN QUERY PLAN SELECT 1 FROM browser_sessions WHERE "+store.MemberSessions, []byte{1}, int64(0), int64(0), "0x")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer rows.Close()
 	for rows.Next() {
 		var id, parent, unused int64
 		var step string
-		if err := rows.Scan(&id, &parent, &unused, &step); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, rows.Scan(&id, &parent, &unused, &step))
 		if strings.HasPrefix(step, "SCAN") {
 			t.Error(step)
 		}
 	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, rows.Err())
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
@@ -24,7 +25,7 @@ func TestCardRecords(t *testing.T) {
 		notFound(t, st.Tx(ctx, func(tx *store.Tx) error { return store.UpdateCardPayment(ctx, tx, p) })) // of another version
 		p.Version++
 		got, err := store.CardPaymentByIntent(ctx, st, "pi_1")
-		same(t, must[*store.CardPayment](t)(got, err), p)
+		same(t, must.Get(got, err)(t), p)
 
 		call := &store.CardCall{Key: "o1-1", Subject: "o1", Path: "payment_intents", Params: "amount=500", CreatedAt: noon}
 		for _, params := range []string{call.Params, "amount=600"} {
@@ -32,13 +33,13 @@ func TestCardRecords(t *testing.T) {
 			c.Params = params
 			write(t, st, func(tx *store.Tx) error {
 				stored, err := store.EnsureCardCall(ctx, tx, &c)
-				same(t, must[*store.CardCall](t)(stored, err), call)
+				same(t, must.Get(stored, err)(t), call)
 				return nil
 			})
 		}
 		call.Params, call.Status, call.Object, call.AnsweredAt = "", 200, "pi_1", noon
 		write(t, st, func(tx *store.Tx) error { return store.AnswerCardCall(ctx, tx, call) })
-		same(t, must[*store.CardCall](t)(store.CardCallByKey(ctx, st, "o1-1")), call)
+		same(t, must.Get(store.CardCallByKey(ctx, st, "o1-1"))(t), call)
 
 		for i, want := range []int{2, 0} {
 			write(t, st, func(tx *store.Tx) error {
@@ -50,7 +51,7 @@ func TestCardRecords(t *testing.T) {
 				return nil
 			})
 		}
-		same(t, must[[]string](t)(store.DueJobs(ctx, st, noon)), []string{store.JobCardSync})
+		same(t, must.Get(store.DueJobs(ctx, st, noon))(t), []string{store.JobCardSync})
 		write(t, st, func(tx *store.Tx) error {
 			claimed, err := store.ClaimJobs(ctx, tx, store.JobCardSync, "h", noon, noon, 9)
 			if len(claimed) != 1 || err != nil {
@@ -80,7 +81,7 @@ func TestCardRecords(t *testing.T) {
 			}
 			return store.UpdateCardSetup(ctx, tx, setup)
 		})
-		same(t, must[*store.CardSetup](t)(store.CardSetupByIntent(ctx, st, "seti_1")), setup)
+		same(t, must.Get(store.CardSetupByIntent(ctx, st, "seti_1"))(t), setup)
 		for _, c := range []struct {
 			owner  toll.Address
 			source string
@@ -99,8 +100,8 @@ func TestCardRecords(t *testing.T) {
 		write(t, st, func(tx *store.Tx) error { return store.PutCardMethod(ctx, tx, m) })
 		m.StripeID = "pm_2"
 		write(t, st, func(tx *store.Tx) error { return store.PutCardMethod(ctx, tx, m) })
-		same(t, must[*store.CardMethod](t)(store.CardMethodLike(ctx, st, alice, "f")), m)
-		same(t, must[*store.CardMethod](t)(store.CardMethodOf(ctx, st, "pm_1")), m)
+		same(t, must.Get(store.CardMethodLike(ctx, st, alice, "f"))(t), m)
+		same(t, must.Get(store.CardMethodOf(ctx, st, "pm_1"))(t), m)
 		other := *m
 		other.ID, other.StripeID = "pm_3", "pm_3"
 		if err := st.Tx(ctx, func(tx *store.Tx) error { return store.PutCardMethod(ctx, tx, &other) }); !store.IsUnique(err) {
@@ -116,7 +117,7 @@ func TestCardRecords(t *testing.T) {
 		notFound(t, err)
 		re.StripeID, re.State = "re_1", "pending"
 		write(t, st, func(tx *store.Tx) error { return store.UpdateCardRefund(ctx, tx, re) })
-		same(t, must[*store.CardRefund](t)(store.CardRefundByStripeID(ctx, st, "re_1")), re)
+		same(t, must.Get(store.CardRefundByStripeID(ctx, st, "re_1"))(t), re)
 		for i, state := range []string{"needs_response", "lost"} {
 			d := &store.CardDispute{
 				ID: []string{"dp_1", "dp_2"}[i], OrderID: "o1", Account: account, State: state, Cents: 300, CreatedAt: noon, UpdatedAt: noon,
@@ -124,11 +125,11 @@ func TestCardRecords(t *testing.T) {
 			write(t, st, func(tx *store.Tx) error { return store.PutCardDispute(ctx, tx, d) })
 		}
 		later := noon.Add(time.Hour)
-		same(t, must[[]string](t)(store.UnsettledCardObjects(ctx, st, later)), []string{"dp_1", "re_1"})
+		same(t, must.Get(store.UnsettledCardObjects(ctx, st, later))(t), []string{"dp_1", "re_1"})
 		re.State = "succeeded"
 		write(t, st, func(tx *store.Tx) error { return store.UpdateCardRefund(ctx, tx, re) })
-		same(t, must[[]string](t)(store.UnsettledCardObjects(ctx, st, later)), []string{"dp_1"})
-		same(t, must[[]string](t)(store.UnsettledCardObjects(ctx, st, noon)), []string{"dp_1", "re_1"})
+		same(t, must.Get(store.UnsettledCardObjects(ctx, st, later))(t), []string{"dp_1"})
+		same(t, must.Get(store.UnsettledCardObjects(ctx, st, noon))(t), []string{"dp_1", "re_1"})
 
 		for _, move := range []store.CardMove{
 			{ID: "txn_1", Kind: "charge", Cents: 500, Fee: 44, At: noon}, {ID: "txn_2", Kind: "refund", Cents: -200, At: noon},
@@ -138,7 +139,7 @@ func TestCardRecords(t *testing.T) {
 			move.OrderID, move.Currency = "o1", "usd"
 			write(t, st, func(tx *store.Tx) error { return store.InsertCardMove(ctx, tx, &move) })
 		}
-		same(t, must[[]store.CardMoveSum](t)(store.CardMoveSums(ctx, st, noon, later)), []store.CardMoveSum{
+		same(t, must.Get(store.CardMoveSums(ctx, st, noon, later))(t), []store.CardMoveSum{
 			{Seller: bob, Currency: "usd", Kind: "charge", Moves: 1, Cents: 500, Fee: 44},
 			{Seller: bob, Currency: "usd", Kind: "refund", Moves: 2, Cents: -300},
 		})
@@ -187,7 +188,7 @@ func TestCardCounts(t *testing.T) {
 				return nil
 			})
 		}
-		same(t, must[[]*store.CardOrphan](t)(store.CardOrphans(ctx, st, 9)), []*store.CardOrphan{
+		same(t, must.Get(store.CardOrphans(ctx, st, 9))(t), []*store.CardOrphan{
 			{Object: "pi_1", Cents: 1, Currency: "usd", Reason: "unknown", SeenAt: noon},
 		})
 
@@ -202,6 +203,6 @@ func TestCardCounts(t *testing.T) {
 			}
 			want = append(want, p)
 		}
-		same(t, must[[]*store.CardPayout](t)(store.CardPayouts(ctx, st, "2026-11")), want[:1])
+		same(t, must.Get(store.CardPayouts(ctx, st, "2026-11"))(t), want[:1])
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
@@ -36,7 +37,7 @@ func TestKeysNameTheAccount(t *testing.T) {
 			if v == storetest.Partitioned {
 				want = nil
 			}
-			if names := must[[]string](t)(withoutAccount(t.Context(), st)); !slices.Equal(names, want) {
+			if names := must.Get(withoutAccount(t.Context(), st))(t); !slices.Equal(names, want) {
 				t.Errorf("without account_id: %v, want %v", names, want)
 			}
 			if v == storetest.Partitioned {
@@ -45,7 +46,7 @@ func TestKeysNameTheAccount(t *testing.T) {
 			// The test sees what it is for.
 			storetest.Exec(t, cfg.Database, "CREATE UNIQUE INDEX wrong ON orders (order_id)")
 			storetest.Exec(t, cfg.Database, "ALTER TABLE lots ADD CONSTRAINT wrong_key FOREIGN KEY (ref) REFERENCES settings (name)")
-			same(t, must[[]string](t)(withoutAccount(t.Context(), st)), []string{"journal_pkey", "wrong", "wrong_key"})
+			same(t, must.Get(withoutAccount(t.Context(), st))(t), []string{"journal_pkey", "wrong", "wrong_key"})
 		})
 	}
 }
@@ -54,32 +55,25 @@ func TestKeysNameTheAccount(t *testing.T) {
 func TestPartitions(t *testing.T) {
 	st, cfg := storetest.OpenVariant(t, storetest.Partitioned)
 	storetest.OpenConfig(t, cfg)
-	rows, err := st.Query(t.Context(), `SELECT c.relname::text, pg_get_partkeydef(c.oid), COUNT(h.inhrelid)
+	rows := must.Get(st.Query(t.Context(), `SELECT c.relname::text, pg_get_partkeydef(c.oid), COUNT(h.inhrelid)
 		FROM pg_class c LEFT JOIN pg_inherits h ON h.inhparent = c.oid
-		WHERE c.relkind = 'p' GROUP BY c.oid, c.relname ORDER BY c.relname`)
-	if err != nil {
-		t.Fatal(err)
-	}
+		WHERE c.relkind = 'p' GROUP BY c.oid, c.relname ORDER BY c.relname`))(t)
 	defer rows.Close()
 	var tables []string
 	for rows.Next() {
 		var table, by string
 		var n int64
-		if err := rows.Scan(&table, &by, &n); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, rows.Scan(&table, &by, &n))
 		if by != "HASH (account_id)" || n != int64(cfg.Partitions) {
 			t.Errorf("%s: %d partitions by %s", table, n, by)
 		}
 		tables = append(tables, table)
 	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, rows.Err())
 	rows.Close()
-	named := must[[]string](t)(column(t.Context(), st, `SELECT DISTINCT a.attrelid::regclass::text FROM pg_attribute a
+	named := must.Get(column(t.Context(), st, `SELECT DISTINCT a.attrelid::regclass::text FROM pg_attribute a
 		JOIN pg_class c ON c.oid = a.attrelid AND c.relkind IN ('r', 'p') AND NOT c.relispartition
-		WHERE a.attname = 'account_id' ORDER BY 1`))
+		WHERE a.attname = 'account_id' ORDER BY 1`))(t)
 	if !slices.Equal(tables, named) {
 		t.Errorf("partitioned are %v, with an account are %v", tables, named)
 	}

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
@@ -26,18 +27,13 @@ func fill(t *testing.T, st *store.Store, n int) {
 
 func logSize(t *testing.T, cfg store.Config) int64 {
 	t.Helper()
-	info, err := os.Stat(filepath.Join(cfg.Data, "toll.db-wal"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	info := must.Get(os.Stat(filepath.Join(cfg.Data, "toll.db-wal")))(t)
 	return info.Size() / walPage
 }
 
 func checkpoint(t *testing.T, st *store.Store) store.Log {
 	t.Helper()
-	if err := st.Checkpoint(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, st.Checkpoint(t.Context()))
 	return st.Log()
 }
 
@@ -57,9 +53,7 @@ func TestCheckpoint(t *testing.T) {
 	if size := logSize(t, cfg); size > 6000 {
 		t.Errorf("the log did not start anew: %d pages", size)
 	}
-	if err := st.CutLog(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, st.CutLog(t.Context()))
 	if size := logSize(t, cfg); size != 0 {
 		t.Errorf("the log was not cut: %d pages", size)
 	}
@@ -73,10 +67,7 @@ func TestCheckpoint(t *testing.T) {
 func TestCheckpointWaitsForReaders(t *testing.T) {
 	st, cfg := storetest.Open(t, store.SQLite)
 	write(t, st, func(tx *store.Tx) error { return put(t.Context(), tx, "a", "old") })
-	rows, err := st.Query(t.Context(), "SELECT value FROM settings WHERE name = 'a'")
-	if err != nil {
-		t.Fatal(err)
-	}
+	rows := must.Get(st.Query(t.Context(), "SELECT value FROM settings WHERE name = 'a'"))(t)
 	defer rows.Close()
 	if !rows.Next() { // the snapshot is taken
 		t.Fatal(rows.Err())
@@ -120,15 +111,10 @@ func TestCheckpointBesideWriter(t *testing.T) {
 	st, cfg := storetest.Open(t, store.SQLite)
 	fill(t, st, 1)
 	salt := func() uint64 { // another one whenever the log starts anew
-		file, err := os.Open(filepath.Join(cfg.Data, "toll.db-wal"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		file := must.Get(os.Open(filepath.Join(cfg.Data, "toll.db-wal")))(t)
 		defer file.Close()
 		header := make([]byte, 32)
-		if _, err := file.ReadAt(header, 0); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(file.ReadAt(header, 0))(t)
 		return binary.BigEndian.Uint64(header[16:])
 	}
 	stop := make(chan struct{})
@@ -196,9 +182,7 @@ func TestCheckpointAndClose(t *testing.T) {
 	}
 	close(stop)
 	beside.Wait()
-	if err := st.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, st.Close())
 	if _, err := os.Stat(filepath.Join(cfg.Data, "toll.db-wal")); !os.IsNotExist(err) {
 		t.Errorf("the log was not moved into the file at the end: %v", err)
 	}

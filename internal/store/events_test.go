@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
@@ -64,10 +65,7 @@ func TestEventsWithoutGap(t *testing.T) {
 		}
 		ids := map[string]bool{}
 		for _, who := range []toll.Address{eventAlice, eventBob} {
-			all, err := store.EventsAfter(ctx, st, who, 0, 1000)
-			if err != nil {
-				t.Fatal(err)
-			}
+			all := must.Get(store.EventsAfter(ctx, st, who, 0, 1000))(t)
 			if want := writers * each * 3 / 4; len(all) != want {
 				t.Errorf("%d events, want %d", len(all), want)
 			}
@@ -101,13 +99,11 @@ func TestEvents_List(t *testing.T) {
 		ctx := t.Context()
 		insert := func(typ toll.EventType, at time.Time) {
 			t.Helper()
-			if err := st.Tx(ctx, func(tx *store.Tx) error {
+			must.Do(t, st.Tx(ctx, func(tx *store.Tx) error {
 				e := planEvent(eventAlice, "1")
 				e.Type, e.At = typ, at
 				return store.InsertEvent(ctx, tx, e, planEvent(eventBob, "2"))
-			}); err != nil {
-				t.Fatal(err)
-			}
+			}))
 		}
 		for i := range 25 {
 			typ := toll.EventPlanUpdated
@@ -119,10 +115,7 @@ func TestEvents_List(t *testing.T) {
 		pages := func(f store.EventFilter, p store.Page) (seqs []int64, total int64) {
 			t.Helper()
 			for {
-				l, err := store.Events(ctx, st, f, p)
-				if err != nil {
-					t.Fatal(err)
-				}
+				l := must.Get(store.Events(ctx, st, f, p))(t)
 				total = l.Total
 				for _, e := range l.Items {
 					seqs = append(seqs, e.Sequence)
@@ -173,14 +166,12 @@ func TestInsertEvent_RollsBack(t *testing.T) {
 func TestInsertEvent_Data(t *testing.T) {
 	st, _ := storetest.Open(t, store.SQLite)
 	ctx := t.Context()
-	if err := st.Tx(ctx, func(tx *store.Tx) error {
+	must.Do(t, st.Tx(ctx, func(tx *store.Tx) error {
 		return store.InsertEvent(ctx, tx, store.NewEvent{
 			Principal: eventAlice, Type: toll.EventDelegationCreated, Kind: "delegation", ID: "1", Data: &toll.Delegation{DelegationID: "<1>"},
 			At: eventTime,
 		})
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	e, err := store.EventBySequence(ctx, st, eventAlice, 1)
 	if err != nil || !strings.Contains(e.Data, `"allowedRecipients":[]`) || !strings.Contains(e.Data, `"<1>"`) {
 		t.Errorf("%+v, %v", e, err)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
@@ -40,7 +41,7 @@ func TestDropExactPayments(t *testing.T) {
 		gone := []*store.ExactPayment{
 			keep(noon.Add(-time.Hour), nil), keep(last, &store.ChainOp{State: "final"}), keep(last, &store.ChainOp{State: "failed"}),
 		}
-		same(t, must[*store.ExactPayment](t)(store.ExactPaymentByID(ctx, st, gone[0].ID)), gone[0])
+		same(t, must.Get(store.ExactPaymentByID(ctx, st, gone[0].ID))(t), gone[0])
 		left := func(of []*store.ExactPayment) (ids []string) {
 			for _, p := range of {
 				switch _, err := store.ExactPaymentByID(ctx, st, p.ID); {
@@ -49,17 +50,17 @@ func TestDropExactPayments(t *testing.T) {
 				case !errors.Is(err, store.ErrNotFound):
 					t.Fatal(err)
 				}
-				must[*store.Authorization](t)(store.AuthorizationOfOrder(ctx, st, p.ID))
+				must.Get(store.AuthorizationOfOrder(ctx, st, p.ID))(t)
 			}
 			return ids
 		}
-		if n := must[int64](t)(store.DropExactPayments(ctx, st, noon, 1, nil)); n != 1 || slices.Contains(left(gone), gone[0].ID) {
+		if n := must.Get(store.DropExactPayments(ctx, st, noon, 1, nil))(t); n != 1 || slices.Contains(left(gone), gone[0].ID) {
 			t.Errorf("the first slice removes %d, and leaves %q", n, left(gone))
 		}
-		if n := must[int64](t)(store.DropExactPayments(ctx, st, noon, 9, nil)); n != 2 || len(left(gone)) > 0 || len(left(kept)) != len(kept) {
+		if n := must.Get(store.DropExactPayments(ctx, st, noon, 9, nil))(t); n != 2 || len(left(gone)) > 0 || len(left(kept)) != len(kept) {
 			t.Errorf("the rest are %d, which leaves %q and %q", n, left(gone), left(kept))
 		}
-		if n := must[int64](t)(store.DropExactPayments(ctx, st, noon, 9, nil)); n != 0 {
+		if n := must.Get(store.DropExactPayments(ctx, st, noon, 9, nil))(t); n != 0 {
 			t.Errorf("%d more", n)
 		}
 	})
@@ -101,12 +102,12 @@ func TestDropDeadAuthorizations(t *testing.T) {
 		}
 		var unasked []string
 		var dead []*store.Authorization
-		for _, a := range must[[]*store.Authorization](t)(store.UnaskedAuthorizations(ctx, st, noon, 9)) {
+		for _, a := range must.Get(store.UnaskedAuthorizations(ctx, st, noon, 9))(t) {
 			unasked = append(unasked, a.OrderID)
 			dead = []*store.Authorization{a}
 		}
 		same(t, unasked, []string{first, second})
-		same(t, len(must[[]*store.Authorization](t)(store.UnaskedAuthorizations(ctx, st, noon, 1))), 1)
+		same(t, len(must.Get(store.UnaskedAuthorizations(ctx, st, noon, 1))(t)), 1)
 
 		there := func(id string) bool {
 			_, err := store.AuthorizationOfOrder(ctx, st, id)
@@ -129,7 +130,7 @@ func TestDropDeadAuthorizations(t *testing.T) {
 		for _, id := range append([]string{order}, others[:4]...) {
 			dead = append(dead, &store.Authorization{OrderID: id, Payer: bob})
 		}
-		same(t, must[int64](t)(store.DropExactPayments(ctx, st, noon, 9, dead)), int64(4))
+		same(t, must.Get(store.DropExactPayments(ctx, st, noon, 9, dead))(t), int64(4))
 		if there(second) || !there(first) || !there(order) {
 			t.Errorf("the dead one %v, the one that nobody asked about %v, that of an order %v", there(second), there(first), there(order))
 		}
@@ -156,8 +157,8 @@ func TestDropExactPayments_NotAskedYet(t *testing.T) {
 					}))
 			})
 		}
-		dead := must[[]*store.Authorization](t)(store.UnaskedAuthorizations(ctx, st, noon, 2))
-		same(t, must[int64](t)(store.DropExactPayments(ctx, st, noon, 2, dead)), int64(0))
-		same(t, len(must[[]*store.Authorization](t)(store.UnaskedAuthorizations(ctx, st, noon, 2))), 1)
+		dead := must.Get(store.UnaskedAuthorizations(ctx, st, noon, 2))(t)
+		same(t, must.Get(store.DropExactPayments(ctx, st, noon, 2, dead))(t), int64(0))
+		same(t, len(must.Get(store.UnaskedAuthorizations(ctx, st, noon, 2))(t)), 1)
 	})
 }

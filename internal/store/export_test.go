@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+
+	"github.com/tollhq/toll/internal/must"
 )
 
 // Doors for the tests, which live outside of the package because they use storetest.
@@ -35,17 +37,14 @@ func AddMigrations(t *testing.T, texts map[string]string) {
 	for name, text := range texts {
 		all["migrations/"+name] = &fstest.MapFile{Data: []byte(text)}
 	}
-	err := fs.WalkDir(migrations, ".", func(path string, d fs.DirEntry, err error) error {
+	must.Do(t, fs.WalkDir(migrations, ".", func(path string, d fs.DirEntry, err error) error {
 		if err == nil && !d.IsDir() {
 			var text []byte
 			text, err = fs.ReadFile(migrations, path)
 			all[path] = &fstest.MapFile{Data: text}
 		}
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	before := migrations
 	set := func(files fs.FS) { migrations = files; migrationList = listMigrations() }
 	t.Cleanup(func() { set(before) })

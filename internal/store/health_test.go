@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
@@ -40,20 +41,15 @@ func TestWrites(t *testing.T) {
 			t.Errorf("code %q", store.ErrorCode(failure))
 		}
 		before, _ := st.Writes()
-		err := st.Tx(t.Context(), func(tx *store.Tx) error {
+		must.Do(t, st.Tx(t.Context(), func(tx *store.Tx) error {
 			_, err := store.Setting(t.Context(), tx, "nothing")
 			if !errors.Is(err, store.ErrNotFound) {
 				return err
 			}
 			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))
 		failing("after a transaction that wrote nothing", true)
-		if err := st.Probe(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, st.Probe(t.Context()))
 		failing("after a probe", false)
 		write(t, st, func(tx *store.Tx) error { return put(t.Context(), tx, "a", "b") })
 		if after, _ := st.Writes(); after != before+2 {
@@ -123,9 +119,7 @@ func TestPostgresRefusesForNow(t *testing.T) {
 	ctx, role := t.Context(), "toll_full_"+strings.ReplaceAll(toll.NewUUID(), "-", "")
 	exec := func(statement string) {
 		t.Helper()
-		if _, err := st.Pool().Exec(ctx, statement); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(st.Pool().Exec(ctx, statement))(t)
 	}
 	exec("CREATE ROLE " + role + " LOGIN PASSWORD 'full' CONNECTION LIMIT 0")
 	t.Cleanup(func() {
@@ -144,14 +138,9 @@ func TestPostgresRefusesForNow(t *testing.T) {
 	_, err := pgx.ConnectConfig(ctx, full)
 	means("no connection left", "53300", err)
 
-	conn, err := pgx.ConnectConfig(ctx, storetest.ConnConfig(t, cfg.Database))
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(pgx.ConnectConfig(ctx, storetest.ConnConfig(t, cfg.Database)))(t)
 	defer conn.Close(context.Background())
-	if _, err := conn.Exec(ctx, "SET default_transaction_read_only = on"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(conn.Exec(ctx, "SET default_transaction_read_only = on"))(t)
 	_, err = conn.Exec(ctx, "DELETE FROM settings WHERE name = 'nothing'")
 	means("only reads", "25006", err)
 	exec(fmt.Sprintf("SELECT pg_terminate_backend(%d)", conn.PgConn().PID()))

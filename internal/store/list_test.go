@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
@@ -54,7 +55,7 @@ func TestLists(t *testing.T) {
 					page := store.Page{Size: 4, Sort: sort, Ascending: ascending}
 					var byPage, byCursor []*toll.Plan
 					for page.Number = 1; page.Number <= 7; page.Number++ {
-						l := must[store.List[*toll.Plan]](t)(store.PlansOfOwner(ctx, st, alice, page))
+						l := must.Get(store.PlansOfOwner(ctx, st, alice, page))(t)
 						if l.Total != 23 || (l.Next == "") != (page.Number >= 6) {
 							t.Errorf("page %d: total %d, next %q", page.Number, l.Total, l.Next)
 						}
@@ -64,7 +65,7 @@ func TestLists(t *testing.T) {
 
 					next := store.Page{Size: 4, Sort: sort, Ascending: ascending}
 					for i := 0; i < 1 || next.Cursor != ""; i++ {
-						l := must[store.List[*toll.Plan]](t)(store.PlansOfOwner(ctx, st, alice, next))
+						l := must.Get(store.PlansOfOwner(ctx, st, alice, next))(t)
 						if l.Total != 23 {
 							t.Errorf("total %d", l.Total)
 						}
@@ -96,7 +97,7 @@ func TestListOfKeys(t *testing.T) {
 		})
 		page := store.Page{Size: 2}
 		for {
-			l := must[store.List[store.APIKey]](t)(store.APIKeys(ctx, st, alice, page))
+			l := must.Get(store.APIKeys(ctx, st, alice, page))(t)
 			for _, k := range l.Items {
 				if !want[k.ID] {
 					t.Errorf("key %s is there twice, or foreign", k.ID)

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+
+	"github.com/tollhq/toll/internal/must"
 )
 
 // TestFileLock_Copied: a copy of the file, as a process has that was started at this moment, does not keep a lock that is released.
@@ -20,31 +22,21 @@ func TestFileLock_Copied(t *testing.T) {
 	if ok, err := second.TryLock(); ok || err != nil {
 		t.Errorf("locked twice: %v, %v", ok, err)
 	}
-	if err := first.Unlock(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, first.Unlock())
 	if ok, err := second.TryLock(); !ok || err != nil {
 		t.Errorf("locked after it was released: %v, %v", ok, err)
 	}
-	if err := second.Unlock(); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, second.Unlock())
 }
 
 // copyOpen copies the descriptor under which this process has a file open.
 func copyOpen(t *testing.T, path string) int {
 	t.Helper()
 	var want, is syscall.Stat_t
-	if err := syscall.Stat(path, &want); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, syscall.Stat(path, &want))
 	for fd := range 1024 {
 		if syscall.Fstat(fd, &is) == nil && is.Ino == want.Ino && is.Dev == want.Dev {
-			copied, err := syscall.Dup(fd)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return copied
+			return must.Get(syscall.Dup(fd))(t)
 		}
 	}
 	t.Fatal("the file is not open")

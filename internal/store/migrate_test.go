@@ -17,6 +17,7 @@ import (
 
 	"github.com/jackc/pgx/v5/stdlib"
 
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
@@ -45,9 +46,7 @@ func TestMigrateTogether(t *testing.T) {
 			wg.Wait()
 			st := storetest.OpenConfig(t, cfg)
 			var n, versions int64
-			if err := st.QueryRow(t.Context(), "SELECT COUNT(*), COUNT(DISTINCT version_id) FROM goose_db_version").Scan(&n, &versions); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, st.QueryRow(t.Context(), "SELECT COUNT(*), COUNT(DISTINCT version_id) FROM goose_db_version").Scan(&n, &versions))
 			if files, err := os.ReadDir("migrations"); err != nil || n != versions || versions != int64(len(files))+1 { // and version 0
 				t.Errorf("%d rows, %d versions for %d files, %v", n, versions, len(files), err)
 			}
@@ -109,16 +108,12 @@ func TestNewerSchema(t *testing.T) {
 // A process that is at work when a later release takes its database over gets no new connection.
 func TestTakenOver(t *testing.T) {
 	st, _ := storetest.Open(t, store.Postgres)
-	if err := st.Ping(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, st.Ping(t.Context()))
 	write(t, st, func(tx *store.Tx) error {
 		_, err := tx.Exec(t.Context(), "INSERT INTO goose_db_version (version_id, is_applied) VALUES (9999, TRUE)")
 		return errors.Join(err, store.PutSetting(t.Context(), tx, "schema_floor", []byte("9999")))
 	})
-	if err := st.Ping(t.Context()); err != nil {
-		t.Errorf("a connection from before: %v", err)
-	}
+	must.Check(t, st.Ping(t.Context()), "a connection from before")
 	st.Pool().Reset()
 	if err := st.Ping(t.Context()); !errors.Is(err, store.ErrNewerSchema) {
 		t.Errorf("a new connection: %v", err)
@@ -130,9 +125,7 @@ func TestOlderSchema(t *testing.T) {
 	for _, v := range storetest.Variants() {
 		t.Run(string(v), func(t *testing.T) {
 			st, cfg := storetest.OpenVariant(t, v)
-			if err := st.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, st.Close())
 			store.AddMigrations(t, map[string]string{"0101_next.sql": "-- +goose Up\nCREATE TABLE next (n BIGINT);"})
 			cfg.Admin = true
 			for _, rule := range []store.SchemaRule{store.MakeSchema, store.NeedSchema} {
@@ -285,9 +278,7 @@ func TestMigrateResumes(t *testing.T) {
 			}
 			dir["0002_b.sql"] = file("CREATE TABLE b (n BIGINT);\nINSERT INTO b VALUES (1);")
 			for range 2 {
-				if err := migrate(); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, migrate())
 			}
 			if count("b") != 1 {
 				t.Errorf("b %d", count("b"))
@@ -326,10 +317,7 @@ func TestMigrationsArePortable(t *testing.T) {
 		t.Fatal(files, err)
 	}
 	for _, f := range files {
-		text, err := fs.ReadFile(os.DirFS("."), f)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(fs.ReadFile(os.DirFS("."), f))(t)
 		if word := forbidden.Find(comment.ReplaceAll(text, nil)); word != nil {
 			t.Errorf("%s: %s", f, word)
 		}
@@ -339,15 +327,9 @@ func TestMigrationsArePortable(t *testing.T) {
 // A migration that is marked as online only adds: earlier releases must be able to write the tables
 // that they know.
 func TestOnlineMigrationsOnlyAdd(t *testing.T) {
-	files, err := filepath.Glob("migrations/*.sql")
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := must.Get(filepath.Glob("migrations/*.sql"))(t)
 	for _, f := range files {
-		text, err := os.ReadFile(f)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(f))(t)
 		if fault := store.OnlineFault(string(text)); fault != "" {
 			t.Errorf("%s: %s", f, fault)
 		}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
@@ -22,31 +23,25 @@ func TestOpenOrders(t *testing.T) {
 		insert := func(o store.Order) error {
 			return st.Tx(ctx, func(tx *store.Tx) error { return store.InsertOrder(ctx, tx, &o) })
 		}
-		if err := insert(*o); err != nil {
-			t.Fatal(err)
-		}
-		same(t, must[*store.Order](t)(store.OpenOrder(ctx, st, o.Account, "")), o)
-		same(t, must[[]*store.Order](t)(store.OrdersOfRequest(ctx, st, o.Account, "r")), []*store.Order{o})
+		must.Do(t, insert(*o))
+		same(t, must.Get(store.OpenOrder(ctx, st, o.Account, ""))(t), o)
+		same(t, must.Get(store.OrdersOfRequest(ctx, st, o.Account, "r"))(t), []*store.Order{o})
 		second := *o
 		second.ID = toll.NewUUID()
 		if err := insert(second); !store.IsUnique(err) {
 			t.Fatalf("a second open order: %v", err)
 		}
 		second.OpenKey = "x"
-		if err := insert(second); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, insert(second))
 		o.Open, o.Status, o.FailureCode, o.FailureParams = false, toll.OrderFailed, toll.CodeChainBalance, "{}"
 		o.Reversed, o.TakenBack, o.Loss, o.HeldBack = true, 1, 2, 7
 		write(t, st, func(tx *store.Tx) error { return store.UpdateOrder(ctx, tx, o) })
-		same(t, must[*store.Order](t)(store.OrderByID(ctx, st, o.ID)), o)
+		same(t, must.Get(store.OrderByID(ctx, st, o.ID))(t), o)
 		_, err := store.OpenOrder(ctx, st, o.Account, "")
 		notFound(t, err)
 		third := *o
 		third.ID, third.Open = toll.NewUUID(), true
-		if err := insert(third); err != nil {
-			t.Fatalf("an order after one that is finished: %v", err)
-		}
+		must.Do(t, insert(third), "an order after one that is finished")
 	})
 }
 
@@ -60,18 +55,18 @@ func TestDelegations(t *testing.T) {
 			ExpiresAt: noon.Add(time.Hour),
 		}
 		write(t, st, func(tx *store.Tx) error { return store.InsertDelegation(ctx, tx, d) })
-		same(t, must[*store.Delegation](t)(store.DelegationByID(ctx, st, d.ID)), d)
+		same(t, must.Get(store.DelegationByID(ctx, st, d.ID))(t), d)
 		d.Spent, d.Reserved, d.Transactions, d.LastUsedAt = 40, 30, 1, noon
 		d.Paid, d.Beyond, d.OpenCents, d.Readings = 30, -5, 30, 4
 		write(t, st, func(tx *store.Tx) error { return store.UpdateDelegation(ctx, tx, d) })
-		same(t, must[*store.Delegation](t)(store.DelegationByID(ctx, st, d.ID)), d)
+		same(t, must.Get(store.DelegationByID(ctx, st, d.ID))(t), d)
 		over := *d
 		over.Reserved = 61
 		if err := st.Tx(ctx, func(tx *store.Tx) error { return store.UpdateDelegation(ctx, tx, &over) }); err == nil {
 			t.Fatal("more is spent and reserved than the limit")
 		}
 		list := func(u *store.Usable) int64 {
-			return must[store.List[*store.Delegation]](t)(store.DelegationsOfOwner(ctx, st, bob, u, store.Page{})).Total
+			return must.Get(store.DelegationsOfOwner(ctx, st, bob, u, store.Page{}))(t).Total
 		}
 		for want, u := range map[int64][]*store.Usable{
 			1: {nil, {At: noon, Key: key}, {At: noon, Key: key, Without: []string{"pm"}}},
@@ -93,12 +88,12 @@ func TestDelegations(t *testing.T) {
 			return err
 		})
 		later := noon.Add(2 * time.Minute)
-		left := must[*store.Delegation](t)(store.DelegationByID(ctx, st, d.ID))
+		left := must.Get(store.DelegationByID(ctx, st, d.ID))(t)
 		if !left.Revoking || left.Status(noon) != toll.StatusRevoked || list(&store.Usable{At: noon, Key: key}) != 0 {
 			t.Fatalf("%+v", left)
 		}
-		same(t, len(must[[]string](t)(store.DueJobs(ctx, st, noon))), 0) // the caller does it
-		same(t, must[[]string](t)(store.DueJobs(ctx, st, later)), []string{store.JobEndDelegation})
+		same(t, len(must.Get(store.DueJobs(ctx, st, noon))(t)), 0) // the caller does it
+		same(t, must.Get(store.DueJobs(ctx, st, later))(t), []string{store.JobEndDelegation})
 		var claimed []store.Job
 		write(t, st, func(tx *store.Tx) (err error) {
 			claimed, err = store.ClaimJobs(ctx, tx, store.JobEndDelegation, "a", later, later.Add(time.Minute), 9)
@@ -108,7 +103,7 @@ func TestDelegations(t *testing.T) {
 			t.Fatalf("%+v", claimed)
 		}
 		write(t, st, func(tx *store.Tx) error { return store.EndDelegation(ctx, tx, d.ID) })
-		same(t, len(must[[]string](t)(store.DueJobs(ctx, st, later.Add(time.Hour)))), 0)
+		same(t, len(must.Get(store.DueJobs(ctx, st, later.Add(time.Hour)))(t)), 0)
 	})
 }
 
@@ -120,11 +115,11 @@ func TestHeldDelegations(t *testing.T) {
 			ExpiresAt: noon.Add(time.Hour), OwnerAccount: alice,
 		}
 		write(t, st, func(tx *store.Tx) error { return store.InsertDelegation(ctx, tx, d) })
-		same(t, must[*store.Delegation](t)(store.DelegationByID(ctx, st, d.ID)), d)
+		same(t, must.Get(store.DelegationByID(ctx, st, d.ID))(t), d)
 		check := func(status toll.PermissionStatus, usable int64, expires int) {
 			t.Helper()
-			n := must[store.List[*store.Delegation]](t)(store.DelegationsOfOwner(ctx, st, bob, &store.Usable{At: noon}, store.Page{})).Total
-			ended := must[[]*store.Delegation](t)(store.ExpiredDelegations(ctx, st, noon, noon.Add(2*time.Hour), 9))
+			n := must.Get(store.DelegationsOfOwner(ctx, st, bob, &store.Usable{At: noon}, store.Page{}))(t).Total
+			ended := must.Get(store.ExpiredDelegations(ctx, st, noon, noon.Add(2*time.Hour), 9))(t)
 			if d.Status(noon) != status || n != usable || len(ended) != expires {
 				t.Errorf("%s, %d usable, %d expire", d.Status(noon), n, len(ended))
 			}
@@ -132,7 +127,7 @@ func TestHeldDelegations(t *testing.T) {
 		check(toll.StatusPending, 0, 0)
 		d.Signature, d.Authorization = []byte{1, 2}, "{}"
 		write(t, st, func(tx *store.Tx) error { return store.UpdateDelegation(ctx, tx, d) })
-		same(t, must[*store.Delegation](t)(store.DelegationByID(ctx, st, d.ID)), d)
+		same(t, must.Get(store.DelegationByID(ctx, st, d.ID))(t), d)
 		check(toll.StatusActive, 1, 1)
 		d.RevokedAt, d.DisableAt = noon, noon.Add(time.Minute)
 		write(t, st, func(tx *store.Tx) error { return store.UpdateDelegation(ctx, tx, d) })
@@ -151,7 +146,7 @@ func TestAuditOrders(t *testing.T) {
 		write(t, st, func(tx *store.Tx) error { return store.InsertDelegation(ctx, tx, d) })
 		expect := func(want ...string) {
 			t.Helper()
-			got := must[[]string](t)(store.AuditOrders(ctx, st))
+			got := must.Get(store.AuditOrders(ctx, st))(t)
 			if len(got) != len(want) {
 				t.Fatalf("%q, want %q", got, want)
 			}
@@ -211,9 +206,7 @@ func TestAuditOrders(t *testing.T) {
 				return err
 			})
 		}
-		if err := lot(0, 0); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, lot(0, 0))
 		expect()
 		o.TakenBack, o.Loss = 3, -3
 		write(t, st, func(tx *store.Tx) error { return store.UpdateOrder(ctx, tx, o) })

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
@@ -34,11 +35,11 @@ func TestOAuthClients(t *testing.T) {
 		again := shared
 		again.Name, again.Secret = "Thief", []byte{3}
 		enrol(again, noon.Add(time.Hour), store.OAuthRedirect{URI: "https://a/", Name: "Thief", Shared: true}, b)
-		same(t, must[store.OAuthClient](t)(store.OAuthClientByID(ctx, st, "one")), one)
+		same(t, must.Get(store.OAuthClientByID(ctx, st, "one"))(t), one)
 		shared.UsedAt = noon.Add(time.Hour) // by the second one
-		same(t, must[store.OAuthClient](t)(store.OAuthClientByID(ctx, st, "shared")), shared)
+		same(t, must.Get(store.OAuthClientByID(ctx, st, "shared"))(t), shared)
 		near := func(client, uri, prefix string, n int) []store.OAuthRedirect {
-			return must[[]store.OAuthRedirect](t)(store.OAuthRedirectsNear(ctx, st, client, uri, prefix, n))
+			return must.Get(store.OAuthRedirectsNear(ctx, st, client, uri, prefix, n))(t)
 		}
 		same(t, near("shared", "https://b/", "", 10), []store.OAuthRedirect{b})
 		same(t, near("shared", "https://c/", "", 10), []store.OAuthRedirect(nil))
@@ -49,7 +50,7 @@ func TestOAuthClients(t *testing.T) {
 		write(t, st, func(tx *store.Tx) error {
 			return store.TouchOAuthClient(ctx, tx, "shared", "https://b/", noon.Add(2*time.Hour))
 		})
-		same(t, must[int](t)(store.DropOAuthClients(ctx, st, noon.Add(90*time.Minute), 10)), 1)
+		same(t, must.Get(store.DropOAuthClients(ctx, st, noon.Add(90*time.Minute), 10))(t), 1)
 		_, err := store.OAuthClientByID(ctx, st, "one")
 		notFound(t, err)
 		same(t, near("one", "", "https:", 10), []store.OAuthRedirect(nil))
@@ -82,7 +83,7 @@ func TestOAuthUnusedClients(t *testing.T) {
 		})
 		unused := func(want int64) {
 			t.Helper()
-			same(t, must[int64](t)(store.CountUnusedOAuthRedirects(ctx, st, "", 10)), want)
+			same(t, must.Get(store.CountUnusedOAuthRedirects(ctx, st, "", 10))(t), want)
 		}
 		drop := func(before int, n, want int64) {
 			t.Helper()
@@ -93,7 +94,7 @@ func TestOAuthUnusedClients(t *testing.T) {
 			})
 		}
 		unused(4)
-		same(t, must[int64](t)(store.CountUnusedOAuthRedirects(ctx, st, "", 3)), int64(3))
+		same(t, must.Get(store.CountUnusedOAuthRedirects(ctx, st, "", 3))(t), int64(3))
 		drop(0, 10, 0)
 		drop(10, 1, 1)
 		unused(3)
@@ -105,8 +106,8 @@ func TestOAuthUnusedClients(t *testing.T) {
 				t.Errorf("%s: %v", id, err)
 			}
 		}
-		same(t, len(must[[]store.OAuthRedirect](t)(store.OAuthRedirectsNear(ctx, st, "shared", "", "https:", 10))), 1)
-		same(t, len(must[[]store.OAuthRedirect](t)(store.OAuthRedirectsNear(ctx, st, "let in", "", "https:", 10))), 2)
+		same(t, len(must.Get(store.OAuthRedirectsNear(ctx, st, "shared", "", "https:", 10))(t)), 1)
+		same(t, len(must.Get(store.OAuthRedirectsNear(ctx, st, "let in", "", "https:", 10))(t)), 2)
 
 		// One source has its own room.
 		write(t, st, func(tx *store.Tx) error {
@@ -115,7 +116,7 @@ func TestOAuthUnusedClients(t *testing.T) {
 				store.InsertOAuthRedirect(ctx, tx, "mine", r, at(5)))
 		})
 		for source, want := range map[string]int64{"192.0.2.1": 1, "192.0.2.2": 0, "": 2} {
-			same(t, must[int64](t)(store.CountUnusedOAuthRedirects(ctx, st, source, 10)), want)
+			same(t, must.Get(store.CountUnusedOAuthRedirects(ctx, st, source, 10))(t), want)
 		}
 		write(t, st, func(tx *store.Tx) error {
 			gone, err := store.DropUnusedOAuthRedirects(ctx, tx, "192.0.2.1", at(10), 10)
@@ -171,7 +172,7 @@ func TestOAuthTrim(t *testing.T) {
 			{1, 10, 1, "shared late unused"},
 			{0, 10, 0, "shared late unused"},
 		} {
-			same(t, must[int64](t)(store.TrimOAuthClients(ctx, st, at(20), at(15), c.most, c.n)), c.gone)
+			same(t, must.Get(store.TrimOAuthClients(ctx, st, at(20), at(15), c.most, c.n))(t), c.gone)
 			var stay []string
 			for _, id := range []string{"holds", "shared", "over", "revoked", "late", "unused"} {
 				if _, err := store.OAuthClientByID(ctx, st, id); err == nil {
@@ -179,7 +180,7 @@ func TestOAuthTrim(t *testing.T) {
 				}
 			}
 			same(t, strings.Join(stay, " "), c.stay)
-			if shared := must[[]store.OAuthRedirect](t)(store.OAuthRedirectsNear(ctx, st, "shared", "", "https:", 10)); c.most == 2 && (len(shared) != 1 || shared[0].URI != "https://b/") {
+			if shared := must.Get(store.OAuthRedirectsNear(ctx, st, "shared", "", "https:", 10))(t); c.most == 2 && (len(shared) != 1 || shared[0].URI != "https://b/") {
 				t.Errorf("of a shared client %+v stay", shared)
 			}
 		}
@@ -236,15 +237,15 @@ func TestOAuthGrants(t *testing.T) {
 				store.InsertOAuthRefresh(ctx, tx, refresh), store.InsertOAuthAccess(ctx, tx, first, full.ID, noon),
 				store.InsertOAuthAccess(ctx, tx, second, full.ID, noon.Add(time.Second)))
 		})
-		same(t, must[store.OAuthGrant](t)(store.OAuthGrantByID(ctx, st, full.ID)), full)
-		same(t, must[store.OAuthGrant](t)(store.OAuthGrantByID(ctx, st, bare.ID)), bare)
-		same(t, must[store.OAuthGrant](t)(store.OAuthGrantOfAccess(ctx, st, first)), full)
+		same(t, must.Get(store.OAuthGrantByID(ctx, st, full.ID))(t), full)
+		same(t, must.Get(store.OAuthGrantByID(ctx, st, bare.ID))(t), bare)
+		same(t, must.Get(store.OAuthGrantOfAccess(ctx, st, first))(t), full)
 		_, err := store.OAuthGrantOfAccess(ctx, st, toll.NewHash())
 		notFound(t, err)
-		same(t, must[[]toll.Hash](t)(store.OAuthAccess(ctx, st, full.ID, 1)), []toll.Hash{second})
-		same(t, must[store.OAuthCode](t)(store.OAuthCodeByHash(ctx, st, code.Hash)), code)
-		same(t, must[store.OAuthRefresh](t)(store.OAuthRefreshByHash(ctx, st, refresh.Hash)), refresh)
-		same(t, len(must[[]store.OAuthGrant](t)(store.OAuthGrantsOf(ctx, st, alice, noon, 10))), 1)
+		same(t, must.Get(store.OAuthAccess(ctx, st, full.ID, 1))(t), []toll.Hash{second})
+		same(t, must.Get(store.OAuthCodeByHash(ctx, st, code.Hash))(t), code)
+		same(t, must.Get(store.OAuthRefreshByHash(ctx, st, refresh.Hash))(t), refresh)
+		same(t, len(must.Get(store.OAuthGrantsOf(ctx, st, alice, noon, 10))(t)), 1)
 
 		for n, want := range []bool{true, false} {
 			write(t, st, func(tx *store.Tx) error {
@@ -255,21 +256,21 @@ func TestOAuthGrants(t *testing.T) {
 				return errors.Join(err, err2, store.BeginOAuthGrant(ctx, tx, full.ID, noon.Add(time.Hour)))
 			})
 		}
-		same(t, must[store.OAuthCode](t)(store.OAuthCodeByHash(ctx, st, code.Hash)).UsedAt, noon)
-		same(t, must[store.OAuthRefresh](t)(store.OAuthRefreshByHash(ctx, st, refresh.Hash)).Successor, []byte{0})
+		same(t, must.Get(store.OAuthCodeByHash(ctx, st, code.Hash))(t).UsedAt, noon)
+		same(t, must.Get(store.OAuthRefreshByHash(ctx, st, refresh.Hash))(t).Successor, []byte{0})
 
 		write(t, st, func(tx *store.Tx) error { return store.RevokeOAuthGrant(ctx, tx, full.ID, noon) })
 		notFound(t, st.Tx(ctx, func(tx *store.Tx) error { return store.BeginOAuthGrant(ctx, tx, full.ID, noon) }))
 		soon := noon.Add(time.Minute) // until then it is the caller's
-		same(t, must[store.OAuthGrant](t)(store.OAuthGrantByID(ctx, st, full.ID)).RevokedAt, noon)
-		same(t, len(must[[]string](t)(store.DueJobs(ctx, st, soon.Add(-time.Microsecond)))), 0)
-		same(t, must[[]string](t)(store.DueJobs(ctx, st, soon)), []string{store.JobEndGrant})
-		same(t, len(must[[]store.OAuthGrant](t)(store.OAuthGrantsOf(ctx, st, alice, noon, 10))), 0)
+		same(t, must.Get(store.OAuthGrantByID(ctx, st, full.ID))(t).RevokedAt, noon)
+		same(t, len(must.Get(store.DueJobs(ctx, st, soon.Add(-time.Microsecond)))(t)), 0)
+		same(t, must.Get(store.DueJobs(ctx, st, soon))(t), []string{store.JobEndGrant})
+		same(t, len(must.Get(store.OAuthGrantsOf(ctx, st, alice, noon, 10))(t)), 0)
 
-		same(t, must[int](t)(store.DropOAuthGrants(ctx, st, noon.Add(2*time.Hour), 10)), 1) // what is being ended stays
+		same(t, must.Get(store.DropOAuthGrants(ctx, st, noon.Add(2*time.Hour), 10))(t), 1) // what is being ended stays
 		write(t, st, func(tx *store.Tx) error { return store.EndOAuthGrant(ctx, tx, full.ID) })
-		same(t, len(must[[]string](t)(store.DueJobs(ctx, st, noon.Add(time.Hour)))), 0)
-		same(t, must[int](t)(store.DropOAuthGrants(ctx, st, noon.Add(2*time.Hour), 10)), 1)
+		same(t, len(must.Get(store.DueJobs(ctx, st, noon.Add(time.Hour)))(t)), 0)
+		same(t, must.Get(store.DropOAuthGrants(ctx, st, noon.Add(2*time.Hour), 10))(t), 1)
 		_, err = store.OAuthCodeByHash(ctx, st, code.Hash)
 		notFound(t, err)
 		_, err = store.OAuthRefreshByHash(ctx, st, refresh.Hash)
@@ -290,14 +291,12 @@ func TestOAuthDevices(t *testing.T) {
 		if err := st.Tx(ctx, func(tx *store.Tx) error { return store.InsertOAuthDevice(ctx, tx, twin) }); !store.IsUnique(err) {
 			t.Errorf("a user code twice: %v", err)
 		}
-		same(t, must[store.OAuthDevice](t)(store.OAuthDeviceByHash(ctx, st, d.Hash)), d)
-		same(t, must[store.OAuthDevice](t)(store.OAuthDeviceByUserHash(ctx, st, d.UserHash)), d)
+		same(t, must.Get(store.OAuthDeviceByHash(ctx, st, d.Hash))(t), d)
+		same(t, must.Get(store.OAuthDeviceByUserHash(ctx, st, d.UserHash))(t), d)
 		waiting := func(at time.Time, most int64, source string) [2]int64 {
 			t.Helper()
 			all, of, err := store.CountOAuthDevices(ctx, st, at, most, source, most)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			return [2]int64{all, of}
 		}
 		same(t, waiting(noon, 10, "a"), [2]int64{1, 1})
@@ -314,7 +313,7 @@ func TestOAuthDevices(t *testing.T) {
 				return errors.Join(err1, err2, err3)
 			})
 		}
-		got := must[store.OAuthDevice](t)(store.OAuthDeviceByHash(ctx, st, d.Hash))
+		got := must.Get(store.OAuthDeviceByHash(ctx, st, d.Hash))(t)
 		if got.GrantID != grant || got.PollSecs != 10 || got.PollAt != noon || got.UsedAt != noon || got.Denied {
 			t.Errorf("%+v", got)
 		}
@@ -337,13 +336,13 @@ func TestOAuthDevices(t *testing.T) {
 			now := noon.Add(time.Duration(c.at) * time.Minute)
 			since := now.Add(-10 * time.Minute)
 			write(t, st, func(tx *store.Tx) error { return store.CountOAuthGuess(ctx, tx, alice, now, since) })
-			same(t, must[int64](t)(store.OAuthGuesses(ctx, st, alice, since)), c.want)
-			same(t, must[int64](t)(store.OAuthGuesses(ctx, st, bob, since)), int64(0))
+			same(t, must.Get(store.OAuthGuesses(ctx, st, alice, since))(t), c.want)
+			same(t, must.Get(store.OAuthGuesses(ctx, st, bob, since))(t), int64(0))
 		}
-		must[int](t)(store.DropOAuthGrants(ctx, st, noon.Add(time.Hour), 10))
+		must.Get(store.DropOAuthGrants(ctx, st, noon.Add(time.Hour), 10))(t)
 		_, err := store.OAuthDeviceByHash(ctx, st, d.Hash)
 		notFound(t, err)
-		same(t, must[int64](t)(store.OAuthGuesses(ctx, st, alice, noon)), int64(0))
+		same(t, must.Get(store.OAuthGuesses(ctx, st, alice, noon))(t), int64(0))
 	})
 }
 
@@ -356,7 +355,7 @@ func TestReview5_LastAccess(t *testing.T) {
 		for _, at := range []time.Time{noon, noon.Add(-time.Second), noon.Add(-time.Second), noon.Add(time.Second)} {
 			last := toll.NewHash()
 			write(t, st, func(tx *store.Tx) error { return store.InsertOAuthAccess(ctx, tx, last, grant, at) })
-			same(t, must[[]toll.Hash](t)(store.OAuthAccess(ctx, st, grant, 1)), []toll.Hash{last})
+			same(t, must.Get(store.OAuthAccess(ctx, st, grant, 1))(t), []toll.Hash{last})
 		}
 	})
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
@@ -28,16 +29,10 @@ func TestDataDirectory(t *testing.T) {
 			if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
 				t.Errorf("directory: %v, %v", info.Mode(), err)
 			}
-			files, err := os.ReadDir(dir)
-			if err != nil {
-				t.Fatal(err)
-			}
+			files := must.Get(os.ReadDir(dir))(t)
 			found := false
 			for _, f := range files {
-				info, err := f.Info()
-				if err != nil {
-					t.Fatal(err)
-				}
+				info := must.Get(f.Info())(t)
 				if info.Mode().Perm() != 0o600 {
 					t.Errorf("%s has mode %v", f.Name(), info.Mode())
 				}
@@ -125,17 +120,12 @@ func TestPostgresWithoutFsync(t *testing.T) {
 		t.Skip("TOLL_TEST_POSTGRES is not set")
 	}
 	const script = "../../scripts/postgres.sh"
-	dir, err := os.MkdirTemp("", "toll-pg") // the directories of a test are closed to the user that runs PostgreSQL
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := must.Get(os.MkdirTemp("", "toll-pg"))(t) // the directories of a test are closed to the user that runs PostgreSQL
 	start := exec.Command(script, "start", dir)
 	start.Env = append(os.Environ(), "TOLL_PG_ARGS=fsync=off shared_buffers=8MB max_connections=10")
 	start.Stderr = os.Stderr
 	dsn, err := start.Output()
-	if err != nil {
-		t.Fatalf("start: %v", err)
-	}
+	must.Do(t, err, "start")
 	defer func() {
 		if out, err := exec.Command(script, "stop", dir).CombinedOutput(); err != nil {
 			t.Errorf("stop: %v: %s", err, out)
@@ -177,9 +167,7 @@ func TestUnavailable(t *testing.T) {
 // A server that lets nobody in is unavailable like one that refuses, but not worth eight attempts in a row.
 func TestNobodyGetsIn(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0") // the system connects, and nobody answers
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer ln.Close()
 	_, err = store.Open(t.Context(), store.Config{Database: "postgres://toll:x@" + ln.Addr().String() + "/postgres?sslmode=disable&connect_timeout=1"})
 	if !errors.Is(err, toll.NewError(toll.CodeDatabaseUnavailable)) || store.IsRetryable(err) {
@@ -192,14 +180,9 @@ func TestSecondService(t *testing.T) {
 	cfg := storetest.Config(t, storetest.SQLite)
 	admin := cfg
 	admin.Admin = true
-	before, err := store.Open(t.Context(), admin) // makes the schema; a service may start meanwhile
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := must.Get(store.Open(t.Context(), admin))(t) // makes the schema; a service may start meanwhile
 	service, err := store.Open(t.Context(), cfg)
-	if err != nil {
-		t.Fatalf("beside an administrator: %v", err)
-	}
+	must.Do(t, err, "beside an administrator")
 	if _, err := store.Open(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "another service works on") {
 		t.Fatalf("second service: %v", err)
 	}
@@ -213,16 +196,10 @@ func TestSecondService(t *testing.T) {
 	if err := service.QueryRow(t.Context(), "SELECT COUNT(*) FROM principals").Scan(&n); err != nil || n != 3 {
 		t.Errorf("%d principals, %v", n, err)
 	}
-	if err := errors.Join(service.Close(), before.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(service.Close(), before.Close()))
 	after, err := store.Open(t.Context(), cfg)
-	if err != nil {
-		t.Fatalf("after the first service: %v", err)
-	}
-	if err := after.Close(); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, err, "after the first service")
+	must.Check(t, after.Close())
 	if err := after.Tx(t.Context(), func(*store.Tx) error { return nil }); err == nil {
 		t.Error("a closed store takes writes")
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
@@ -18,7 +19,7 @@ func TestPrincipalList(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *store.Store) {
 		began := time.UnixMicro(1_700_000_000_000_000)
 		const n = 23
-		if err := st.Tx(t.Context(), func(tx *store.Tx) error {
+		must.Do(t, st.Tx(t.Context(), func(tx *store.Tx) error {
 			for i := range n {
 				p := store.Principal{Address: toll.MustAddress(fmt.Sprintf("0x%040x", i+1)), CreatedAt: began.Add(time.Duration(i/3) * time.Second)}
 				if err := store.InsertPrincipal(t.Context(), tx, p); err != nil {
@@ -26,9 +27,7 @@ func TestPrincipalList(t *testing.T) {
 				}
 			}
 			return nil
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 		var statements []string
 		st.Trace(func(_ uint64, statement string) {
 			if strings.Contains(statement, "principals") {
@@ -39,10 +38,7 @@ func TestPrincipalList(t *testing.T) {
 		for _, ascending := range []bool{true, false} {
 			got = nil
 			for page := (store.Page{Size: 5, Ascending: ascending}); ; {
-				list, err := store.PrincipalList(t.Context(), st, page)
-				if err != nil {
-					t.Fatal(err)
-				}
+				list := must.Get(store.PrincipalList(t.Context(), st, page))(t)
 				if list.Total != -1 {
 					t.Errorf("a part says that there are %d", list.Total)
 				}

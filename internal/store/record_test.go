@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 )
 
 type everything struct {
@@ -31,17 +32,11 @@ type everything struct {
 // TestRecord takes each kind of field into a table and back, as its zero value and as another one.
 func TestRecord(t *testing.T) {
 	ctx := t.Context()
-	st, err := Open(ctx, Config{Data: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	st := must.Get(Open(ctx, Config{Data: t.TempDir()}))(t)
 	defer st.Close()
 	r := newRecord[*everything]("everything")
 	hash, credits := toll.NewHash(), toll.Credits(7)
-	nothing, err := toll.ParseUnits("0") // as it is read
-	if err != nil {
-		t.Fatal(err)
-	}
+	nothing := must.Get(toll.ParseUnits("0"))(t) // as it is read
 	full := everything{
 		ID: "full", Owner: toll.MustAddress("0x00000000000000000000000000000000000000ab"), Price: toll.UnitsOf(5),
 		Rights: toll.AllRights()[:2], Words: []string{"a", "b"}, Parent: hash, Grant: hash, Key: &hash, Limit: &credits, Keys: []toll.Hash{hash},
@@ -49,7 +44,7 @@ func TestRecord(t *testing.T) {
 		Address: []toll.Address{{1}},
 	}
 	bare := everything{ID: "bare", Event: NewEventID(time.Now()), Price: nothing}
-	if err := st.Tx(ctx, func(tx *Tx) error {
+	must.Do(t, st.Tx(ctx, func(tx *Tx) error {
 		if _, err := tx.Exec(ctx, "CREATE TABLE everything ("+r.columns+")"); err != nil {
 			return err
 		}
@@ -59,9 +54,7 @@ func TestRecord(t *testing.T) {
 			}
 		}
 		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	for _, want := range []*everything{&full, &bare} {
 		got, err := r.one(ctx, st, "WHERE id = $1", want.ID)
 		if err != nil || !reflect.DeepEqual(got, want) {
@@ -85,9 +78,7 @@ func TestRecord(t *testing.T) {
 	moved.Words, moved.Flag = []string{"c"}, true
 	gone := moved
 	gone.ID = "gone"
-	if err := st.Tx(ctx, func(tx *Tx) error { return r.update(ctx, tx, &moved) }); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, st.Tx(ctx, func(tx *Tx) error { return r.update(ctx, tx, &moved) }))
 	moved.Flag = false
 	if got, err := r.one(ctx, st, "WHERE id = $1", "bare"); err != nil || !reflect.DeepEqual(got, &moved) {
 		t.Errorf("got %+v, %v", got, err)

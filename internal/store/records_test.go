@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
@@ -27,19 +28,7 @@ var (
 
 func write(t *testing.T, st *store.Store, f func(tx *store.Tx) error) {
 	t.Helper()
-	if err := st.Tx(t.Context(), f); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func must[T any](t *testing.T) func(v T, err error) T {
-	return func(v T, err error) T {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v
-	}
+	must.Do(t, st.Tx(t.Context(), f))
 }
 
 func same(t *testing.T, got, want any) {
@@ -71,9 +60,7 @@ func TestSettings(t *testing.T) {
 					seen[i], err = store.PutSettingIfAbsent(ctx, tx, "issuer", fmt.Appendf(nil, "starter %d", i))
 					return err
 				})
-				if err != nil {
-					t.Error(err)
-				}
+				must.Check(t, err)
 			})
 		}
 		wg.Wait()
@@ -83,7 +70,7 @@ func TestSettings(t *testing.T) {
 			}
 		}
 		write(t, st, func(tx *store.Tx) error { return store.PutSetting(ctx, tx, "issuer", nil) })
-		if v := must[[]byte](t)(store.Setting(ctx, st, "issuer")); len(v) != 0 {
+		if v := must.Get(store.Setting(ctx, st, "issuer"))(t); len(v) != 0 {
 			t.Errorf("replaced value is %q", v)
 		}
 	})
@@ -101,7 +88,7 @@ func TestSigningKeys(t *testing.T) {
 		write(t, st, func(tx *store.Tx) error { return store.RetireSigningKey(ctx, tx, "b", end) })
 		write(t, st, func(tx *store.Tx) error { return store.RetireSigningKey(ctx, tx, "b", end.Add(time.Hour)) })
 		a.RetiredAt = end
-		same(t, must[[]store.SigningKey](t)(store.SigningKeys(ctx, st)), []store.SigningKey{a, b})
+		same(t, must.Get(store.SigningKeys(ctx, st))(t), []store.SigningKey{a, b})
 		notFound(t, st.Tx(ctx, func(tx *store.Tx) error { return store.RetireSigningKey(ctx, tx, "none", end) }))
 	})
 }
@@ -113,11 +100,9 @@ func TestPrincipals(t *testing.T) {
 		insert := func(p store.Principal) error {
 			return st.Tx(ctx, func(tx *store.Tx) error { return store.InsertPrincipal(ctx, tx, p) })
 		}
-		if err := insert(p); err != nil {
-			t.Fatal(err)
-		}
-		same(t, must[store.Principal](t)(store.PrincipalByName(ctx, st, "Alice")), p)
-		same(t, must[store.Principal](t)(store.PrincipalByAddress(ctx, st, alice)), p)
+		must.Do(t, insert(p))
+		same(t, must.Get(store.PrincipalByName(ctx, st, "Alice"))(t), p)
+		same(t, must.Get(store.PrincipalByAddress(ctx, st, alice))(t), p)
 		_, err := store.PrincipalByName(ctx, st, "alice")
 		notFound(t, err)
 		_, err = store.PrincipalByName(ctx, st, "")
@@ -130,9 +115,7 @@ func TestPrincipals(t *testing.T) {
 			t.Errorf("a taken address: %v", err)
 		}
 		for _, a := range []toll.Address{bob, {1}} { // unnamed ones do not collide
-			if err := insert(store.Principal{Address: a}); err != nil {
-				t.Error(err)
-			}
+			must.Check(t, insert(store.Principal{Address: a}))
 		}
 	})
 }
@@ -149,7 +132,7 @@ func TestAPIKeys(t *testing.T) {
 		write(t, st, func(tx *store.Tx) error {
 			return errors.Join(store.InsertAPIKey(ctx, tx, k), store.InsertAPIKey(ctx, tx, other))
 		})
-		get := func() store.APIKey { t.Helper(); return must[store.APIKey](t)(store.APIKeyByID(ctx, st, k.ID)) }
+		get := func() store.APIKey { t.Helper(); return must.Get(store.APIKeyByID(ctx, st, k.ID))(t) }
 		same(t, get(), k)
 		_, err := store.APIKeyByID(ctx, st, toll.NewHash())
 		notFound(t, err)
@@ -172,9 +155,7 @@ func TestAPIKeys(t *testing.T) {
 					}
 					return err
 				})
-				if err != nil {
-					t.Error(err)
-				}
+				must.Check(t, err)
 			})
 		}
 		wg.Wait()
@@ -184,7 +165,7 @@ func TestAPIKeys(t *testing.T) {
 		if get().RevokedAt.IsZero() {
 			t.Error("not revoked")
 		}
-		list := must[store.List[store.APIKey]](t)(store.APIKeys(ctx, st, alice, store.Page{}))
+		list := must.Get(store.APIKeys(ctx, st, alice, store.Page{}))(t)
 		if len(list.Items) != 1 || list.Total != 1 || list.Items[0].ID != k.ID {
 			t.Errorf("list %+v", list)
 		}
@@ -215,10 +196,7 @@ func planIDs(plans []*toll.Plan) []toll.PlanID {
 func TestPlans(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *store.Store) {
 		ctx := t.Context()
-		amount, err := toll.ParseUnits("115792089237316195423570985008687907853269984665640564039457584007913129639935")
-		if err != nil {
-			t.Fatal(err)
-		}
+		amount := must.Get(toll.ParseUnits("115792089237316195423570985008687907853269984665640564039457584007913129639935"))(t)
 		created := toll.At(noon.Truncate(time.Millisecond))
 		p := &toll.Plan{
 			ID: "115792089237316195423570985008687907853269984665640564039457584007913129639935", Owner: alice,
@@ -235,10 +213,8 @@ func TestPlans(t *testing.T) {
 		insert := func(p *toll.Plan, nonce string, body []byte) error {
 			return st.Tx(ctx, func(tx *store.Tx) error { return store.InsertPlan(ctx, tx, p, nonce, body) })
 		}
-		if err := insert(p, "7", []byte("body")); err != nil {
-			t.Fatal(err)
-		}
-		same(t, must[*toll.Plan](t)(store.PlanByID(ctx, st, p.ID)), p)
+		must.Do(t, insert(p, "7", []byte("body")))
+		same(t, must.Get(store.PlanByID(ctx, st, p.ID))(t), p)
 		got, body, err := store.PlanByNonce(ctx, st, alice, "7")
 		if err != nil || got.ID != p.ID || string(body) != "body" {
 			t.Errorf("by nonce: %v, %q, %v", got, body, err)
@@ -251,9 +227,7 @@ func TestPlans(t *testing.T) {
 			t.Errorf("a taken nonce: %v", err)
 		}
 		for _, q := range []*toll.Plan{newPlan(bob, ""), newPlan(bob, "")} { // plans without a nonce do not collide
-			if err := insert(q, "", nil); err != nil {
-				t.Error(err)
-			}
+			must.Check(t, insert(q, "", nil))
 		}
 
 		write(t, st, func(tx *store.Tx) error {
@@ -266,7 +240,7 @@ func TestPlans(t *testing.T) {
 		})
 		p.Metadata.Name, p.MaxOrders, p.IsListed, p.UpdatedAt = "New", 0, false, noon.Add(time.Hour)
 		p.Version = 2
-		same(t, must[*toll.Plan](t)(store.PlanByID(ctx, st, p.ID)), p)
+		same(t, must.Get(store.PlanByID(ctx, st, p.ID))(t), p)
 		notFound(t, st.Tx(ctx, func(tx *store.Tx) error { return store.UpdatePlan(ctx, tx, newPlan(alice, "")) }))
 	})
 }
@@ -289,18 +263,14 @@ func TestPlanForUpdate(t *testing.T) {
 						p.MaxOrders++
 						return store.UpdatePlan(ctx, tx, p)
 					})
-					if err != nil {
-						t.Error(err)
-					}
+					must.Check(t, err)
 				}
 			})
 		}
 		wg.Wait()
-		if p := must[*toll.Plan](
-			t,
-		)(
+		if p := must.Get(
 			store.PlanByID(ctx, st, p.ID),
-		); p.MaxOrders != 20 ||
+		)(t); p.MaxOrders != 20 ||
 			p.Version != 21 {
 			t.Errorf("%d of 20 changes are there, version %d", p.MaxOrders, p.Version)
 		}
@@ -330,11 +300,11 @@ func TestAgents(t *testing.T) {
 			}
 			return errors.Join(store.InsertAgent(ctx, tx, a, []byte("sealed")), store.InsertAgent(ctx, tx, b, nil))
 		})
-		same(t, must[*toll.Agent](t)(store.AgentByID(ctx, st, a.ID)), a)
-		same(t, must[*toll.Agent](t)(store.AgentByID(ctx, st, b.ID)), b)
+		same(t, must.Get(store.AgentByID(ctx, st, a.ID))(t), a)
+		same(t, must.Get(store.AgentByID(ctx, st, b.ID))(t), b)
 		_, err := store.AgentByID(ctx, st, "1")
 		notFound(t, err)
-		if s := must[[]byte](t)(store.AgentCredentials(ctx, st, a.ID)); string(s) != "sealed" {
+		if s := must.Get(store.AgentCredentials(ctx, st, a.ID))(t); string(s) != "sealed" {
 			t.Errorf("credentials %q", s)
 		}
 
@@ -359,14 +329,14 @@ func TestAgents(t *testing.T) {
 		}
 		same(t, []bool{attach(plans[2]), attach(plans[2]), detach(plans[1]), detach(plans[1])}, []bool{true, false, true, false})
 		a.Plans = []toll.PlanRef{{PlanID: plans[0].ID, Name: "Basic"}, {PlanID: plans[2].ID, Name: "Free"}}
-		same(t, must[*toll.Agent](t)(store.AgentByID(ctx, st, a.ID)), a)
+		same(t, must.Get(store.AgentByID(ctx, st, a.ID))(t), a)
 
-		agents := must[store.List[*toll.Agent]](t)(store.AgentsOfOwner(ctx, st, alice, store.Page{Sort: store.SortName}))
+		agents := must.Get(store.AgentsOfOwner(ctx, st, alice, store.Page{Sort: store.SortName}))(t)
 		same(t, agents.Items, []*toll.Agent{a, b})
-		agents = must[store.List[*toll.Agent]](t)(store.AgentsOfPlan(ctx, st, plans[0].ID, store.Page{}))
+		agents = must.Get(store.AgentsOfPlan(ctx, st, plans[0].ID, store.Page{}))(t)
 		same(t, agents.Items, []*toll.Agent{a})
-		same(t, must[[]toll.AgentID](t)(store.AgentIDsOfPlan(ctx, st, plans[0].ID, 2)), []toll.AgentID{a.ID})
-		of := must[store.List[*toll.Plan]](t)(store.PlansOfAgent(ctx, st, a.ID, store.Page{Sort: store.SortName, Ascending: true}))
+		same(t, must.Get(store.AgentIDsOfPlan(ctx, st, plans[0].ID, 2))(t), []toll.AgentID{a.ID})
+		of := must.Get(store.PlansOfAgent(ctx, st, a.ID, store.Page{Sort: store.SortName, Ascending: true}))(t)
 		same(t, planIDs(of.Items), planIDs([]*toll.Plan{plans[0], plans[2]}))
 
 		err = st.Tx(ctx, func(tx *store.Tx) error { _, err := store.AttachPlan(ctx, tx, a.ID, "1"); return err })
@@ -386,16 +356,14 @@ func TestOrders(t *testing.T) {
 		insert := func(o *store.Order) error {
 			return st.Tx(ctx, func(tx *store.Tx) error { return store.InsertOrder(ctx, tx, o) })
 		}
-		if err := insert(o); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, insert(o))
 		if err := insert(o); !store.IsUnique(err) {
 			t.Errorf("the same order again: %v", err)
 		}
 		o.Status, o.TxHash, o.Credits, o.FailureReason, o.UpdatedAt = toll.OrderConfirmed, toll.NewHash().String(), toll.MaxCredits, "no", noon.Add(1000)
 		write(t, st, func(tx *store.Tx) error { return store.UpdateOrder(ctx, tx, o) })
-		same(t, must[*store.Order](t)(store.OrderByID(ctx, st, o.ID)), o)
-		same(t, must[*store.Order](t)(store.OrderOfAccount(ctx, st, o.Account, o.ID)), o)
+		same(t, must.Get(store.OrderByID(ctx, st, o.ID))(t), o)
+		same(t, must.Get(store.OrderOfAccount(ctx, st, o.Account, o.ID))(t), o)
 		_, err := store.OrderOfAccount(ctx, st, [16]byte{9}, o.ID)
 		notFound(t, err)
 		elsewhere := *o
@@ -419,9 +387,7 @@ func TestCountOrder(t *testing.T) {
 					n, ok, err = store.CountOrder(ctx, tx, "5", 5)
 					return err
 				})
-				if err != nil {
-					t.Error(err)
-				}
+				must.Check(t, err)
 				if ok {
 					mu.Lock()
 					counted = append(counted, n)
@@ -432,8 +398,8 @@ func TestCountOrder(t *testing.T) {
 		wg.Wait()
 		slices.Sort(counted)
 		same(t, counted, []int64{1, 2, 3, 4, 5})
-		same(t, must[int64](t)(store.OrdersOfPlan(ctx, st, "5")), int64(5))
-		same(t, must[int64](t)(store.OrdersOfPlan(ctx, st, "6")), int64(0))
+		same(t, must.Get(store.OrdersOfPlan(ctx, st, "5"))(t), int64(5))
+		same(t, must.Get(store.OrdersOfPlan(ctx, st, "6"))(t), int64(0))
 		for _, limit := range []int64{0, math.MaxInt64} {
 			var ok bool
 			write(t, st, func(tx *store.Tx) (err error) { _, ok, err = store.CountOrder(ctx, tx, "5", limit); return err })
@@ -442,7 +408,7 @@ func TestCountOrder(t *testing.T) {
 			}
 		}
 		write(t, st, func(tx *store.Tx) error { _, _, err := store.CountOrder(ctx, tx, "5", 0); return err })
-		same(t, must[int64](t)(store.OrdersOfPlan(ctx, st, "5")), int64(8))
+		same(t, must.Get(store.OrdersOfPlan(ctx, st, "5"))(t), int64(8))
 		err := st.Tx(ctx, func(tx *store.Tx) error {
 			if _, _, err := store.CountOrder(ctx, tx, "5", 0); err != nil {
 				return err
@@ -452,7 +418,7 @@ func TestCountOrder(t *testing.T) {
 		if err == nil {
 			t.Error("no error")
 		}
-		same(t, must[int64](t)(store.OrdersOfPlan(ctx, st, "5")), int64(8))
+		same(t, must.Get(store.OrdersOfPlan(ctx, st, "5"))(t), int64(8))
 	})
 }
 
@@ -485,14 +451,14 @@ func TestListedAgents(t *testing.T) {
 			return err
 		})
 		chosen := func(n int) (out []toll.AgentID) {
-			for _, a := range must[[]*store.ListedAgent](t)(store.ListedAgents(ctx, st, n)) {
+			for _, a := range must.Get(store.ListedAgents(ctx, st, n))(t) {
 				out = append(out, a.ID)
 			}
 			return out
 		}
 		same(t, chosen(2), []toll.AgentID{ids[3], ids[0]})
 		same(t, chosen(9), []toll.AgentID{ids[3], ids[0], ids[2], ids[1]})
-		first := must[[]*store.ListedAgent](t)(store.ListedAgents(ctx, st, 2))[1]
+		first := must.Get(store.ListedAgents(ctx, st, 2))(t)[1]
 		if first.Said != 1 || first.SaidAt != noon.UnixMicro() || first.Bytes < 10 || first.UpdatedAt != noon.UnixMicro() {
 			t.Errorf("%+v", first)
 		}
@@ -527,7 +493,7 @@ func TestPageOfBigAgents(t *testing.T) {
 		if _, err := store.AgentsOfOwner(ctx, st, alice, store.Page{Size: 10}); !errors.Is(err, toll.NewError(toll.CodeBadPage)) {
 			t.Errorf("ten big agents: %v", err)
 		}
-		list := must[store.List[*toll.Agent]](t)(store.AgentsOfOwner(ctx, st, alice, store.Page{Size: 5}))
+		list := must.Get(store.AgentsOfOwner(ctx, st, alice, store.Page{Size: 5}))(t)
 		if len(list.Items) != 5 || list.Total != 10 {
 			t.Errorf("%d of %d", len(list.Items), list.Total)
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
@@ -22,9 +23,7 @@ func TestWalletNonces(t *testing.T) {
 				first, err = store.UseWalletNonce(context.Background(), tx, []byte(nonce), at.Add(time.Minute), at)
 				return err
 			})
-			if err != nil {
-				t.Error(err)
-			}
+			must.Check(t, err)
 			return first
 		}
 		var won atomic.Int64
@@ -57,9 +56,7 @@ func TestSaleAnswers(t *testing.T) {
 		put := func(s *store.SaleIdentifier) error {
 			return st.Tx(ctx, func(tx *store.Tx) error { return store.PutSaleIdentifier(ctx, tx, s) })
 		}
-		if err := put(mine); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, put(mine))
 		if got, err := store.SaleByIdentifier(ctx, st, mine.Subscriber, mine.Identifier); err != nil || *got != *mine {
 			t.Errorf("%+v, %v", got, err)
 		}
@@ -68,9 +65,7 @@ func TestSaleAnswers(t *testing.T) {
 		}
 		theirs := *mine
 		theirs.Subscriber = toll.Address{3}
-		if err := put(&theirs); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, put(&theirs))
 		if _, err := store.SaleByIdentifier(ctx, st, toll.Address{4}, mine.Identifier); !errors.Is(err, store.ErrNotFound) {
 			t.Error(err)
 		}
@@ -84,9 +79,7 @@ func TestSaleAnswers(t *testing.T) {
 				t.Errorf("after %+v: %v", free, err)
 			}
 		}
-		if err := put(mine); err != nil {
-			t.Errorf("a free name: %v", err)
-		}
+		must.Check(t, put(mine), "a free name")
 		if got, err := store.SaleByIdentifier(ctx, st, theirs.Subscriber, theirs.Identifier); err != nil || *got != theirs {
 			t.Errorf("the same name of another subscriber: %+v, %v", got, err)
 		}

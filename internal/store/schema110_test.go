@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
@@ -31,22 +32,14 @@ const (
 
 // TestSchema110 upgrades a database of release 1.1.0, with orders and holds in every state, and finds its books right.
 func TestSchema110(t *testing.T) {
-	text, err := os.ReadFile("migrations/" + baseline110)
-	if err != nil {
-		t.Fatal(err)
-	}
-	rows, err := os.ReadFile(rows110)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("migrations/" + baseline110))(t)
+	rows := must.Get(os.ReadFile(rows110))(t)
 	for _, e := range []store.Engine{store.SQLite, store.Postgres} {
 		t.Run(string(e), func(t *testing.T) {
 			db, cfg := emptyDatabase(t, e)
 			floor := "INSERT INTO settings (name, value) VALUES ('schema_floor', CAST('100' AS {{BYTES}}));\n"
 			dir := fstest.MapFS{baseline110: {Data: []byte(store.Words(e, 0).Replace(string(text) + "\n" + floor))}}
-			if _, err := store.MigrateFrom(t.Context(), db, e, dir, nil, slog.New(slog.DiscardHandler)); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(store.MigrateFrom(t.Context(), db, e, dir, nil, slog.New(slog.DiscardHandler)))(t)
 			exec := func(q string, args ...any) {
 				t.Helper()
 				if _, err := db.ExecContext(t.Context(), q, args...); err != nil {
@@ -58,9 +51,7 @@ func TestSchema110(t *testing.T) {
 				statement, args := insertion(t, line)
 				exec(statement, args...)
 			}
-			if err := db.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, db.Close())
 			cfg.Schema = store.UpgradeSchema
 			st := storetest.OpenConfig(t, cfg)
 			now := time.Date(2026, 11, 21, 13, 0, 0, 0, time.UTC)
@@ -86,9 +77,7 @@ func insertion(t *testing.T, line []byte) (statement string, args []any) {
 	var row map[string]any
 	d := json.NewDecoder(bytes.NewReader(line))
 	d.UseNumber()
-	if err := d.Decode(&[]any{&table, &row}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, d.Decode(&[]any{&table, &row}))
 	names, marks := slices.Sorted(maps.Keys(row)), []string{}
 	for i, name := range names {
 		v := row[name]
@@ -99,9 +88,7 @@ func insertion(t *testing.T, line []byte) (statement string, args []any) {
 		case []any:
 			v, err = hex.DecodeString(typed[0].(string))
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		args, marks = append(args, v), append(marks, fmt.Sprintf("$%d", i+1))
 	}
 	return "INSERT INTO " + table + " (" + strings.Join(names, ", ") + ") VALUES (" + strings.Join(marks, ", ") + ")", args
@@ -113,9 +100,7 @@ func TestSchema110_Frozen(t *testing.T) {
 	sum := sha256.New()
 	text, err := os.ReadFile("migrations/" + baseline110)
 	rows, err2 := os.ReadFile(rows110)
-	if err := errors.Join(err, err2); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(err, err2))
 	for _, words := range []*strings.Replacer{store.Words(store.SQLite, 0), store.Words(store.Postgres, 0), store.Words(store.Postgres, 1)} {
 		sum.Write([]byte(words.Replace(string(text))))
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
@@ -57,9 +58,7 @@ func TestTx(t *testing.T) {
 				}
 			}()
 			_ = st.Tx(ctx, func(tx *store.Tx) error {
-				if err := put(ctx, tx, "a", "2"); err != nil {
-					t.Error(err)
-				}
+				must.Check(t, put(ctx, tx, "a", "2"))
 				panic("no")
 			})
 		}()
@@ -101,9 +100,7 @@ func TestValues(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *store.Store) {
 		rows, err := st.Query(t.Context(), `SELECT CAST($2 AS BIGINT), CAST($1 AS TEXT), '$3', CAST($3 AS BOOLEAN) AND TRUE, CAST(NULL AS TEXT), CAST($1 AS TEXT)
 			UNION ALL SELECT 2, 'x', '', FALSE, 'y', 'z'`, "ä\"'$1?", int64(-1<<63), true)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		defer rows.Close()
 		var got []any
 		for rows.Next() {
@@ -111,14 +108,10 @@ func TestValues(t *testing.T) {
 			var s, quoted, again string
 			var b bool
 			var null *string
-			if err := rows.Scan(&n, &s, &quoted, &b, &null, &again); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, rows.Scan(&n, &s, &quoted, &b, &null, &again))
 			got = append(got, n, s, quoted, b, null == nil, again)
 		}
-		if err := rows.Err(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, rows.Err())
 		same(t, got, []any{int64(-1 << 63), "ä\"'$1?", "$3", true, true, "ä\"'$1?", int64(2), "x", "", false, false, "z"})
 	})
 }
@@ -188,9 +181,7 @@ func TestDeadlock(t *testing.T) {
 					}
 					return put(ctx, tx, order[1], fmt.Sprint(i))
 				})
-				if err != nil {
-					t.Error(err)
-				}
+				must.Check(t, err)
 			})
 		}
 		wg.Wait()
@@ -236,9 +227,7 @@ func TestStoodStill(t *testing.T) {
 		t.Helper()
 		for end := time.Now().Add(2 * time.Minute); ; time.Sleep(5 * time.Millisecond) {
 			var n int64
-			if err := st.QueryRow(ctx, "SELECT COUNT(*) FROM pg_stat_activity WHERE pid = $1", pid).Scan(&n); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, st.QueryRow(ctx, "SELECT COUNT(*) FROM pg_stat_activity WHERE pid = $1", pid).Scan(&n))
 			if n == 0 {
 				return
 			}
@@ -288,9 +277,7 @@ func TestStoodStill(t *testing.T) {
 		t.Errorf("the ledger is not told to try again: %v", err)
 	}
 	p.Reset()
-	if err := p.Run(ctx, store.Stmt{SQL: "SELECT 1"}); err != nil {
-		t.Errorf("after it: %v", err)
-	}
+	must.Check(t, p.Run(ctx, store.Stmt{SQL: "SELECT 1"}), "after it")
 }
 
 // When the connection breaks in the commit, the caller learns that nobody knows.
@@ -324,9 +311,7 @@ func TestIsUnique(t *testing.T) {
 				return err
 			})
 		}
-		if err := insert("1", "a"); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, insert("1", "a"))
 		for _, err := range []error{insert("1", "b"), insert("2", "a")} {
 			if !store.IsUnique(err) || store.IsRetryable(err) {
 				t.Errorf("taken: %v", err)
@@ -375,10 +360,7 @@ func TestIsRetryable(t *testing.T) {
 // The file that somebody else keeps locked.
 func TestSQLiteBusy(t *testing.T) {
 	st, cfg := storetest.Open(t, store.SQLite)
-	other, err := sql.Open("sqlite", "file:"+filepath.Join(cfg.Data, "toll.db")+"?_pragma=busy_timeout(0)")
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := must.Get(sql.Open("sqlite", "file:"+filepath.Join(cfg.Data, "toll.db")+"?_pragma=busy_timeout(0)"))(t)
 	defer other.Close()
 	write(t, st, func(*store.Tx) error {
 		_, err := other.ExecContext(t.Context(), "INSERT INTO settings (name, value) VALUES ('a', x'')")

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
@@ -17,9 +18,7 @@ func TestRevenue_Bound(t *testing.T) {
 		f := store.UsageFilter{By: store.ByDay, Owner: owner, Since: time.UnixMicro(0), Until: time.UnixMicro(1 << 50)}
 		change := func(statement string, args ...any) {
 			t.Helper()
-			if err := st.Tx(ctx, func(tx *store.Tx) error { _, err := tx.Exec(ctx, statement, args...); return err }); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, st.Tx(ctx, func(tx *store.Tx) error { _, err := tx.Exec(ctx, statement, args...); return err }))
 		}
 		change(`INSERT INTO revenue_hours (plan_id, hour, currency, owner, orders, amount)
 			WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100001)

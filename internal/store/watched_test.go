@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
@@ -19,11 +20,7 @@ func TestWatch(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *store.Store) {
 		watch := func() store.Watched {
 			t.Helper()
-			w, err := st.Watch(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			return w
+			return must.Get(st.Watch(t.Context()))(t)
 		}
 		if w := watch(); w.Mirror != 0 || !w.MirrorEnd.IsZero() || !w.Audit.At.IsZero() {
 			t.Errorf("%+v", w)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stripe/stripe-go/v85"
 	"github.com/tollhq/toll/internal/card/double"
+	"github.com/tollhq/toll/internal/must"
 )
 
 // TestBooks_RandomHistories compares the books with the objects after random payments, refunds and
@@ -50,9 +51,7 @@ func TestBooks_RandomHistories(t *testing.T) {
 				}
 				disputes = nil
 				for dp, err := range s.sc.V1Disputes.List(s.ctx, nil).All(s.ctx) {
-					if err != nil {
-						t.Fatal(err)
-					}
+					must.Do(t, err)
 					disputes = append(disputes, dp.ID)
 				}
 				if step%10 == 9 {
@@ -74,7 +73,7 @@ func (s *stand) checkBooks() {
 		sum.Refunded += p.Refunded
 		sum.Disputed += p.Disputed
 		sums[p.Currency] = sum
-		ch := must(s.sc.V1Charges.Retrieve(s.ctx, p.Charge, nil))(s.t)
+		ch := must.Get(s.sc.V1Charges.Retrieve(s.ctx, p.Charge, nil))(s.t)
 		if ch.AmountCaptured != p.Captured || ch.AmountRefunded != p.Refunded || p.Refunded+p.Disputed > p.Captured ||
 			ch.Refunded != (p.Refunded == p.Captured) {
 			s.t.Fatalf("the books say %+v, and the charge %+v", p, ch)

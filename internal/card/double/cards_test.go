@@ -10,6 +10,7 @@ import (
 
 	"github.com/stripe/stripe-go/v85"
 	"github.com/tollhq/toll/internal/card/double"
+	"github.com/tollhq/toll/internal/must"
 )
 
 func TestCards_OffSession(t *testing.T) {
@@ -39,10 +40,10 @@ func TestCards_OffSession(t *testing.T) {
 				e.PaymentIntent.LastPaymentError == nil || e.PaymentIntent.Metadata["order_id"] != "o1" {
 				t.Errorf("got %+v", e)
 			}
-			if ch := must(s.sc.V1Charges.Retrieve(s.ctx, e.ChargeID, nil))(t); ch.Paid || string(ch.Status) != "failed" {
+			if ch := must.Get(s.sc.V1Charges.Retrieve(s.ctx, e.ChargeID, nil))(t); ch.Paid || string(ch.Status) != "failed" {
 				t.Errorf("got %+v", ch)
 			}
-			if pi := must(s.sc.V1PaymentIntents.Cancel(s.ctx, e.PaymentIntent.ID, nil))(t); pi.Status != "canceled" {
+			if pi := must.Get(s.sc.V1PaymentIntents.Cancel(s.ctx, e.PaymentIntent.ID, nil))(t); pi.Status != "canceled" {
 				t.Errorf("got %+v", pi)
 			}
 			if b := s.d.Books(); len(b.Payments) != 0 {
@@ -101,7 +102,7 @@ func TestCards_RefundsAndDisputes(t *testing.T) {
 	s := start(t)
 	refund := func(ch *stripe.Charge) *stripe.Refund {
 		t.Helper()
-		return must(s.sc.V1Refunds.Create(s.ctx, &stripe.RefundCreateParams{Charge: &ch.ID, Amount: stripe.Int64(300)}))(t)
+		return must.Get(s.sc.V1Refunds.Create(s.ctx, &stripe.RefundCreateParams{Charge: &ch.ID, Amount: stripe.Int64(300)}))(t)
 	}
 	pending, fails := refund(s.charge("pm_card_pendingRefund", 900)), refund(s.charge("pm_card_refundFail", 900))
 	if pending.Status != "pending" || fails.Status != "succeeded" || s.d.Books().Currencies["usd"].Refunded != 600 {
@@ -109,12 +110,12 @@ func TestCards_RefundsAndDisputes(t *testing.T) {
 	}
 	disputed, inquired := s.charge("pm_card_createDispute", 900), s.charge("pm_card_createDisputeInquiry", 900)
 	s.later()
-	pending = must(s.sc.V1Refunds.Retrieve(s.ctx, pending.ID, nil))(t)
-	fails = must(s.sc.V1Refunds.Retrieve(s.ctx, fails.ID, nil))(t)
+	pending = must.Get(s.sc.V1Refunds.Retrieve(s.ctx, pending.ID, nil))(t)
+	fails = must.Get(s.sc.V1Refunds.Retrieve(s.ctx, fails.ID, nil))(t)
 	if pending.Status != "succeeded" || fails.Status != "failed" || fails.FailureReason != "expired_or_canceled_card" {
 		t.Errorf("got %+v and %+v", pending, fails)
 	}
-	if ch := must(s.sc.V1Charges.Retrieve(s.ctx, fails.Charge.ID, nil))(t); ch.AmountRefunded != 0 {
+	if ch := must.Get(s.sc.V1Charges.Retrieve(s.ctx, fails.Charge.ID, nil))(t); ch.AmountRefunded != 0 {
 		t.Errorf("got %+v", ch)
 	}
 	dispute := func(ch *stripe.Charge) *stripe.Dispute {
@@ -139,13 +140,13 @@ func TestCards_RefundsAndDisputes(t *testing.T) {
 	}
 	refunded := s.charge("pm_card_createDisputeInquiry", 100)
 	s.later()
-	must(s.sc.V1Refunds.Create(s.ctx, &stripe.RefundCreateParams{Charge: &refunded.ID}))(t)
+	must.Get(s.sc.V1Refunds.Create(s.ctx, &stripe.RefundCreateParams{Charge: &refunded.ID}))(t)
 	if d := dispute(refunded); d.Status != "warning_closed" {
 		t.Errorf("got %+v", d)
 	}
 	s.fault(double.Fault{Kind: "escalate", Object: d.ID})
 	s.fault(double.Fault{Kind: "lost", Object: d.ID})
-	if d = must(s.sc.V1Disputes.Retrieve(s.ctx, d.ID, nil))(t); d.Status != "lost" {
+	if d = must.Get(s.sc.V1Disputes.Retrieve(s.ctx, d.ID, nil))(t); d.Status != "lost" {
 		t.Errorf("got %+v", d)
 	}
 	if b := s.d.Books().Currencies["usd"]; b.Disputed != 1800 || b.Net != b.Captured-b.Refunded-b.Disputed-b.Fees {
@@ -231,7 +232,7 @@ func TestCards_NumbersAreNotKept(t *testing.T) {
 	if p.status != 402 || !strings.Contains(p.body, "non test card") {
 		t.Errorf("got %d %s", p.status, p.body)
 	}
-	kept := string(must(os.ReadFile(file))(t)) + p.body
+	kept := string(must.Get(os.ReadFile(file))(t)) + p.body
 	for _, part := range []string{"4242424242424", "42424242 ", "40000000000000", "411111", "4111 1", "5105105", "5105-1", "\"12/30", "cvc\":\"123"} {
 		if strings.Contains(kept, part) {
 			t.Errorf("the state or a page holds %s", part)

@@ -15,6 +15,7 @@ import (
 	"github.com/stripe/stripe-go/v85"
 	"github.com/stripe/stripe-go/v85/webhook"
 	"github.com/tollhq/toll/internal/card/double"
+	"github.com/tollhq/toll/internal/must"
 )
 
 // receiver takes webhooks and checks them as a program with stripe-go does.
@@ -45,9 +46,7 @@ func receive(t *testing.T, secrets ...string) *receiver {
 			t.Errorf("the signature is %s at %d: %v", header, now, err)
 		}
 		e, err := webhook.ConstructEventIgnoringTolerance(body, header, secrets[0])
-		if err != nil {
-			t.Error(err)
-		}
+		must.Check(t, err)
 		r.got = append(r.got, e)
 		w.Header().Set("Location", "/elsewhere")
 		w.WriteHeader(r.answer(len(r.got)))
@@ -180,18 +179,14 @@ func TestFaults_Requests(t *testing.T) {
 		t.Error("no cut")
 	}
 	charges(1)
-	if err := pay("a"); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, pay("a"))
 	charges(1)
 	on("cut", false)
 	if err := pay("b"); err == nil {
 		t.Error("no cut")
 	}
 	charges(1)
-	if err := pay("b"); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, pay("b"))
 	charges(2)
 	on("500", true)
 	refused(t, pay("c"), 500, "")
@@ -203,9 +198,7 @@ func TestFaults_Requests(t *testing.T) {
 	charges(3)
 	on("429", false)
 	refused(t, pay("e"), 429, "rate_limit")
-	if err := pay("e"); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, pay("e"))
 	charges(4)
 
 	s.fault(double.Fault{Kind: "hang", After: true, Seconds: 600, Path: "/v1/payment_intents"})
@@ -222,14 +215,12 @@ func TestFaults_Requests(t *testing.T) {
 	refused(t, pay("f"), http.StatusConflict, "idempotency_key_in_use")
 	on("429", false)
 	s.fault(double.Fault{Kind: "clear"})
-	if err := pay("g"); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, pay("g"))
 }
 
 // A page whose name was made to lead to this machine reaches nothing; other machines name the double as they know it.
 func TestOtherHosts(t *testing.T) {
-	d := must(double.New(double.Options{PublicURL: "https://cards.example"}))(t)
+	d := must.Get(double.New(double.Options{PublicURL: "https://cards.example"}))(t)
 	t.Cleanup(d.Close)
 	for _, c := range []struct {
 		from, host string

@@ -17,6 +17,7 @@ import (
 
 	"github.com/stripe/stripe-go/v85"
 	"github.com/tollhq/toll/internal/card/double"
+	"github.com/tollhq/toll/internal/must"
 	"go.uber.org/goleak"
 )
 
@@ -62,10 +63,7 @@ func start(t *testing.T, change ...func(*double.Options)) *stand {
 	for _, c := range change {
 		c(&opts)
 	}
-	d, err := double.New(opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(double.New(opts))(t)
 	server := httptest.NewServer(d.Handler())
 	t.Cleanup(func() {
 		d.Close()
@@ -98,17 +96,6 @@ func (s *stand) client(key string) *stripe.Client {
 	return stripe.NewClient(key, stripe.WithBackends(&stripe.Backends{API: backend, Connect: backend, Uploads: backend}))
 }
 
-// must returns a value, or ends the test.
-func must[T any](v T, err error) func(*testing.T) T {
-	return func(t *testing.T) T {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v
-	}
-}
-
 // refused returns the error of Stripe that a request got.
 func refused(t *testing.T, err error, status int, code stripe.ErrorCode) *stripe.Error {
 	t.Helper()
@@ -121,7 +108,7 @@ func refused(t *testing.T, err error, status int, code stripe.ErrorCode) *stripe
 
 func (s *stand) customer() *stripe.Customer {
 	s.t.Helper()
-	return must(s.sc.V1Customers.Create(s.ctx, &stripe.CustomerCreateParams{
+	return must.Get(s.sc.V1Customers.Create(s.ctx, &stripe.CustomerCreateParams{
 		Metadata: map[string]string{"address": "0xabc", "installation": "i1"},
 	}))(s.t)
 }
@@ -129,7 +116,7 @@ func (s *stand) customer() *stripe.Customer {
 // card attaches the payment method of a test card.
 func (s *stand) card(customer, name string) *stripe.PaymentMethod {
 	s.t.Helper()
-	return must(s.sc.V1PaymentMethods.Attach(s.ctx, name, &stripe.PaymentMethodAttachParams{Customer: &customer}))(s.t)
+	return must.Get(s.sc.V1PaymentMethods.Attach(s.ctx, name, &stripe.PaymentMethodAttachParams{Customer: &customer}))(s.t)
 }
 
 func offSession(customer, method string, cents int64) *stripe.PaymentIntentCreateParams {
@@ -152,14 +139,12 @@ func (s *stand) charge(card string, cents int64) *stripe.Charge {
 	u := s.customer()
 	p := offSession(u.ID, s.card(u.ID, card).ID, cents)
 	p.AddExpand("latest_charge")
-	return must(s.sc.V1PaymentIntents.Create(s.ctx, p))(s.t).LatestCharge
+	return must.Get(s.sc.V1PaymentIntents.Create(s.ctx, p))(s.t).LatestCharge
 }
 
 func (s *stand) fault(f double.Fault) {
 	s.t.Helper()
-	if err := s.d.Fault(f); err != nil {
-		s.t.Fatal(err)
-	}
+	must.Do(s.t, s.d.Fault(f))
 }
 
 // later moves the clock over the time that things take.
@@ -202,7 +187,7 @@ func setup(customer string) *stripe.CheckoutSessionCreateParams {
 
 func (s *stand) session(p *stripe.CheckoutSessionCreateParams) *stripe.CheckoutSession {
 	s.t.Helper()
-	return must(s.sc.V1CheckoutSessions.Create(s.ctx, p))(s.t)
+	return must.Get(s.sc.V1CheckoutSessions.Create(s.ctx, p))(s.t)
 }
 
 func (s *stand) reload(id string, expand ...string) *stripe.CheckoutSession {
@@ -211,7 +196,7 @@ func (s *stand) reload(id string, expand ...string) *stripe.CheckoutSession {
 	for _, e := range expand {
 		p.AddExpand(e)
 	}
-	return must(s.sc.V1CheckoutSessions.Retrieve(s.ctx, id, p))(s.t)
+	return must.Get(s.sc.V1CheckoutSessions.Retrieve(s.ctx, id, p))(s.t)
 }
 
 // page is what a browser gets.
@@ -224,20 +209,20 @@ type page struct {
 
 func (s *stand) browse(r *http.Request) page {
 	s.t.Helper()
-	a := must(s.http.Do(r))(s.t)
+	a := must.Get(s.http.Do(r))(s.t)
 	defer a.Body.Close()
-	b := must(io.ReadAll(a.Body))(s.t)
+	b := must.Get(io.ReadAll(a.Body))(s.t)
 	return page{a.StatusCode, a.Header.Get("Location"), string(b), a.Header}
 }
 
 func (s *stand) open(u string) page {
 	s.t.Helper()
-	return s.browse(must(http.NewRequestWithContext(s.ctx, http.MethodGet, u, nil))(s.t))
+	return s.browse(must.Get(http.NewRequestWithContext(s.ctx, http.MethodGet, u, nil))(s.t))
 }
 
 func (s *stand) submit(u string, form url.Values) page {
 	s.t.Helper()
-	r := must(http.NewRequestWithContext(s.ctx, http.MethodPost, u, strings.NewReader(form.Encode())))(s.t)
+	r := must.Get(http.NewRequestWithContext(s.ctx, http.MethodPost, u, strings.NewReader(form.Encode())))(s.t)
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	return s.browse(r)
 }
@@ -249,7 +234,7 @@ func typed(number string) url.Values {
 // raw sends a request without stripe-go.
 func (s *stand) raw(method, path, body string, header ...string) (int, map[string]any) {
 	s.t.Helper()
-	r := must(http.NewRequestWithContext(s.ctx, method, s.url+path, bytes.NewReader([]byte(body))))(s.t)
+	r := must.Get(http.NewRequestWithContext(s.ctx, method, s.url+path, bytes.NewReader([]byte(body))))(s.t)
 	r.Header.Set("Authorization", "Bearer "+key)
 	if method == http.MethodPost {
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
@@ -272,9 +257,7 @@ func (s *stand) eventTypes() []string {
 	p.Limit = stripe.Int64(100)
 	var out []string
 	for e, err := range s.sc.V1Events.List(s.ctx, p).All(s.ctx) {
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		must.Do(s.t, err)
 		out = append([]string{string(e.Type)}, out...)
 	}
 	return out

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stripe/stripe-go/v85"
 	"github.com/tollhq/toll/internal/card/double"
+	"github.com/tollhq/toll/internal/must"
 )
 
 func TestKeys(t *testing.T) {
@@ -32,11 +33,9 @@ func TestKeys(t *testing.T) {
 		t.Errorf("no bearer token: got %d %v", status, m)
 	}
 	rk := s.client("rk_test_restricted01")
-	must(rk.V1Customers.Create(s.ctx, nil))(t)
+	must.Get(rk.V1Customers.Create(s.ctx, nil))(t)
 	for _, err := range rk.V1Events.List(s.ctx, nil).All(s.ctx) {
-		if err != nil {
-			t.Error(err)
-		}
+		must.Check(t, err)
 	}
 	_, err := rk.V1Refunds.Create(s.ctx, &stripe.RefundCreateParams{Charge: stripe.String("ch_1")})
 	if e := refused(t, err, 403, ""); !strings.Contains(e.Msg, "charge_write") {
@@ -157,43 +156,35 @@ func TestRowsAreBounded(t *testing.T) {
 
 func TestState_Broken(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "double.json")
-	if err := os.WriteFile(file, []byte(`{"Account":`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte(`{"Account":`), 0o600))
 	if d, err := double.New(double.Options{File: file}); err == nil {
 		d.Close()
 		t.Error("a broken state was read")
 	}
 	// A new state that was not put in place does not matter.
-	if err := os.Rename(file, file+".new"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Rename(file, file+".new"))
 	s := start(t, func(o *double.Options) { o.File = file })
 	u := s.customer()
-	must(s.sc.V1Customers.Retrieve(s.ctx, u.ID, nil))(t)
+	must.Get(s.sc.V1Customers.Retrieve(s.ctx, u.ID, nil))(t)
 	dir := filepath.Join(t.TempDir(), "dir")
 	if d, err := double.New(double.Options{File: filepath.Join(dir, "double.json")}); err == nil {
 		d.Close()
 		t.Error("a state that cannot be saved was accepted")
 	}
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(dir, 0o700))
 	gone := start(t, func(o *double.Options) { o.File = filepath.Join(dir, "double.json") })
-	if err := os.RemoveAll(dir); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.RemoveAll(dir))
 	_, err := gone.sc.V1Customers.Create(gone.ctx, nil)
 	refused(t, err, 500, "")
 }
 
 func TestServe(t *testing.T) {
 	s := start(t)
-	l := must(net.Listen("tcp", "127.0.0.1:0"))(t)
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	ctx, stop := context.WithCancel(s.ctx)
 	served := make(chan error, 1)
 	go func() { served <- s.d.Serve(ctx, l) }()
-	r := must(http.NewRequest(http.MethodGet, "http://"+l.Addr().String()+"/v1/account", nil))(t)
+	r := must.Get(http.NewRequest(http.MethodGet, "http://"+l.Addr().String()+"/v1/account", nil))(t)
 	r.Header.Set("Authorization", "Bearer "+key)
 	if p := s.browse(r); p.status != 200 {
 		t.Errorf("got %+v", p)
@@ -201,9 +192,7 @@ func TestServe(t *testing.T) {
 	stop()
 	select {
 	case err := <-served:
-		if err != nil {
-			t.Error(err)
-		}
+		must.Check(t, err)
 	case <-time.After(time.Minute):
 		t.Error("the server did not end")
 	}

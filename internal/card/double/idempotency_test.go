@@ -9,6 +9,7 @@ import (
 
 	"github.com/stripe/stripe-go/v85"
 	"github.com/tollhq/toll/internal/card/double"
+	"github.com/tollhq/toll/internal/must"
 )
 
 func TestIdempotency(t *testing.T) {
@@ -17,8 +18,8 @@ func TestIdempotency(t *testing.T) {
 	m, broke := s.card(u.ID, "pm_card_visa"), s.card(u.ID, "pm_card_chargeCustomerFail")
 	p := offSession(u.ID, m.ID, 500)
 	p.SetIdempotencyKey("order-1/1")
-	first := must(s.sc.V1PaymentIntents.Create(s.ctx, p))(t)
-	again := must(s.sc.V1PaymentIntents.Create(s.ctx, p))(t)
+	first := must.Get(s.sc.V1PaymentIntents.Create(s.ctx, p))(t)
+	again := must.Get(s.sc.V1PaymentIntents.Create(s.ctx, p))(t)
 	if h := again.LastResponse.Header; again.ID != first.ID || h.Get("Idempotent-Replayed") != "true" || h.Get("Idempotency-Key") != "order-1/1" ||
 		h.Get("Original-Request") != first.LastResponse.RequestID || string(again.LastResponse.RawJSON) != string(first.LastResponse.RawJSON) {
 		t.Errorf("got %v", h)
@@ -54,17 +55,17 @@ func TestIdempotency(t *testing.T) {
 	_, err = s.sc.V1PaymentIntents.Create(s.ctx, p)
 	refused(t, err, 400, "amount_too_small")
 	p.Amount = stripe.Int64(600)
-	must(s.sc.V1PaymentIntents.Create(s.ctx, p))(t)
+	must.Get(s.sc.V1PaymentIntents.Create(s.ctx, p))(t)
 
 	if b := s.d.Books(); b.Currencies["usd"].Captured != 1100 {
 		t.Errorf("the books are %+v", b)
 	}
 	s.fault(double.Fault{Kind: "clock", Seconds: 24*3600 - 1})
-	if got := must(s.sc.V1PaymentIntents.Create(s.ctx, p))(t); got.LastResponse.Header.Get("Idempotent-Replayed") == "" {
+	if got := must.Get(s.sc.V1PaymentIntents.Create(s.ctx, p))(t); got.LastResponse.Header.Get("Idempotent-Replayed") == "" {
 		t.Error("the outcome was forgotten too early")
 	}
 	s.fault(double.Fault{Kind: "clock", Seconds: 1})
-	if got := must(s.sc.V1PaymentIntents.Create(s.ctx, p))(t); got.LastResponse.Header.Get("Idempotent-Replayed") != "" {
+	if got := must.Get(s.sc.V1PaymentIntents.Create(s.ctx, p))(t); got.LastResponse.Header.Get("Idempotent-Replayed") != "" {
 		t.Error("the outcome is kept for more than a day")
 	}
 }
@@ -128,7 +129,7 @@ func TestRestart(t *testing.T) {
 	m := s.card(u.ID, "pm_card_authenticationRequiredOnSetup")
 	p := offSession(u.ID, s.card(u.ID, "pm_card_visa").ID, 500)
 	p.SetIdempotencyKey("k")
-	pi := must(s.sc.V1PaymentIntents.Create(s.ctx, p))(t)
+	pi := must.Get(s.sc.V1PaymentIntents.Create(s.ctx, p))(t)
 	pay := s.session(payment(700))
 	s.fault(double.Fault{Kind: "clock", Seconds: 60})
 	s.fault(double.Fault{Kind: "dispute", Object: pi.LatestCharge.ID})
@@ -136,7 +137,7 @@ func TestRestart(t *testing.T) {
 	s.d.Close()
 
 	s = start(t, withFile)
-	if got := must(s.sc.V1PaymentIntents.Create(s.ctx, p))(t); got.ID != pi.ID || got.LastResponse.Header.Get("Idempotent-Replayed") == "" {
+	if got := must.Get(s.sc.V1PaymentIntents.Create(s.ctx, p))(t); got.ID != pi.ID || got.LastResponse.Header.Get("Idempotent-Replayed") == "" {
 		t.Error("the outcome is forgotten")
 	}
 	if got := s.eventTypes(); len(got) != len(events) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stripe/stripe-go/v85"
 	"github.com/tollhq/toll/internal/card/double"
+	"github.com/tollhq/toll/internal/must"
 )
 
 func TestCustomers(t *testing.T) {
@@ -16,10 +17,10 @@ func TestCustomers(t *testing.T) {
 	if !strings.HasPrefix(u.ID, "cus_") || u.Metadata["address"] != "0xabc" || u.Livemode {
 		t.Errorf("got %+v", u)
 	}
-	u = must(s.sc.V1Customers.Create(s.ctx, &stripe.CustomerCreateParams{
+	u = must.Get(s.sc.V1Customers.Create(s.ctx, &stripe.CustomerCreateParams{
 		Email: stripe.String("a@example.com"), Metadata: map[string]string{"address": "", "more": "1"},
 	}))(t)
-	got := must(s.sc.V1Customers.Retrieve(s.ctx, u.ID, nil))(t)
+	got := must.Get(s.sc.V1Customers.Retrieve(s.ctx, u.ID, nil))(t)
 	if got.Email != "a@example.com" || fmt.Sprint(got.Metadata) != "map[more:1]" {
 		t.Errorf("got %+v", got)
 	}
@@ -47,9 +48,7 @@ func TestLists(t *testing.T) {
 		change(p)
 		var got []string
 		for u, err := range s.sc.V1Customers.List(s.ctx, p).All(s.ctx) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			got = append(got, u.ID)
 		}
 		return got
@@ -97,7 +96,7 @@ func TestPaymentMethods(t *testing.T) {
 	_, err := s.sc.V1PaymentMethods.Attach(s.ctx, m.ID, &stripe.PaymentMethodAttachParams{Customer: &other.ID})
 	refused(t, err, 400, "")
 	s.fault(double.Fault{Kind: "update_card", Object: m.ID, Month: 1, Year: 2033})
-	if m = must(s.sc.V1PaymentMethods.Retrieve(s.ctx, m.ID, nil))(t); m.Card.ExpYear != 2033 {
+	if m = must.Get(s.sc.V1PaymentMethods.Retrieve(s.ctx, m.ID, nil))(t); m.Card.ExpYear != 2033 {
 		t.Errorf("got %+v", m.Card)
 	}
 	for got, err := range s.sc.V1PaymentMethods.List(s.ctx, &stripe.PaymentMethodListParams{Customer: &u.ID}).All(s.ctx) {
@@ -105,7 +104,7 @@ func TestPaymentMethods(t *testing.T) {
 			t.Errorf("got %v, %v", got, err)
 		}
 	}
-	if m = must(s.sc.V1PaymentMethods.Detach(s.ctx, m.ID, nil))(t); m.Customer != nil {
+	if m = must.Get(s.sc.V1PaymentMethods.Detach(s.ctx, m.ID, nil))(t); m.Customer != nil {
 		t.Error("still attached")
 	}
 	_, err = s.sc.V1PaymentMethods.Attach(s.ctx, m.ID, &stripe.PaymentMethodAttachParams{Customer: &u.ID})
@@ -128,15 +127,13 @@ func TestSetupIntents(t *testing.T) {
 	p := &stripe.SetupIntentRetrieveParams{}
 	p.AddExpand("payment_method")
 	p.AddExpand("latest_attempt")
-	si := must(s.sc.V1SetupIntents.Retrieve(s.ctx, enrol.SetupIntent.ID, p))(t)
+	si := must.Get(s.sc.V1SetupIntents.Retrieve(s.ctx, enrol.SetupIntent.ID, p))(t)
 	if si.PaymentMethod.Card.Last4 != "4242" || si.LatestAttempt.Status != "succeeded" || si.Usage != "off_session" {
 		t.Errorf("got %+v", si)
 	}
 	var got []string
 	for a, err := range s.sc.V1SetupAttempts.List(s.ctx, &stripe.SetupAttemptListParams{SetupIntent: &si.ID}).All(s.ctx) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		got = append(got, string(a.Status))
 	}
 	if !slices.Equal(got, []string{"succeeded", "failed"}) {
@@ -155,12 +152,12 @@ func TestPaymentIntents_MovedLater(t *testing.T) {
 	p := offSession(u.ID, s.card(u.ID, "pm_card_visa").ID, 500)
 	p.CaptureMethod = nil
 	p.AddExpand("latest_charge")
-	pi := must(s.sc.V1PaymentIntents.Create(s.ctx, p))(t)
+	pi := must.Get(s.sc.V1PaymentIntents.Create(s.ctx, p))(t)
 	if pi.Status != "succeeded" || pi.CaptureMethod != "automatic_async" || pi.LatestCharge.BalanceTransaction != nil {
 		t.Errorf("the money moves at once: %+v, %+v", pi, pi.LatestCharge)
 	}
 	s.later()
-	if ch := must(s.sc.V1Charges.Retrieve(s.ctx, pi.LatestCharge.ID, nil))(t); ch.BalanceTransaction == nil {
+	if ch := must.Get(s.sc.V1Charges.Retrieve(s.ctx, pi.LatestCharge.ID, nil))(t); ch.BalanceTransaction == nil {
 		t.Errorf("the money does not move later: %+v", ch)
 	}
 }
@@ -171,7 +168,7 @@ func TestPaymentIntents(t *testing.T) {
 	m := s.card(u.ID, "pm_card_visa")
 	p := offSession(u.ID, m.ID, 1234)
 	p.AddExpand("latest_charge.balance_transaction")
-	pi := must(s.sc.V1PaymentIntents.Create(s.ctx, p))(t)
+	pi := must.Get(s.sc.V1PaymentIntents.Create(s.ctx, p))(t)
 	if pi.Status != "succeeded" || pi.AmountReceived != 1234 || pi.LatestCharge.BalanceTransaction.Fee != 65 ||
 		pi.LatestCharge.BalanceTransaction.Net != 1169 || pi.LatestCharge.Metadata["order_id"] != "o1" {
 		t.Errorf("got %+v, %+v", pi, pi.LatestCharge)
@@ -183,24 +180,22 @@ func TestPaymentIntents(t *testing.T) {
 	s.fault(double.Fault{Kind: "processing"})
 	p = offSession(u.ID, m.ID, 100)
 	p.Currency = stripe.String("eur")
-	open := must(s.sc.V1PaymentIntents.Create(s.ctx, p))(t)
+	open := must.Get(s.sc.V1PaymentIntents.Create(s.ctx, p))(t)
 	if open.Status != "processing" || open.ClientSecret == "" {
 		t.Errorf("got %+v", open)
 	}
-	open = must(s.sc.V1PaymentIntents.Cancel(s.ctx, open.ID, nil))(t)
+	open = must.Get(s.sc.V1PaymentIntents.Cancel(s.ctx, open.ID, nil))(t)
 	if open.Status != "canceled" || open.CanceledAt == 0 {
 		t.Errorf("got %+v", open)
 	}
-	later := must(s.sc.V1PaymentIntents.Create(s.ctx, offSession(u.ID, m.ID, 200)))(t)
+	later := must.Get(s.sc.V1PaymentIntents.Create(s.ctx, offSession(u.ID, m.ID, 200)))(t)
 	list := &stripe.PaymentIntentListParams{
 		Customer: &u.ID, CreatedRange: &stripe.RangeQueryParams{GreaterThanOrEqual: s.clock.now().Unix()},
 	}
 	list.AddExpand("data.latest_charge")
 	var got []string
 	for pi, err := range s.sc.V1PaymentIntents.List(s.ctx, list).All(s.ctx) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		got = append(got, pi.ID)
 	}
 	if !slices.Equal(got, []string{later.ID, open.ID, pi.ID}) {
@@ -222,7 +217,7 @@ func TestPaymentIntents(t *testing.T) {
 func TestRefunds(t *testing.T) {
 	s := start(t)
 	ch := s.charge("pm_card_visa", 1000)
-	part := must(s.sc.V1Refunds.Create(s.ctx, &stripe.RefundCreateParams{
+	part := must.Get(s.sc.V1Refunds.Create(s.ctx, &stripe.RefundCreateParams{
 		PaymentIntent: &ch.PaymentIntent.ID, Amount: stripe.Int64(400), Metadata: map[string]string{"k": "v"},
 		Reason: stripe.String("requested_by_customer"),
 	}))(t)
@@ -232,27 +227,25 @@ func TestRefunds(t *testing.T) {
 	_, err := s.sc.V1Refunds.Create(s.ctx, &stripe.RefundCreateParams{Charge: &ch.ID, Amount: stripe.Int64(601)})
 	refused(t, err, 400, "")
 	s.fault(double.Fault{Kind: "refund", Object: ch.ID, Amount: 100})
-	must(s.sc.V1Refunds.Create(s.ctx, &stripe.RefundCreateParams{Charge: &ch.ID}))(t)
+	must.Get(s.sc.V1Refunds.Create(s.ctx, &stripe.RefundCreateParams{Charge: &ch.ID}))(t)
 	_, err = s.sc.V1Refunds.Create(s.ctx, &stripe.RefundCreateParams{Charge: &ch.ID})
 	refused(t, err, 400, "charge_already_refunded")
 	_, err = s.sc.V1Refunds.Create(s.ctx, &stripe.RefundCreateParams{})
 	refused(t, err, 400, "parameter_missing")
 
-	got := must(s.sc.V1Charges.Retrieve(s.ctx, ch.ID, nil))(t)
+	got := must.Get(s.sc.V1Charges.Retrieve(s.ctx, ch.ID, nil))(t)
 	if !got.Refunded || got.AmountRefunded != 1000 {
 		t.Errorf("got %+v", got)
 	}
 	sum := int64(0)
 	for re, err := range s.sc.V1Refunds.List(s.ctx, &stripe.RefundListParams{Charge: &ch.ID}).All(s.ctx) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		sum += must(s.sc.V1Refunds.Retrieve(s.ctx, re.ID, nil))(t).Amount
+		must.Do(t, err)
+		sum += must.Get(s.sc.V1Refunds.Retrieve(s.ctx, re.ID, nil))(t).Amount
 	}
 	if b := s.d.Books(); sum != 1000 || b.Currencies["usd"].Refunded != 1000 || b.Payments[0].Refunded != 1000 {
 		t.Errorf("the refunds are %d, the books %+v", sum, b)
 	}
-	if b := must(s.sc.V1BalanceTransactions.Retrieve(s.ctx, part.BalanceTransaction.ID, nil))(t); b.Amount != -400 || b.Type != "refund" {
+	if b := must.Get(s.sc.V1BalanceTransactions.Retrieve(s.ctx, part.BalanceTransaction.ID, nil))(t); b.Amount != -400 || b.Type != "refund" {
 		t.Errorf("got %+v", b)
 	}
 }
@@ -278,22 +271,20 @@ func TestDisputes(t *testing.T) {
 	for _, kind := range []string{"won", "won", "lost"} { // only the first decision counts
 		s.fault(double.Fault{Kind: kind, Object: dp.ID})
 	}
-	if dp = must(s.sc.V1Disputes.Retrieve(s.ctx, dp.ID, nil))(t); dp.Status != "won" || len(dp.BalanceTransactions) != 2 {
+	if dp = must.Get(s.sc.V1Disputes.Retrieve(s.ctx, dp.ID, nil))(t); dp.Status != "won" || len(dp.BalanceTransactions) != 2 {
 		t.Errorf("got %+v", dp)
 	}
 	if b := s.d.Books().Currencies["usd"]; b.Disputed != 0 || b.Net != 1000-59 {
 		t.Errorf("the books are %+v", b)
 	}
-	must(s.sc.V1Refunds.Create(s.ctx, &stripe.RefundCreateParams{Charge: &ch.ID, Amount: stripe.Int64(1)}))(t)
+	must.Get(s.sc.V1Refunds.Create(s.ctx, &stripe.RefundCreateParams{Charge: &ch.ID, Amount: stripe.Int64(1)}))(t)
 
 	lost := s.charge("pm_card_visa", 700)
 	s.fault(double.Fault{Kind: "dispute", Object: lost.ID})
 	for d, err := range s.sc.V1Disputes.List(s.ctx, &stripe.DisputeListParams{PaymentIntent: &lost.PaymentIntent.ID}).All(s.ctx) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		s.fault(double.Fault{Kind: "lost", Object: d.ID})
-		if d = must(s.sc.V1Disputes.Retrieve(s.ctx, d.ID, nil))(t); d.Status != "lost" {
+		if d = must.Get(s.sc.V1Disputes.Retrieve(s.ctx, d.ID, nil))(t); d.Status != "lost" {
 			t.Errorf("not lost: %+v", d)
 		}
 	}
@@ -319,9 +310,7 @@ func TestDisputes_PartsAndPrevented(t *testing.T) {
 	s.fault(double.Fault{Kind: "prevented", Object: ch.ID, Amount: 700})
 	var states []string
 	for d, err := range s.sc.V1Disputes.List(s.ctx, &stripe.DisputeListParams{Charge: &ch.ID}).All(s.ctx) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		states = append(states, fmt.Sprint(d.Status, d.Amount, len(d.BalanceTransactions)))
 	}
 	if want := []string{"prevented700 1", "needs_response300 1"}; !slices.Equal(states, want) {
@@ -334,11 +323,9 @@ func TestDisputes_PartsAndPrevented(t *testing.T) {
 	asked := s.charge("pm_card_visa", 500)
 	s.fault(double.Fault{Kind: "inquiry", Object: asked.ID})
 	for d, err := range s.sc.V1Disputes.List(s.ctx, &stripe.DisputeListParams{Charge: &asked.ID}).All(s.ctx) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		s.fault(double.Fault{Kind: "prevented", Object: d.ID})
-		if d = must(s.sc.V1Disputes.Retrieve(s.ctx, d.ID, nil))(t); d.Status != "prevented" || len(d.BalanceTransactions) != 0 {
+		if d = must.Get(s.sc.V1Disputes.Retrieve(s.ctx, d.ID, nil))(t); d.Status != "prevented" || len(d.BalanceTransactions) != 0 {
 			t.Errorf("got %+v", d)
 		}
 	}
@@ -348,10 +335,10 @@ func TestDisputes_PartsAndPrevented(t *testing.T) {
 func TestRefunds_Canceled(t *testing.T) {
 	s := start(t)
 	ch := s.charge("pm_card_pendingRefund", 1000)
-	re := must(s.sc.V1Refunds.Create(s.ctx, &stripe.RefundCreateParams{Charge: &ch.ID}))(t)
+	re := must.Get(s.sc.V1Refunds.Create(s.ctx, &stripe.RefundCreateParams{Charge: &ch.ID}))(t)
 	s.fault(double.Fault{Kind: "refund_ends", Object: re.ID})
 	s.later()
-	re = must(s.sc.V1Refunds.Retrieve(s.ctx, re.ID, nil))(t)
+	re = must.Get(s.sc.V1Refunds.Retrieve(s.ctx, re.ID, nil))(t)
 	if b := s.d.Books().Currencies["usd"]; re.Status != "canceled" || b.Refunded != 0 || b.Net != 1000-59 {
 		t.Errorf("got %+v, and the books %+v", re, b)
 	}
@@ -367,17 +354,15 @@ func TestEventsAndAccount(t *testing.T) {
 	ch := s.charge("pm_card_visa", 1000)
 	before := s.clock.now().Unix()
 	s.fault(double.Fault{Kind: "clock", Seconds: 60})
-	must(s.sc.V1Refunds.Create(s.ctx, &stripe.RefundCreateParams{Charge: &ch.ID}))(t)
+	must.Get(s.sc.V1Refunds.Create(s.ctx, &stripe.RefundCreateParams{Charge: &ch.ID}))(t)
 	list := func(p *stripe.EventListParams) (types []string) {
 		t.Helper()
 		for e, err := range s.sc.V1Events.List(s.ctx, p).All(s.ctx) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			if e.APIVersion != stripe.APIVersion || e.Data.Object["id"] == "" || e.Request.ID == "" {
 				t.Errorf("got %+v", e)
 			}
-			types = append(types, string(must(s.sc.V1Events.Retrieve(s.ctx, e.ID, nil))(t).Type))
+			types = append(types, string(must.Get(s.sc.V1Events.Retrieve(s.ctx, e.ID, nil))(t).Type))
 		}
 		return types
 	}
@@ -394,7 +379,7 @@ func TestEventsAndAccount(t *testing.T) {
 			t.Errorf("%s: got %s, want %s", name, got, c.want)
 		}
 	}
-	if a := must(s.sc.V1Accounts.Retrieve(s.ctx, nil))(t); !strings.HasPrefix(a.ID, "acct_") || !a.ChargesEnabled {
+	if a := must.Get(s.sc.V1Accounts.Retrieve(s.ctx, nil))(t); !strings.HasPrefix(a.ID, "acct_") || !a.ChargesEnabled {
 		t.Errorf("got %+v", a)
 	}
 	n := 0
@@ -408,7 +393,7 @@ func TestEventsAndAccount(t *testing.T) {
 		t.Errorf("%d webhooks", n)
 	}
 	s.fault(double.Fault{Kind: "clock", Seconds: 31 * 24 * 3600})
-	must(s.sc.V1Accounts.Retrieve(s.ctx, nil))(t)
+	must.Get(s.sc.V1Accounts.Retrieve(s.ctx, nil))(t)
 	if got := s.eventTypes(); len(got) != 0 {
 		t.Errorf("events after 31 days are %v", got)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stripe/stripe-go/v85"
 	"github.com/tollhq/toll/internal/card/double"
+	"github.com/tollhq/toll/internal/must"
 )
 
 func TestSession_Payment(t *testing.T) {
@@ -123,7 +124,7 @@ func TestSession_Expires(t *testing.T) {
 	s.submit(timed.URL, typed("4000000000000002"))
 	expire := &stripe.CheckoutSessionExpireParams{}
 	expire.AddExpand("setup_intent")
-	if got := must(s.sc.V1CheckoutSessions.Expire(s.ctx, byHand.ID, expire))(t); got.Status != "expired" || got.SetupIntent.Status != "canceled" {
+	if got := must.Get(s.sc.V1CheckoutSessions.Expire(s.ctx, byHand.ID, expire))(t); got.Status != "expired" || got.SetupIntent.Status != "canceled" {
 		t.Errorf("got %+v", got)
 	}
 	s.fault(double.Fault{Kind: "clock", Seconds: 3601})

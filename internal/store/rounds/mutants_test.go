@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store/rounds"
 )
 
@@ -43,10 +44,7 @@ type mutant struct {
 // the same directory unless "./DIRECTORY" stands before the pattern. "= NAME" begins a mutant, "-" a line of its old text, "+" a line of its new text, and "! PATTERN" names the tests of one mutant. "#" is a comment.
 func readMutants(t *testing.T) (list []mutant) {
 	t.Helper()
-	text, err := os.ReadFile("testdata/mutants.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("testdata/mutants.txt"))(t)
 	var of mutant // directory, file and tests of the next mutants
 	add := func(to *string, line string) {
 		if *to != "" {
@@ -95,17 +93,11 @@ var testFunction = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
 // not occur exactly once and whose tests do not exist.
 func listedMutants(t *testing.T) (root string, all []mutant, changed map[string][]byte) {
 	t.Helper()
-	root, err := filepath.Abs("../../..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	root = must.Get(filepath.Abs("../../.."))(t)
 	all, changed = readMutants(t), map[string][]byte{}
 	tests := map[string][]string{} // names of test functions by directory
 	for _, m := range all {
-		code, err := os.ReadFile(filepath.Join(root, m.dir, m.file))
-		if err != nil {
-			t.Fatal(err)
-		}
+		code := must.Get(os.ReadFile(filepath.Join(root, m.dir, m.file)))(t)
 		if n := strings.Count(string(code), m.old); n != 1 || m.old == m.new || changed[m.name] != nil {
 			t.Errorf("%s: the old text occurs %d times in %s/%s, want once, with a different new text and a unique name", m.name, n, m.dir, m.file)
 		}
@@ -113,10 +105,7 @@ func listedMutants(t *testing.T) (root string, all []mutant, changed map[string]
 		if tests[m.in] == nil {
 			files, _ := filepath.Glob(filepath.Join(root, m.in, "*_test.go"))
 			for _, file := range files {
-				text, err := os.ReadFile(file)
-				if err != nil {
-					t.Fatal(err)
-				}
+				text := must.Get(os.ReadFile(file))(t)
 				for _, f := range testFunction.FindAllSubmatch(text, -1) {
 					tests[m.in] = append(tests[m.in], string(f[1]))
 				}
@@ -282,7 +271,5 @@ func note(t *testing.T, result string) {
 		_, err = f.WriteString(result + "\n")
 		err = errors.Join(err, f.Close())
 	}
-	if err != nil {
-		t.Error(err)
-	}
+	must.Check(t, err)
 }
