@@ -16,6 +16,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/tollhq/toll/internal/must"
 )
 
 // TestMain lets the test program be a process under test, as the command itself is.
@@ -59,10 +61,7 @@ func TestRequestIDsAreNeverTheSame(t *testing.T) {
 	defer s.Close()
 	m := &market{}
 	addr := strings.TrimPrefix(s.URL, "http://")
-	ls, err := lanes(connections, []string{"a", "b"}, func(string) (message, error) { return m.post(addr, "/", idText) })
-	if err != nil {
-		t.Fatal(err)
-	}
+	ls := must.Get(lanes(connections, []string{"a", "b"}, func(string) (message, error) { return m.post(addr, "/", idText) }))(t)
 	l := &load{addr: addr, lanes: ls, want: []byte("fine")}
 	answered := 0
 	for slices := 0; slices < 2; {
@@ -118,14 +117,9 @@ func TestRun(t *testing.T) {
 	for try := 1; ; try++ {
 		err := run(context.Background(), args, &out, &errs)
 		if err == nil {
-			text, err := os.ReadFile(results)
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := must.Get(os.ReadFile(results))(t)
 			r = report{}
-			if err := json.Unmarshal(text, &r); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, json.Unmarshal(text, &r))
 			if try == 3 || !slices.ContainsFunc(r.Rows, func(w *row) bool { return w.Missing == "" && w.P50 == 0 }) {
 				break
 			}
@@ -257,9 +251,7 @@ func TestAimTable(t *testing.T) {
 		{Name: "settle-hot-" + postgres, Aims: []aim{{Of: "settle-" + postgres, Value: 1}}, Missing: "left out"},
 	}}
 	var out bytes.Buffer
-	if err := r.aimTable(&out); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.aimTable(&out))
 	want := []string{
 		"aim sqlite postgres", "settle-hot settle 1.25 >= 1 reached -", "open-settle-0.5 p99 ms - 37 <= 15 missed",
 	}
@@ -300,9 +292,7 @@ func TestSDKTable(t *testing.T) {
 		{Name: "settle-sqlite"},
 	}}
 	var out bytes.Buffer
-	if err := r.sdkTable(&out); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.sdkTable(&out))
 	var got []string
 	for line := range strings.Lines(strings.TrimSpace(out.String())) {
 		got = append(got, strings.Join(strings.Fields(line), " "))

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/auth"
+	"github.com/tollhq/toll/internal/must"
 )
 
 // What only the owner or the holder may see of a public record.
@@ -119,7 +120,7 @@ func TestAPIKeySyntax(t *testing.T) {
 	})
 	t.Run("expired", func(t *testing.T) {
 		k, err := s.auth.CreateKey(context.Background(), auth.Local(s.b1.address), auth.KeyParams{ExpiresAt: s.clock.now().Add(90e9)}, nil)
-		must(t, err)
+		must.Do(t, err)
 		s.clock.advance(91e9)
 		if a := s.do(actor{key: k.Key}, "GET", base+"/protocol/plans", ""); a.status != 401 || a.code() != "BCK.AUTH.0002" {
 			t.Errorf("%d %s", a.status, a.body)
@@ -322,7 +323,7 @@ func TestJSONDifferentials(t *testing.T) {
 	t.Run("all faults at once", func(t *testing.T) {
 		a := s.do(s.b1, "POST", base+"/protocol/plans/mint", `{"planId":5,"amount":"x"}`)
 		var params struct{ Errors []toll.Fault }
-		must(t, json.Unmarshal([]byte(a.text(t, "params")), &params))
+		must.Do(t, json.Unmarshal([]byte(a.text(t, "params")), &params))
 		if a.status != 400 || len(params.Errors) != 2 {
 			t.Errorf("%d %s", a.status, a.body)
 		}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/seal"
 	"github.com/tollhq/toll/internal/store"
 )
@@ -231,7 +232,7 @@ func TestPlansPerAgent(t *testing.T) {
 	each(t, func(t *testing.T, s *stack) {
 		ids := make([]string, 70)
 		ctx := context.Background()
-		must(t, s.store.Tx(ctx, func(tx *store.Tx) error {
+		must.Do(t, s.store.Tx(ctx, func(tx *store.Tx) error {
 			for i := range ids {
 				id := toll.NewPlanID()
 				ids[i] = string(id)
@@ -266,14 +267,12 @@ func TestUpstreamSecretsMerge(t *testing.T) {
 	const canary = "upstream-canary-7113"
 	agent := s.do(s.b1, "POST", base+"/protocol/agents", `{"metadataAttributes":{"name":"x"},"agentApiAttributes":{"username":"`+canary+`","headers":{"X-A":"`+canary+`"}}}`).text(t, "agentId")
 	stored := func() (c toll.Credentials) {
-		sealed, err := store.AgentCredentials(context.Background(), s.store, toll.AgentID(agent))
-		must(t, err)
+		sealed := must.Get(store.AgentCredentials(context.Background(), s.store, toll.AgentID(agent)))(t)
 		if sealed == nil {
 			return c
 		}
-		plain, err := seal.New([32]byte{1, 2, 3}).Open(sealed, []byte("agent-credentials/"+agent))
-		must(t, err)
-		must(t, json.Unmarshal(plain, &c))
+		plain := must.Get(seal.New([32]byte{1, 2, 3}).Open(sealed, []byte("agent-credentials/"+agent)))(t)
+		must.Do(t, json.Unmarshal(plain, &c))
 		return c
 	}
 	for _, tt := range []struct {

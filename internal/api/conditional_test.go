@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 )
 
 // putIf is put with an If-Match header.
@@ -23,16 +24,14 @@ func (s *stack) versionOf(path string) int {
 	s.t.Helper()
 	a := s.do(actor{}, "GET", base+path, "")
 	n, err := strconv.Atoi(string(a.member(s.t, "version").(json.Number)))
-	if err != nil {
-		s.t.Fatalf("%s: %v", a.body, err)
-	}
+	must.Do(s.t, err, a.body)
 	return n
 }
 
 func (s *stack) endpointsOf(agent string) toll.EndpointList {
 	s.t.Helper()
 	var a toll.Agent
-	must(s.t, json.Unmarshal(s.do(actor{}, "GET", base+"/protocol/agents/"+agent, "").body, &a))
+	must.Do(s.t, json.Unmarshal(s.do(actor{}, "GET", base+"/protocol/agents/"+agent, "").body, &a))
 	return a.API.Endpoints
 }
 

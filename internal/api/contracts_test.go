@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 )
 
 // Strict clients refuse to start when GET / lacks one of these names.
@@ -13,7 +14,7 @@ func TestInfo_ExpectedContracts(t *testing.T) {
 	var info struct {
 		Deployment struct{ Contracts map[string]toll.Address }
 	}
-	must(t, json.Unmarshal(s.do(actor{}, "GET", "/", "").body, &info))
+	must.Do(t, json.Unmarshal(s.do(actor{}, "GET", "/", "").body, &info))
 	for _, name := range []string{
 		"AccessManager", "AgreementsStore", "AssetsRegistry", "DistributePaymentsCondition", "FiatPaymentTemplate", "FiatSettlementCondition",
 		"FixedPaymentTemplate", "LinearPricing", "LockPaymentCondition", "NFT1155Credits", "NFT1155ExpirableCredits", "NFT1155ExpirableCreditsV2",

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tollhq/toll/internal/api"
 	"github.com/tollhq/toll/internal/auth"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -54,9 +55,9 @@ func TestKeysOfStatements(t *testing.T) {
 		t.Fatalf("%d %v %s", a.status, a.header, a.body)
 	}
 	var doc auth.DIDDocument
-	must(t, json.Unmarshal(a.body, &doc))
+	must.Do(t, json.Unmarshal(a.body, &doc))
 	var keys api.JWKS
-	must(t, json.Unmarshal(s.do(actor{}, "GET", "/.well-known/jwks.json", "").body, &keys))
+	must.Do(t, json.Unmarshal(s.do(actor{}, "GET", "/.well-known/jwks.json", "").body, &keys))
 	published := map[string]string{}
 	for _, k := range keys.Keys {
 		published[k.KeyID] = k.X
@@ -85,8 +86,7 @@ func TestStockPaths(t *testing.T) {
 		{"GET", "/x402/discovery/resources", ""}, {"GET", "/x402/discovery/search", ""},
 	} {
 		for _, path := range []string{"/" + base + c.path, base + c.path + "/", "/" + base + c.path + "//", base + "/" + c.path} {
-			req, err := http.NewRequest(c.method, s.url+path, strings.NewReader(c.body))
-			must(t, err)
+			req := must.Get(http.NewRequest(c.method, s.url+path, strings.NewReader(c.body)))(t)
 			req.URL.Opaque = "//" + strings.TrimPrefix(s.url, "http://") + path // as it is, not as the client would clean it
 			req.Header.Set("Authorization", "Bearer "+s.b1.key)
 			req.Header.Set("Content-Type", "application/json")

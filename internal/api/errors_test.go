@@ -11,6 +11,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/api"
 	"github.com/tollhq/toll/internal/checkout/railtest"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/people"
 	"github.com/tollhq/toll/internal/store"
 )
@@ -311,7 +312,7 @@ func provoked() map[toll.Code]func(c *scene) answer {
 		toll.CodePermissionUnknown: func(c *scene) answer {
 			token, _ := c.stack.token(c.s1, c.plan)
 			ctx := context.Background()
-			must(c.t, c.store.Tx(ctx, func(tx *store.Tx) error {
+			must.Do(c.t, c.store.Tx(ctx, func(tx *store.Tx) error {
 				_, err := tx.Exec(ctx, "DELETE FROM permissions WHERE created_at = (SELECT MAX(created_at) FROM permissions) AND permission_hash NOT IN (SELECT permission_hash FROM requests)")
 				return err
 			}))
@@ -456,7 +457,7 @@ func provoked() map[toll.Code]func(c *scene) answer {
 		toll.CodeDelegationFrozen: func(c *scene) answer {
 			ctx := context.Background()
 			id := c.cardLimit()
-			must(c.t, c.store.Tx(ctx, func(tx *store.Tx) error {
+			must.Do(c.t, c.store.Tx(ctx, func(tx *store.Tx) error {
 				_, err := tx.Exec(ctx, "UPDATE delegations SET frozen_at = 1, frozen_for = 'declines' WHERE delegation_id = $1", id)
 				return err
 			}))
@@ -546,7 +547,7 @@ func provoked() map[toll.Code]func(c *scene) answer {
 		toll.CodeUnavailable: func(c *scene) answer {
 			plan := c.bare.plan(c.bare.b1, freePlan)
 			token, _ := c.bare.token(c.bare.s1, plan)
-			must(c.t, c.bare.ledger.Close(context.Background()))
+			must.Do(c.t, c.bare.ledger.Close(context.Background()))
 			return c.bare.do(c.bare.b1, "POST", base+"/x402/settle", paymentBody(plan, token, ""))
 		},
 	}

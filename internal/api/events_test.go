@@ -14,6 +14,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/checkout/railtest"
 	"github.com/tollhq/toll/internal/jobs"
+	"github.com/tollhq/toll/internal/must"
 )
 
 // heard returns the types and objects of a stream in its order, after looking at its numbers. Words of secrets must not be in it.
@@ -34,7 +35,7 @@ func heard(t *testing.T, s *stack, who actor, secrets ...string) (out []string, 
 			NextCursor *string      `json:"nextCursor"`
 			Total      int          `json:"total"`
 		}
-		must(t, json.Unmarshal(a.body, &page))
+		must.Do(t, json.Unmarshal(a.body, &page))
 		for _, e := range page.Events {
 			all = append(all, e)
 			out = append(out, string(e.Type))
@@ -59,7 +60,7 @@ func inTheBackground(t *testing.T, s *stack) {
 		return s.ledger.Follow(ctx, s.built.Events.Consumer())
 	})})
 	group.Start(s.built.Events.Loops()...)
-	t.Cleanup(func() { must(t, group.Stop(context.Background())) })
+	t.Cleanup(func() { must.Do(t, group.Stop(context.Background())) })
 }
 
 // TestEveryChangeOnce: each change of a record has one event for each side, one that fails or changes nothing has none, and
@@ -146,14 +147,12 @@ func TestEveryChangeOnce(t *testing.T) {
 func (s *stack) follow(t *testing.T, who actor, after string) (messages <-chan [2]string, stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	req, err := http.NewRequestWithContext(ctx, "GET", s.url+base+"/events/stream", nil)
-	must(t, err)
+	req := must.Get(http.NewRequestWithContext(ctx, "GET", s.url+base+"/events/stream", nil))(t)
 	req.Header.Set("Authorization", "Bearer "+who.key)
 	if after != "" {
 		req.Header.Set("Last-Event-ID", after)
 	}
-	res, err := http.DefaultClient.Do(req)
-	must(t, err)
+	res := must.Get(http.DefaultClient.Do(req))(t)
 	if res.StatusCode != 200 || res.Header.Get("Content-Type") != "text/event-stream" || res.Header.Get("Cache-Control") != "no-store" {
 		t.Fatalf("%d %v", res.StatusCode, res.Header)
 	}
@@ -189,7 +188,7 @@ func TestEventStream(t *testing.T) {
 				if !open {
 					t.Fatal("the stream ended")
 				}
-				must(t, json.Unmarshal([]byte(m[1]), &e))
+				must.Do(t, json.Unmarshal([]byte(m[1]), &e))
 				return m[0], e
 			case <-time.After(long):
 				t.Fatal("nothing came")

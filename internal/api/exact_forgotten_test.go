@@ -8,6 +8,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/evm"
 	"github.com/tollhq/toll/internal/checkout/railtest"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/purchases"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/x402"
@@ -20,8 +21,7 @@ func TestExactNeverMade(t *testing.T) {
 	s = s.again(func(d *purchases.Deps) { d.Policy = purchases.ExactOpen })
 	w := s.wallet(rail, 50_000)
 	entry := entryFor(s.b1.address, "1000")
-	c, err := x402.ReadChallenge(nil, []byte(`{"x402Version":2,"accepts":[`+entry+`]}`))
-	must(t, err)
+	c := must.Get(x402.ReadChallenge(nil, []byte(`{"x402Version":2,"accepts":[`+entry+`]}`)))(t)
 	verify := func(a *evm.Authorization) answer {
 		return s.do(s.b1, "POST", base+"/x402/verify",
 			`{"x402Version":2,"paymentPayload":`+decoded(t, w.pays(c, a, ""))+`,"paymentRequirements":`+entry+`}`)

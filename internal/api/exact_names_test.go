@@ -7,6 +7,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/checkout/railtest"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/purchases"
 	"github.com/tollhq/toll/x402"
 )
@@ -14,9 +15,8 @@ import (
 // namedBody is what a server sends for a payment of a wallet with a payment identifier, by a fresh authorization.
 func (w *wallet) namedBody(entry, id string) string {
 	w.s.t.Helper()
-	c, err := x402.ReadChallenge(nil, []byte(`{"x402Version":2,"resource":{"url":"https://agent.example.com/ask"},"accepts":[`+entry+`],`+
-		`"extensions":{"payment-identifier":`+string(x402.PaymentIdentifier(false))+`}}`))
-	must(w.s.t, err)
+	c := must.Get(x402.ReadChallenge(nil, []byte(`{"x402Version":2,"resource":{"url":"https://agent.example.com/ask"},"accepts":[`+entry+`],`+
+		`"extensions":{"payment-identifier":`+string(x402.PaymentIdentifier(false))+`}}`)))(w.s.t)
 	return `{"x402Version":2,"paymentPayload":` + decoded(w.s.t, w.pays(c, w.authorization(c), id)) + `,"paymentRequirements":` + entry + `}`
 }
 
@@ -112,7 +112,7 @@ func TestExactAfterAFailure(t *testing.T) {
 		t.Errorf("while the first may be paid: %s", got.body)
 	}
 	var id string
-	must(t, s.store.QueryRow(t.Context(), "SELECT payment_id FROM exact_payments").Scan(&id))
+	must.Do(t, s.store.QueryRow(t.Context(), "SELECT payment_id FROM exact_payments").Scan(&id))
 	rail.Undo(id, toll.CodePaymentRequired, "ended")
 	rail.Behave(railtest.Behaviour{})
 	if got := ask("settle", first); got.member(t, "success") != false || got.text(t, "errorReason") == x402.ReasonPending {

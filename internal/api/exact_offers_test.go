@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/purchases"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/x402"
@@ -60,7 +61,7 @@ func TestForeignReceiver(t *testing.T) {
 	s, rail, _ := shop(t)
 	s = s.again(func(d *purchases.Deps) { d.Policy = purchases.ExactOpen })
 	w := s.wallet(rail, 50_000)
-	must(t, s.built.Store.Tx(t.Context(), func(tx *store.Tx) error {
+	must.Do(t, s.built.Store.Tx(t.Context(), func(tx *store.Tx) error {
 		for range 1000 {
 			p := &toll.Plan{ID: toll.NewPlanID(), Owner: s.b1.address, AccessLimit: toll.LimitCredits, Price: toll.Price{Receivers: []toll.Address{s.b1.address}}}
 			if err := store.InsertPlan(t.Context(), tx, p, "", nil); err != nil {

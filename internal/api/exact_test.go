@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/purchases"
 	"github.com/tollhq/toll/x402"
 )
@@ -22,7 +23,7 @@ func entryFor(payTo toll.Address, amount string) string {
 func (w *wallet) stockBody(entry string) string {
 	w.s.t.Helper()
 	c, err := x402.ReadChallenge(nil, []byte(`{"x402Version":2,"resource":{"url":"https://agent.example.com/ask"},"accepts":[`+entry+`]}`))
-	must(w.s.t, err)
+	must.Do(w.s.t, err)
 	return `{"x402Version":2,"paymentPayload":` + decoded(w.s.t, w.pays(c, w.authorization(c), "")) + `,"paymentRequirements":` + entry + `}`
 }
 
@@ -138,8 +139,7 @@ func TestExactForOthersRefused(t *testing.T) {
 		t.Fatalf("%d %s", got.status, got.body)
 	}
 	dear := entryFor(s.b1.address, "1000000")
-	call, err := x402.ReadChallenge(nil, []byte(`{"x402Version":2,"accepts":[`+dear+`]}`))
-	must(t, err)
+	call := must.Get(x402.ReadChallenge(nil, []byte(`{"x402Version":2,"accepts":[`+dear+`]}`)))(t)
 	body := `{"x402Version":2,"paymentPayload":` + decoded(t, w.pays(call, a, "")) + `,"paymentRequirements":` + dear + `}`
 	if got := s.do(s.b1, "POST", base+"/x402/settle", body); got.text(t, "errorReason") != x402.ReasonExactNonceUsed {
 		t.Errorf("a payment of a plan: %s", got.body)

@@ -8,14 +8,13 @@ import (
 	"testing"
 
 	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/tollhq/toll/internal/must"
 )
 
 // Every example of a body in docs/openapi.json is valid under its schema: generators of clients and mock servers use both.
 func TestOpenAPI_ExamplesAreValid(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "openapi.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(filepath.Join("..", "..", "docs", "openapi.json")))(t)
 	type media map[string]struct {
 		Schema  json.RawMessage `json:"schema"`
 		Example any             `json:"example"`
@@ -27,31 +26,20 @@ func TestOpenAPI_ExamplesAreValid(t *testing.T) {
 			Schemas map[string]any `json:"schemas"`
 		} `json:"components"`
 	}
-	if err := json.Unmarshal([]byte(strings.ReplaceAll(string(text), "#/components/schemas/", "#/$defs/")), &document); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(strings.ReplaceAll(string(text), "#/components/schemas/", "#/$defs/")), &document))
 	resolved := map[string]*jsonschema.Resolved{}
 	schemaOf := func(schema json.RawMessage) *jsonschema.Resolved {
 		if r := resolved[string(schema)]; r != nil {
 			return r
 		}
 		var whole map[string]any
-		if err := json.Unmarshal(schema, &whole); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(schema, &whole))
 		whole["$defs"] = document.Components.Schemas
-		joined, err := json.Marshal(whole)
-		if err != nil {
-			t.Fatal(err)
-		}
+		joined := must.Get(json.Marshal(whole))(t)
 		var s jsonschema.Schema
-		if err := json.Unmarshal(joined, &s); err != nil {
-			t.Fatalf("%s: %v", schema, err)
-		}
+		must.Do(t, json.Unmarshal(joined, &s), schema)
 		r, err := s.Resolve(nil)
-		if err != nil {
-			t.Fatalf("%s: %v", schema, err)
-		}
+		must.Do(t, err, schema)
 		resolved[string(schema)] = r
 		return r
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/api"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -39,7 +40,7 @@ func TestExport(t *testing.T) {
 		var got []string
 		for _, line := range lines {
 			var o toll.Order
-			must(t, json.Unmarshal([]byte(line), &o))
+			must.Do(t, json.Unmarshal([]byte(line), &o))
 			got = append(got, o.OrderID)
 		}
 		if !slices.Equal(got, want) {
@@ -47,8 +48,7 @@ func TestExport(t *testing.T) {
 		}
 
 		a = s.do(s.b1, "GET", base+list+"csv", "")
-		table, err := csv.NewReader(strings.NewReader(string(a.body))).ReadAll()
-		must(t, err)
+		table := must.Get(csv.NewReader(strings.NewReader(string(a.body))).ReadAll())(t)
 		if len(table) != orders+1 || a.header.Get("Content-Disposition") != `attachment; filename="Orders.csv"` {
 			t.Fatalf("%d rows, %v", len(table), a.header)
 		}
@@ -115,8 +115,7 @@ func TestSpreadsheetFormulas(t *testing.T) {
 		}
 	}
 	a := s.do(s.s1, "GET", base+"/protocol/holdings?format=csv", "")
-	table, err := csv.NewReader(strings.NewReader(string(a.body))).ReadAll()
-	must(t, err)
+	table := must.Get(csv.NewReader(strings.NewReader(string(a.body))).ReadAll())(t)
 	seen := 0
 	for _, row := range table[1:] {
 		for _, cell := range row {
@@ -192,8 +191,7 @@ func TestExport_CutOff(t *testing.T) {
 	defer server.Close()
 	r, _ := http.NewRequest("GET", server.URL+base+"/protocol/orders?role=seller&format=ndjson", nil)
 	r.Header.Set("Authorization", "Bearer "+s.b1.key)
-	res, err := http.DefaultClient.Do(r)
-	must(t, err)
+	res := must.Get(http.DefaultClient.Do(r))(t)
 	defer res.Body.Close()
 	body, err := io.ReadAll(res.Body)
 	if res.StatusCode != 200 || len(body) == 0 || !errors.Is(err, io.ErrUnexpectedEOF) {
@@ -257,14 +255,13 @@ func TestExport_EveryFlaggedList(t *testing.T) {
 // sameAsList: each member of the records of a list that is a text has its column, and each row its text.
 func sameAsList(t *testing.T, op string, file, list []byte) {
 	t.Helper()
-	table, err := csv.NewReader(strings.NewReader(string(file))).ReadAll()
-	must(t, err)
+	table := must.Get(csv.NewReader(strings.NewReader(string(file))).ReadAll())(t)
 	var members map[string]json.RawMessage
-	must(t, json.Unmarshal(list, &members))
+	must.Do(t, json.Unmarshal(list, &members))
 	var records []map[string]any
 	for _, m := range members {
 		if m[0] == '[' {
-			must(t, json.Unmarshal(m, &records))
+			must.Do(t, json.Unmarshal(m, &records))
 		}
 	}
 	if len(records) != len(table)-1 {

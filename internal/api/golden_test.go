@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/tollhq/toll/internal/api"
+	"github.com/tollhq/toll/internal/must"
 )
 
 // update rewrites the golden files: go test ./internal/api -run 'Golden|Document' -update
@@ -152,15 +153,14 @@ func TestGolden(t *testing.T) {
 	dir := filepath.Join("..", "..", "testdata", "wire")
 	texts := map[string][]byte{}
 	for key, exchanges := range files {
-		text, err := encodeGolden(exchanges)
-		must(t, err)
+		text := must.Get(encodeGolden(exchanges))(t)
 		texts[key] = text
 	}
 	for key, text := range texts {
 		path := filepath.Join(dir, key+".json")
 		if op, old := strings.CutPrefix(key, "1.0/"); old && bytes.Equal(text, answeredIn10(texts["1.1/"+op])) {
 			if _, err := os.Stat(path); err == nil && *update {
-				must(t, os.Remove(path))
+				must.Do(t, os.Remove(path))
 			} else if err == nil {
 				t.Errorf("%s differs from 1.1 in the version alone: remove it with -update", key)
 			}
@@ -178,8 +178,7 @@ func TestGolden(t *testing.T) {
 			}
 		}
 	}
-	old, err := filepath.Glob(filepath.Join(dir, "*", "*.json"))
-	must(t, err)
+	old := must.Get(filepath.Glob(filepath.Join(dir, "*", "*.json")))(t)
 	for _, path := range old {
 		rel, _ := filepath.Rel(dir, path)
 		if rel == filepath.Join("1.1", "plan.json") || rel == filepath.Join("1.1", "agent.json") {
@@ -203,12 +202,11 @@ func encodeGolden(v any) ([]byte, error) {
 func compareGolden(t *testing.T, path string, got []byte) {
 	t.Helper()
 	if *update {
-		must(t, os.MkdirAll(filepath.Dir(path), 0o755))
-		must(t, os.WriteFile(path, got, 0o644))
+		must.Do(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		must.Do(t, os.WriteFile(path, got, 0o644))
 		return
 	}
-	want, err := os.ReadFile(path)
-	must(t, err)
+	want := must.Get(os.ReadFile(path))(t)
 	if !bytes.Equal(got, want) {
 		t.Errorf("%s differs (go test ./internal/api -update rewrites it):\n%s", filepath.Base(path), firstDifference(string(want), string(got)))
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/checkout/railtest"
+	"github.com/tollhq/toll/internal/must"
 )
 
 // recordMoney are the routes on which money moves, with stand-ins in place of a chain and a card processor.
@@ -123,8 +124,7 @@ func recordWork(t *testing.T, version string, files map[string][]exchange) {
 	call("settle", s.b1, "POST", "/x402/settle", paymentBody(plan, token, `,"marginPercent":2.5,"agentRequestId":"`+id+`"`))
 	call("settle", s.b1, "POST", "/x402/settle", paymentBody(plan, token, `,"marginPercent":11`))
 
-	payload, err := base64.StdEncoding.DecodeString(token)
-	must(t, err)
+	payload := must.Get(base64.StdEncoding.DecodeString(token))(t)
 	stock := func(amount string) string {
 		return `{"x402Version":2,"paymentPayload":` + string(payload) + `,"paymentRequirements":{"scheme":"svc:erc4337","network":"eip155:84532","amount":"` + amount +
 			`","asset":"svc:credits","payTo":"` + s.b1.address.String() + `","maxTimeoutSeconds":60,"extra":{"version":"1","planId":"` + plan + `"}}}`

@@ -16,6 +16,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/auth"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/traces"
 	"github.com/tollhq/toll/x402"
 )
@@ -45,23 +46,14 @@ func tiny(t *testing.T, log io.Writer, routes ...route) *httptest.Server {
 
 func ask(t *testing.T, s *httptest.Server, method, path, key string) (*http.Response, toll.ErrorBody) {
 	t.Helper()
-	req, err := http.NewRequest(method, s.URL+path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	req := must.Get(http.NewRequest(method, s.URL+path, nil))(t)
 	if key != "" {
 		req.Header.Set("Authorization", "Bearer "+key)
 	}
-	res, err := s.Client().Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	res := must.Get(s.Client().Do(req))(t)
 	defer func() { _ = res.Body.Close() }()
 	var body toll.ErrorBody
-	b, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(io.ReadAll(res.Body))(t)
 	_ = json.Unmarshal(b, &body)
 	return res, body
 }
@@ -138,16 +130,11 @@ func TestUnionRule(t *testing.T) {
 	for _, tt := range tests {
 		s := tiny(t, io.Discard, failing("verify", "/verify", unionVerify, fail(tt.err)), failing("settle", "/settle", unionSettle, fail(tt.err)), failing("other", "/other", unionNone, fail(tt.err)))
 		for i, path := range []string{"/verify", "/settle", "/other"} {
-			res, err := s.Client().Get(s.URL + path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			res := must.Get(s.Client().Get(s.URL + path))(t)
 			var m map[string]any
-			err = json.NewDecoder(res.Body).Decode(&m)
+			err := json.NewDecoder(res.Body).Decode(&m)
 			_ = res.Body.Close()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			switch {
 			case i == 0 && (m["isValid"] != false || m["invalidReason"] != tt.reason[0]),
 				i == 1 && (m["success"] != false || m["errorReason"] != tt.reason[1] || m["transaction"] != "" || m["network"] != "eip155:84532"),
@@ -167,15 +154,10 @@ func TestPendingSettle(t *testing.T) {
 		c.refused = &x402.SettleResponse{Transaction: "0xabc", Network: "stripe:sandbox", Payer: "0xdef"}
 		return nil, toll.NewError(toll.CodeSettlementPending)
 	})})
-	res, err := s.Client().Get(s.URL + "/settle")
-	if err != nil {
-		t.Fatal(err)
-	}
+	res := must.Get(s.Client().Get(s.URL + "/settle"))(t)
 	defer func() { _ = res.Body.Close() }()
 	var m map[string]any
-	if err := json.NewDecoder(res.Body).Decode(&m); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.NewDecoder(res.Body).Decode(&m))
 	if res.StatusCode != 503 || res.Header.Get("Retry-After") == "" || m["transaction"] != "0xabc" || m["network"] != "stripe:sandbox" || m["payer"] != "0xdef" || m["retryable"] != true {
 		t.Errorf("%d %v %v", res.StatusCode, res.Header, m)
 	}
@@ -223,10 +205,7 @@ func TestSlowWork(t *testing.T) {
 	for range 2 {
 		status := http.StatusRequestTimeout
 		for try := 0; try < 5 && status == http.StatusRequestTimeout; try++ { // a body may be late when the machine stands still
-			res, err := s.Client().Post(s.URL+"/x", "application/json", strings.NewReader("{}"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			res := must.Get(s.Client().Post(s.URL+"/x", "application/json", strings.NewReader("{}")))(t)
 			_ = res.Body.Close()
 			status = res.StatusCode
 		}

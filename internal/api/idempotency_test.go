@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
@@ -176,14 +177,12 @@ func TestStoredAnswerIsSealed(t *testing.T) {
 	}
 	row := s.store.QueryRow(t.Context(), "SELECT answer FROM idempotency_keys")
 	var sealed []byte
-	must(t, row.Scan(&sealed))
+	must.Do(t, row.Scan(&sealed))
 	if _, jwt, _ := strings.Cut(a.text(t, "key"), ":"); len(sealed) < 200 || bytes.Contains(sealed, []byte(jwt[:20])) {
 		t.Error("the stored answer is not sealed")
 	}
-	n, err := store.DropAnswers(t.Context(), s.store, s.clock.now(), 10)
-	must(t, err)
-	later, err := store.DropAnswers(t.Context(), s.store, s.clock.now().Add(time.Microsecond), 10)
-	must(t, err)
+	n := must.Get(store.DropAnswers(t.Context(), s.store, s.clock.now(), 10))(t)
+	later := must.Get(store.DropAnswers(t.Context(), s.store, s.clock.now().Add(time.Microsecond), 10))(t)
 	if n != 0 || later != 1 {
 		t.Errorf("dropped %d, then %d", n, later)
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/api"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
 	"github.com/tollhq/toll/internal/tokens"
@@ -44,26 +45,22 @@ func parseObject(t *testing.T, text string) object {
 
 func parseValue(t *testing.T, dec *json.Decoder) any {
 	t.Helper()
-	token, err := dec.Token()
-	must(t, err)
+	token := must.Get(dec.Token())(t)
 	switch token {
 	case json.Delim('{'):
 		o := object{}
 		for dec.More() {
-			name, err := dec.Token()
-			must(t, err)
+			name := must.Get(dec.Token())(t)
 			o = append(o, objectMember{name.(string), parseValue(t, dec)})
 		}
-		_, err = dec.Token()
-		must(t, err)
+		must.Get(dec.Token())(t)
 		return o
 	case json.Delim('['):
 		list := []any{}
 		for dec.More() {
 			list = append(list, parseValue(t, dec))
 		}
-		_, err = dec.Token()
-		must(t, err)
+		must.Get(dec.Token())(t)
 		return list
 	}
 	return json.RawMessage(mustJSON(token))
@@ -270,12 +267,10 @@ func TestInputs_Quotas(t *testing.T) {
 		if a := call(0, s.b2, "/protocol/plans", freePlan); a.status != 200 {
 			t.Errorf("%d %s", a.status, a.body)
 		}
-		keys, err := s.auth.Keys(context.Background(), s.b1.address, store.Page{})
-		must(t, err)
+		keys := must.Get(s.auth.Keys(context.Background(), s.b1.address, store.Page{}))(t)
 		for _, k := range keys.Items {
 			if k.ID != s.b1.keyID {
-				_, err := s.auth.EndKey(context.Background(), s.b1.address, k.ID)
-				must(t, err)
+				must.Get(s.auth.EndKey(context.Background(), s.b1.address, k.ID))(t)
 			}
 		}
 		if a := call(1, s.b1, "/api-keys", `{"expiresInSecs":60}`); a.status != 201 {

@@ -10,14 +10,14 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/api"
 	"github.com/tollhq/toll/internal/auth"
+	"github.com/tollhq/toll/internal/must"
 )
 
 // A page calls inside the process with the rights of its person or API key, and no more.
 func TestPageCalls(t *testing.T) {
 	each(t, func(t *testing.T, s *stack) {
 		p := s.human("ada")
-		workspace, err := toll.ParseAddress(p.workspace)
-		must(t, err)
+		workspace := must.Get(toll.ParseAddress(p.workspace))(t)
 		now := s.clock.now()
 		caller := func(rights ...toll.Right) auth.Page {
 			return auth.Page{
@@ -58,7 +58,7 @@ func TestPageCalls(t *testing.T) {
 				s.handler.ServeHTTP(w, r.WithContext(auth.WithPage(r.Context(), c.page)))
 				var e struct{ Code toll.Code }
 				if w.Body.Len() > 0 { // a file without rows
-					must(t, json.Unmarshal(w.Body.Bytes(), &e))
+					must.Do(t, json.Unmarshal(w.Body.Bytes(), &e))
 				}
 				if origin := w.Header().Values("Access-Control-Allow-Origin"); origin != nil {
 					t.Errorf("other origins may read the answer to a page: %q", origin)

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/tollhq/toll/internal/must"
 )
 
 // TestAnswers_Length holds that every answer says how long it is, whether net/http or the handler counts its bytes.
@@ -20,14 +22,8 @@ func TestAnswers_Length(t *testing.T) {
 	defer server.Close()
 	for _, n := range []int{2, 1024, 1025, shortAnswer - 1, shortAnswer, shortAnswer + 1, 3 * shortAnswer} {
 		for _, method := range []string{"GET", "HEAD"} {
-			r, err := http.NewRequestWithContext(t.Context(), method, server.URL+"/"+strconv.Itoa(n), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			answer, err := http.DefaultClient.Do(r)
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := must.Get(http.NewRequestWithContext(t.Context(), method, server.URL+"/"+strconv.Itoa(n), nil))(t)
+			answer := must.Get(http.DefaultClient.Do(r))(t)
 			body, err := io.ReadAll(answer.Body)
 			_ = answer.Body.Close()
 			if err != nil || answer.ContentLength != int64(n) || len(answer.TransferEncoding) > 0 || method == "GET" && len(body) != n {

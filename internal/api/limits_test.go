@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll/internal/api"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
@@ -32,8 +33,7 @@ func (s *stack) limited(l api.Limits) func(from string, who actor, method, path,
 		}
 		w := httptest.NewRecorder()
 		handler.ServeHTTP(w, r)
-		b, err := io.ReadAll(w.Result().Body)
-		must(s.t, err)
+		b := must.Get(io.ReadAll(w.Result().Body))(s.t)
 		a := answer{w.Code, w.Result().Header, b}
 		checkHeaders(s.t, a)
 		return a
@@ -144,20 +144,19 @@ func (s *stack) rows() string {
 	if s.store.Engine() == store.Postgres {
 		list = "SELECT relname::text FROM pg_class WHERE relkind IN ('r', 'p') AND NOT relispartition AND relnamespace = current_schema()::regnamespace ORDER BY 1"
 	}
-	rows, err := s.store.Query(s.t.Context(), list)
-	must(s.t, err)
+	rows := must.Get(s.store.Query(s.t.Context(), list))(s.t)
 	var names []string
 	for rows.Next() {
 		var name string
-		must(s.t, rows.Scan(&name))
+		must.Do(s.t, rows.Scan(&name))
 		names = append(names, name)
 	}
-	must(s.t, rows.Err())
+	must.Do(s.t, rows.Err())
 	rows.Close()
 	var out strings.Builder
 	for _, name := range names {
 		var n int64
-		must(s.t, s.store.QueryRow(s.t.Context(), "SELECT COUNT(*) FROM "+name).Scan(&n))
+		must.Do(s.t, s.store.QueryRow(s.t.Context(), "SELECT COUNT(*) FROM "+name).Scan(&n))
 		fmt.Fprintf(&out, "%s %d\n", name, n)
 	}
 	return out.String()

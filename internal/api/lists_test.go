@@ -14,6 +14,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/api"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
 
@@ -215,7 +216,7 @@ func TestOrders_Lists(t *testing.T) {
 				Total  int
 			}
 			answer := s.do(tt.who, "GET", base+"/protocol/orders"+tt.query, "")
-			must(t, json.Unmarshal(answer.body, &got))
+			must.Do(t, json.Unmarshal(answer.body, &got))
 			ids := []string(nil)
 			for _, o := range got.Orders {
 				ids = append(ids, o.OrderID)
@@ -228,7 +229,7 @@ func TestOrders_Lists(t *testing.T) {
 			}
 		}
 		var got struct{ Orders []toll.Order }
-		must(t, json.Unmarshal(s.do(s.b1, "GET", base+"/protocol/orders?role=seller&pageSize=1&sortOrder=asc", "").body, &got))
+		must.Do(t, json.Unmarshal(s.do(s.b1, "GET", base+"/protocol/orders?role=seller&pageSize=1&sortOrder=asc", "").body, &got))
 		if o := got.Orders[0]; o.SubscriberAddress != s.s1.address || !o.CreatedAt.Equal(began.Add(time.Minute)) || o.CreditsGranted == 0 {
 			t.Errorf("%+v", o)
 		}
@@ -255,9 +256,9 @@ func (s *stack) everyPage(who actor, path, list, member string) (all []string) {
 	for cursor := ""; ; {
 		var got map[string]json.RawMessage
 		a := s.do(who, "GET", path+sign+"pageSize=1"+cursor, "")
-		must(s.t, json.Unmarshal(a.body, &got))
+		must.Do(s.t, json.Unmarshal(a.body, &got))
 		var items []map[string]any
-		must(s.t, json.Unmarshal(got[list], &items))
+		must.Do(s.t, json.Unmarshal(got[list], &items))
 		for _, item := range items {
 			all = append(all, fmt.Sprint(item[member]))
 		}
@@ -290,9 +291,9 @@ func TestSubscribersAndHoldings(t *testing.T) {
 			t.Helper()
 			a := s.do(who, "GET", base+path, "")
 			var got map[string]json.RawMessage
-			must(t, json.Unmarshal(a.body, &got))
+			must.Do(t, json.Unmarshal(a.body, &got))
 			var list []toll.Balance
-			must(t, json.Unmarshal(got[member], &list))
+			must.Do(t, json.Unmarshal(got[member], &list))
 			out := map[string]toll.Balance{}
 			for _, b := range list {
 				own := s.do(actor{}, "GET", base+"/protocol/plans/"+string(b.PlanID)+"/balance/"+b.HolderAddress.Lower(), "")
@@ -373,7 +374,7 @@ func TestSearch(t *testing.T) {
 			t.Helper()
 			a := s.do(who, "GET", base+"/protocol/search?"+q, "")
 			var got api.SearchResults
-			must(t, json.Unmarshal(a.body, &got))
+			must.Do(t, json.Unmarshal(a.body, &got))
 			if a.status != 200 || got.More {
 				t.Errorf("%s: %d %s", q, a.status, a.body)
 			}
@@ -421,7 +422,7 @@ func TestSearch(t *testing.T) {
 			s.plan(s.b1, `{"name":"Many","priceConfig":{},"creditsConfig":{}}`)
 		}
 		var got api.SearchResults
-		must(t, json.Unmarshal(s.do(s.b1, "GET", base+"/protocol/search?q=many", "").body, &got))
+		must.Do(t, json.Unmarshal(s.do(s.b1, "GET", base+"/protocol/search?q=many", "").body, &got))
 		if len(got.Results) != 20 || !got.More {
 			t.Errorf("%d results, more %v", len(got.Results), got.More)
 		}

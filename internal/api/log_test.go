@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
@@ -17,7 +18,7 @@ func TestFaultIsLoggedOnce(t *testing.T) {
 	if a := s.do(s.b1, "POST", base+"/x402/verify", paymentBody(plan, token, "")); a.status != 200 {
 		t.Fatalf("%d %s", a.status, a.body)
 	}
-	must(t, st.Tx(t.Context(), func(tx *store.Tx) error {
+	must.Do(t, st.Tx(t.Context(), func(tx *store.Tx) error {
 		_, err := tx.Exec(t.Context(), "ALTER TABLE accounts RENAME TO gone")
 		return err
 	}))

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/api"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -19,15 +20,14 @@ func dump(t *testing.T, st *store.Store) string {
 	t.Helper()
 	ctx := context.Background()
 	column := func(q string, args ...any) (out []string) {
-		rows, err := st.Query(ctx, q, args...)
-		must(t, err)
+		rows := must.Get(st.Query(ctx, q, args...))(t)
 		defer rows.Close()
 		for rows.Next() {
 			var s string
-			must(t, rows.Scan(&s))
+			must.Do(t, rows.Scan(&s))
 			out = append(out, s)
 		}
-		must(t, rows.Err())
+		must.Do(t, rows.Err())
 		return out
 	}
 	var all []string
@@ -44,15 +44,13 @@ func dump(t *testing.T, st *store.Store) string {
 func commits(t *testing.T, st *store.Store) func() int64 {
 	t.Helper()
 	var file string
-	must(t, st.QueryRow(t.Context(), "SELECT file FROM pragma_database_list WHERE name = 'main'").Scan(&file))
-	db, err := sql.Open("sqlite", "file:"+file+"?mode=ro&_pragma=busy_timeout(60000)")
-	must(t, err)
-	t.Cleanup(func() { must(t, db.Close()) })
-	one, err := db.Conn(t.Context()) // which compares with what it saw itself
-	must(t, err)
+	must.Do(t, st.QueryRow(t.Context(), "SELECT file FROM pragma_database_list WHERE name = 'main'").Scan(&file))
+	db := must.Get(sql.Open("sqlite", "file:"+file+"?mode=ro&_pragma=busy_timeout(60000)"))(t)
+	t.Cleanup(func() { must.Do(t, db.Close()) })
+	one := must.Get(db.Conn(t.Context()))(t) // which compares with what it saw itself
 	return func() (n int64) {
 		t.Helper()
-		must(t, one.QueryRowContext(t.Context(), "PRAGMA data_version").Scan(&n))
+		must.Do(t, one.QueryRowContext(t.Context(), "PRAGMA data_version").Scan(&n))
 		return n
 	}
 }
@@ -89,8 +87,7 @@ func TestPrivilegeMatrix(t *testing.T) {
 	s.card(s.b1, "pm_kept")
 	s.card(s.b1, "pm_doomed")
 	revoked := s.keyOf(s.b1.address, "1.1")
-	_, err := s.auth.EndKey(context.Background(), s.b1.address, revoked.keyID)
-	must(t, err)
+	must.Get(s.auth.EndKey(context.Background(), s.b1.address, revoked.keyID))(t)
 	callers := []struct {
 		name string
 		who  actor
@@ -162,7 +159,7 @@ func TestPrivilegeMatrix(t *testing.T) {
 	delete(noted, "resendDelivery")
 	acts := func(who actor) (n int64) {
 		t.Helper()
-		must(t, s.store.QueryRow(t.Context(), "SELECT COUNT(*) FROM audit_log WHERE actor_kind = 'key' AND actor = $1", who.keyID.String()).Scan(&n))
+		must.Do(t, s.store.QueryRow(t.Context(), "SELECT COUNT(*) FROM audit_log WHERE actor_kind = 'key' AND actor = $1", who.keyID.String()).Scan(&n))
 		return n
 	}
 	documented := 0
@@ -276,7 +273,7 @@ func (s *stack) operations(t *testing.T) []operation {
 			OperationID string `json:"operationId"`
 		}
 	}
-	must(t, json.Unmarshal(s.do(actor{}, "GET", "/openapi.json", "").body, &doc))
+	must.Do(t, json.Unmarshal(s.do(actor{}, "GET", "/openapi.json", "").body, &doc))
 	var out []operation
 	for path, methods := range doc.Paths {
 		for method, op := range methods {

@@ -15,13 +15,13 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 )
 
 // raw sends bytes over TCP and returns the answers until the connection ends, as it must.
 func (s *stack) raw(t *testing.T, parts ...string) (answers []answer, closed bool) {
 	t.Helper()
-	conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
-	must(t, err)
+	conn := must.Get(net.Dial("tcp", strings.TrimPrefix(s.url, "http://")))(t)
 	defer func() { _ = conn.Close() }()
 	go func() {
 		for _, p := range parts {
@@ -31,15 +31,14 @@ func (s *stack) raw(t *testing.T, parts ...string) (answers []answer, closed boo
 	}()
 	r := bufio.NewReader(conn)
 	for {
-		must(t, conn.SetReadDeadline(time.Now().Add(long)))
+		must.Do(t, conn.SetReadDeadline(time.Now().Add(long)))
 		res, err := http.ReadResponse(r, nil)
 		if err != nil {
 			var timeout net.Error
 			ok := asTimeout(err, &timeout)
 			return answers, !ok
 		}
-		b, err := io.ReadAll(res.Body)
-		must(t, err)
+		b := must.Get(io.ReadAll(res.Body))(t)
 		answers = append(answers, answer{res.StatusCode, res.Header, b})
 	}
 }
@@ -225,8 +224,7 @@ func TestMessage_Sizes(t *testing.T) {
 		}
 	})
 	t.Run("chunks without an end", func(t *testing.T) {
-		req, err := http.NewRequest("POST", s.url+base+"/protocol/plans", io.MultiReader(strings.NewReader(`{"name":"`), endless{}))
-		must(t, err)
+		req := must.Get(http.NewRequest("POST", s.url+base+"/protocol/plans", io.MultiReader(strings.NewReader(`{"name":"`), endless{})))(t)
 		req.Header.Set("Authorization", "Bearer "+s.b1.key)
 		if a := s.send(req); a.status != 413 || a.code() != "BCK.HTTP.413" {
 			t.Errorf("%d %s", a.status, a.body)
@@ -347,8 +345,7 @@ func TestHostAndForwardingHeaders(t *testing.T) {
 		"Forwarded", "host=evil.example;proto=ftp", "X-Original-URL", "/evil.example", "X-Rewrite-URL", "/evil.example", "X-Real-Ip", "203.0.113.9",
 	}
 	for _, path := range []string{"/", "/health", "/ready", "/openapi.json", "/docs", "/.well-known/jwks.json", base + "/nothing", base + "/protocol/plans"} {
-		req, err := http.NewRequest("GET", s.url+path, nil)
-		must(t, err)
+		req := must.Get(http.NewRequest("GET", s.url+path, nil))(t)
 		req.Host = "evil.example"
 		for i := 0; i < len(foreign); i += 2 {
 			req.Header.Set(foreign[i], foreign[i+1])
@@ -428,8 +425,7 @@ func TestMediaTypes(t *testing.T) {
 	s := newStack(t)
 	post := func(body []byte, headers ...string) answer {
 		t.Helper()
-		req, err := http.NewRequest("POST", s.url+base+"/protocol/plans", bytes.NewReader(body))
-		must(t, err)
+		req := must.Get(http.NewRequest("POST", s.url+base+"/protocol/plans", bytes.NewReader(body)))(t)
 		req.Header.Set("Authorization", "Bearer "+s.b1.key)
 		for i := 0; i < len(headers); i += 2 {
 			req.Header.Add(headers[i], headers[i+1])
@@ -439,9 +435,8 @@ func TestMediaTypes(t *testing.T) {
 	plan := []byte(freePlan)
 	var zipped bytes.Buffer
 	z := gzip.NewWriter(&zipped)
-	_, err := z.Write(plan)
-	must(t, err)
-	must(t, z.Close())
+	must.Get(z.Write(plan))(t)
+	must.Do(t, z.Close())
 	for _, pass := range [][]string{
 		nil, {"Content-Type", "application/json"}, {"Content-Type", "application/json; charset=utf-8"}, {"Content-Type", "Application/JSON;charset=UTF-8"},
 		{"Content-Type", "application/vnd.toll+json"}, {"Content-Encoding", "identity", "Content-Type", "application/json"},

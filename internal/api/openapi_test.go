@@ -17,6 +17,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/api"
+	"github.com/tollhq/toll/internal/must"
 )
 
 // The document of the repository is the one that the service serves.
@@ -52,8 +53,7 @@ func TestDocumentNamesEveryRoute(t *testing.T) {
 // Whatever the golden exchanges answer fits the schema of its status, and no member of it is missing there.
 func TestAnswersFitTheDocument(t *testing.T) {
 	doc := document(t)
-	files, err := filepath.Glob(filepath.Join("..", "..", "testdata", "wire", "1.1", "*.json"))
-	must(t, err)
+	files := must.Get(filepath.Glob(filepath.Join("..", "..", "testdata", "wire", "1.1", "*.json")))(t)
 	checked := 0
 	for _, file := range files {
 		op := strings.TrimSuffix(filepath.Base(file), ".json")
@@ -61,10 +61,9 @@ func TestAnswersFitTheDocument(t *testing.T) {
 		if responses == nil {
 			continue // a record of the root package
 		}
-		raw, err := os.ReadFile(file)
-		must(t, err)
+		raw := must.Get(os.ReadFile(file))(t)
 		var exchanges []exchange
-		must(t, json.Unmarshal(raw, &exchanges))
+		must.Do(t, json.Unmarshal(raw, &exchanges))
 		for _, e := range exchanges {
 			response, ok := responses[e.Response.Line].(map[string]any)
 			if !ok {
@@ -98,17 +97,15 @@ func TestAnswersFitTheDocument(t *testing.T) {
 // Bodies that are taken fit the schema of the request.
 func TestRequestsFitTheDocument(t *testing.T) {
 	doc := document(t)
-	files, err := filepath.Glob(filepath.Join("..", "..", "testdata", "wire", "1.1", "*.json"))
-	must(t, err)
+	files := must.Get(filepath.Glob(filepath.Join("..", "..", "testdata", "wire", "1.1", "*.json")))(t)
 	for _, file := range files {
 		op := strings.TrimSuffix(filepath.Base(file), ".json")
 		if doc.responses(op) == nil {
 			continue
 		}
-		raw, err := os.ReadFile(file)
-		must(t, err)
+		raw := must.Get(os.ReadFile(file))(t)
 		var exchanges []exchange
-		must(t, json.Unmarshal(raw, &exchanges))
+		must.Do(t, json.Unmarshal(raw, &exchanges))
 		for _, e := range exchanges {
 			if e.Request.Body == nil || e.Response.Line >= "300" {
 				continue
@@ -190,10 +187,9 @@ type openAPI map[string]any
 
 func document(t *testing.T) openAPI {
 	t.Helper()
-	raw, err := os.ReadFile(filepath.Join("..", "..", "docs", "openapi.json"))
-	must(t, err)
+	raw := must.Get(os.ReadFile(filepath.Join("..", "..", "docs", "openapi.json")))(t)
 	var doc openAPI
-	must(t, json.Unmarshal(raw, &doc))
+	must.Do(t, json.Unmarshal(raw, &doc))
 	return doc
 }
 
@@ -224,7 +220,7 @@ func decodeAny(t *testing.T, raw []byte) (v any) {
 	t.Helper()
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber()
-	must(t, dec.Decode(&v))
+	must.Do(t, dec.Decode(&v))
 	return v
 }
 
@@ -363,10 +359,8 @@ func TestDocuments_Compressed(t *testing.T) {
 				t.Errorf("%s: %v", path, a.header)
 			}
 		}
-		z, err := gzip.NewReader(bytes.NewReader(small.body))
-		must(t, err)
-		body, err := io.ReadAll(z)
-		must(t, err)
+		z := must.Get(gzip.NewReader(bytes.NewReader(small.body)))(t)
+		body := must.Get(io.ReadAll(z))(t)
 		if !bytes.Equal(body, plain.body) || len(small.body) > 120<<10 {
 			t.Errorf("%s: %d bytes of %d, compressed %d", path, len(body), len(plain.body), len(small.body))
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tollhq/toll/internal/api"
 	"github.com/tollhq/toll/internal/checkout/railtest"
+	"github.com/tollhq/toll/internal/must"
 )
 
 // An order that is not decided in time is 202 and says where to look; it is never a failure.
@@ -99,9 +100,7 @@ func TestCheckoutRepeated(t *testing.T) {
 		again.text(t, "result.checkoutUrl") != first.text(t, "result.checkoutLink") || again.header.Get("Idempotency-Replayed") != "true" {
 		t.Fatalf("%s\n%s", first.body, again.body)
 	}
-	if err := card.Complete(first.text(t, "orderId")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, card.Complete(first.text(t, "orderId")))
 	if a := s.do(s.s1, "POST", path, `{"sessionType":"hosted"}`, "Idempotency-Key", "k"); a.text(t, "result.paymentStatus") != "paid" {
 		t.Errorf("%d %s", a.status, a.body)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/tollhq/toll/internal/api"
 	"github.com/tollhq/toll/internal/auth"
 	"github.com/tollhq/toll/internal/events"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/outbound"
 	"github.com/tollhq/toll/internal/people"
 	"github.com/tollhq/toll/internal/store"
@@ -38,7 +39,7 @@ func (s *stack) human(login string) *human {
 	s.t.Helper()
 	a := s.do(actor{}, "POST", base+"/people", `{"login":"`+login+`","password":"`+goodPassword+`"}`)
 	var in toll.SignedIn
-	must(s.t, json.Unmarshal(a.body, &in))
+	must.Do(s.t, json.Unmarshal(a.body, &in))
 	if a.status != 201 || len(in.Organizations) != 1 {
 		s.t.Fatalf("%d %s", a.status, a.body)
 	}
@@ -159,7 +160,7 @@ func TestSessionOfEveryRoute(t *testing.T) {
 	p := s.human("somebody")
 	second := store.User{ID: toll.NewTimeUUID(time.Now()), Name: "Second", CreatedAt: time.Now()}
 	at := toll.MustAddress(p.workspace)
-	must(t, s.store.Tx(ctx, func(tx *store.Tx) error { // an owner who stays
+	must.Do(t, s.store.Tx(ctx, func(tx *store.Tx) error { // an owner who stays
 		return errors.Join(store.InsertUser(ctx, tx, second), store.InsertMembership(ctx, tx, store.Membership{Workspace: at, UserID: second.ID, Role: toll.RoleOwner, CreatedAt: time.Now()}))
 	}))
 	for _, fresh := range []bool{true, false} {
@@ -167,7 +168,7 @@ func TestSessionOfEveryRoute(t *testing.T) {
 			s.clock.advance(people.FreshTime)
 		}
 		for _, role := range toll.Roles() {
-			must(t, s.store.Tx(ctx, func(tx *store.Tx) error {
+			must.Do(t, s.store.Tx(ctx, func(tx *store.Tx) error {
 				return store.UpdateMembership(ctx, tx, store.Membership{Workspace: at, UserID: p.id, Role: role})
 			}))
 			for _, r := range api.Routes() {
@@ -221,7 +222,7 @@ func (s *stack) mailing() *stack {
 		Store: s.store, Auth: s.auth, PublicURL: publicURL, Seal: d.Vault.Seal, Open: d.Vault.Open, Clock: s.clock.now, Log: d.Telemetry.Log,
 		Mail: people.MailConfig{URL: "smtp://127.0.0.1:1", From: "toll@example.com"},
 	})
-	must(s.t, err)
+	must.Do(s.t, err)
 	d.Events = events.New(events.Config{
 		Store: s.store, Seal: d.Vault.Seal, Open: d.Vault.Open, Mail: d.People.Notices, Outbound: outbound.Config{Loopback: true}, Clock: s.clock.now, Log: d.Telemetry.Log,
 	})
@@ -235,7 +236,7 @@ func (s *stack) mailing() *stack {
 func (p *human) mail() (url string) {
 	p.s.t.Helper()
 	address := p.login + "@example.com"
-	must(p.s.t, p.s.store.Tx(p.s.t.Context(), func(tx *store.Tx) error {
+	must.Do(p.s.t, p.s.store.Tx(p.s.t.Context(), func(tx *store.Tx) error {
 		return store.InsertCredential(p.s.t.Context(), tx, store.Credential{
 			ID: toll.NewTimeUUID(p.s.clock.now()), UserID: p.id, Kind: people.Mail, Subject: address, Name: address, CreatedAt: p.s.clock.now(),
 		})
@@ -249,8 +250,7 @@ func (p *human) mail() (url string) {
 func TestOwnMails(t *testing.T) {
 	each(t, func(t *testing.T, s *stack) {
 		s = s.mailing()
-		all, err := json.Marshal(events.MailTypes())
-		must(t, err)
+		all := must.Get(json.Marshal(events.MailTypes()))(t)
 		hook := func(url string) string { return `{"url":"` + url + `","types":` + string(all) + `}` }
 		const plain = "https://hooks.example.com/toll"
 		owner := s.human("owner")
@@ -285,10 +285,9 @@ func TestOwnMails(t *testing.T) {
 
 			mine, theirs := made.text(t, "id"), colleague.do("POST", "/webhooks", hook(others)).text(t, "id")
 			urls := owner.do("POST", "/webhooks", hook(plain)).text(t, "id")
-			k, err := s.auth.CreateKey(t.Context(), auth.Caller{
+			k := must.Get(s.auth.CreateKey(t.Context(), auth.Caller{
 				Address: toll.MustAddress(p.workspace), UserID: p.id, Rights: role.Rights(),
-			}.Maker(), auth.KeyParams{}, nil)
-			must(t, err)
+			}.Maker(), auth.KeyParams{}, nil))(t)
 			key := func(method, path, body string) answer { return s.do(actor{key: k.Key}, method, base+path, body) }
 			unless("own mails by a key", key("POST", "/webhooks", hook(own)), http.StatusForbidden, toll.CodePersonNeeded)
 			const change = `{"types":["credits.low"],"status":"paused"}`
@@ -343,12 +342,10 @@ func TestSession_Workspace(t *testing.T) {
 func TestSession_ReadsWithoutWrites(t *testing.T) {
 	s := newStack(t)
 	p := s.human("one")
-	if err := s.store.Tx(t.Context(), func(tx *store.Tx) error {
+	must.Do(t, s.store.Tx(t.Context(), func(tx *store.Tx) error {
 		_, err := tx.Exec(t.Context(), "ALTER TABLE session_uses RENAME TO moved")
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	if a := p.in(p.workspace).do("GET", "/protocol/plans", ""); a.status != 200 {
 		t.Errorf("%d %s", a.status, a.body)
 	}
@@ -361,8 +358,8 @@ func (p *human) pages(path, list, member string) (all []string) {
 		a := p.do("GET", path+"?pageSize=1"+cursor, "")
 		var got map[string]json.RawMessage
 		var items []map[string]any
-		must(p.s.t, json.Unmarshal(a.body, &got))
-		must(p.s.t, json.Unmarshal(got[list], &items))
+		must.Do(p.s.t, json.Unmarshal(a.body, &got))
+		must.Do(p.s.t, json.Unmarshal(got[list], &items))
 		for _, item := range items {
 			all = append(all, fmt.Sprint(item[member]))
 		}
@@ -386,7 +383,7 @@ func TestPeople_Sessions(t *testing.T) {
 		Token: people.Hashed(secret), Data: []byte{1}, ExpiresAt: s.clock.now().Add(time.Hour), UserID: p.id, ID: toll.NewUUID(), Proof: people.Password,
 		Since: s.clock.now(), AuthenticatedAt: s.clock.now(),
 	}
-	must(t, s.store.Tx(ctx, func(tx *store.Tx) error { return store.InsertBrowserSession(ctx, tx, row, s.clock.now()) }))
+	must.Do(t, s.store.Tx(ctx, func(tx *store.Tx) error { return store.InsertBrowserSession(ctx, tx, row, s.clock.now()) }))
 	cookie := []string{"Cookie", "__Host-session=" + secret, "X-Current-Org-Id", p.workspace}
 	for name, c := range map[string]struct {
 		a    answer
@@ -488,10 +485,9 @@ func TestMembers(t *testing.T) {
 
 		// A key of the developer, and one that it made; then the developer is removed.
 		keys := func() (first, kid actor) {
-			k, err := s.auth.CreateKey(context.Background(), auth.Caller{
+			k := must.Get(s.auth.CreateKey(context.Background(), auth.Caller{
 				Address: toll.MustAddress(owner.workspace), UserID: dev.id, Rights: toll.RoleDeveloper.Rights(),
-			}.Maker(), auth.KeyParams{}, nil)
-			must(t, err)
+			}.Maker(), auth.KeyParams{}, nil))(t)
 			first = actor{k.Address, k.Key, k.ID}
 			return first, s.child(first, `{"rights":["read"]}`)
 		}
@@ -502,7 +498,7 @@ func TestMembers(t *testing.T) {
 			t.Helper()
 			var list struct{ Webhooks []toll.Webhook }
 			a := owner.do("GET", "/webhooks?sort=created", "")
-			must(t, json.Unmarshal(a.body, &list))
+			must.Do(t, json.Unmarshal(a.body, &list))
 			text := ""
 			for _, w := range list.Webhooks {
 				text += fmt.Sprintln(w.ID, w.Status, w.UserID)
@@ -791,7 +787,7 @@ func TestAuditLog(t *testing.T) {
 			t.Helper()
 			a := owner.do("GET", "/audit-log?sortOrder=asc&pageSize=100&"+query, "")
 			var got struct{ Acts []toll.Act }
-			must(t, json.Unmarshal(a.body, &got))
+			must.Do(t, json.Unmarshal(a.body, &got))
 			if a.status != 200 || strings.Contains(string(a.body), hook.text(t, "secret")) {
 				t.Errorf("%s: %d %s", query, a.status, a.body)
 			}
@@ -842,7 +838,7 @@ func TestAuditLog(t *testing.T) {
 		// What cannot be noted is not done.
 		rename := func(from, to string) {
 			t.Helper()
-			must(t, s.store.Tx(t.Context(), func(tx *store.Tx) error {
+			must.Do(t, s.store.Tx(t.Context(), func(tx *store.Tx) error {
 				_, err := tx.Exec(t.Context(), "ALTER TABLE "+from+" RENAME TO "+to)
 				return err
 			}))

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/api"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
@@ -20,7 +21,7 @@ func (s *stack) recent(who actor, key toll.Hash) (got api.RecentCalls) {
 	if a.status != http.StatusOK {
 		s.t.Fatalf("%d %s", a.status, a.body)
 	}
-	must(s.t, json.Unmarshal(a.body, &got))
+	must.Do(s.t, json.Unmarshal(a.body, &got))
 	return got
 }
 

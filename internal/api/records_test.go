@@ -6,6 +6,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/tollhq/toll/internal/must"
 )
 
 // The same caller, nonce and body is the same registration, however often and however fast it is sent.
@@ -79,7 +81,7 @@ func TestLists(t *testing.T) {
 		}
 		names := func(a answer) (out []string) {
 			var list struct{ Plans []struct{ Name string } }
-			must(t, json.Unmarshal(a.body, &list))
+			must.Do(t, json.Unmarshal(a.body, &list))
 			for _, p := range list.Plans {
 				out = append(out, p.Name)
 			}

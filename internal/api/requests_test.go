@@ -12,15 +12,13 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 )
 
 // followed works off what the follower of the service would.
 func (s *stack) followed() {
 	s.t.Helper()
-	for more := true; more; {
-		var err error
-		more, err = s.ledger.Follow(s.t.Context(), s.built.Events.Consumer())
-		must(s.t, err)
+	for must.Get(s.ledger.Follow(s.t.Context(), s.built.Events.Consumer()))(s.t) {
 	}
 }
 
@@ -30,7 +28,7 @@ func (s *stack) requests(who actor, query string) (all []*toll.Settlement) {
 	for next := ""; ; {
 		a := s.do(who, "GET", base+"/protocol/requests?"+query+next, "")
 		var page requestList
-		must(s.t, json.Unmarshal(a.body, &page))
+		must.Do(s.t, json.Unmarshal(a.body, &page))
 		if a.status != 200 {
 			s.t.Fatalf("%s: %d %s", query, a.status, a.body)
 		}
@@ -106,18 +104,15 @@ func TestRequests_Model(t *testing.T) {
 				}
 			}
 		}
-		for n := 1; n > 0; {
-			var err error
-			n, err = s.ledger.Sweep(t.Context())
-			must(t, err)
+		for must.Get(s.ledger.Sweep(t.Context()))(t) > 0 {
 		}
 		s.followed()
 		byState := map[string]int{}
 		for _, c := range all {
 			var got toll.RequestRecord
-			must(t, json.Unmarshal(s.do(actor{key: s.b1.key}, "GET", base+"/protocol/requests/"+c.AgentRequestID, "").body, &got))
+			must.Do(t, json.Unmarshal(s.do(actor{key: s.b1.key}, "GET", base+"/protocol/requests/"+c.AgentRequestID, "").body, &got))
 			if c.seller != s.b1.address && c.buyer != s.b1.address {
-				must(t, json.Unmarshal(s.do(s.b2, "GET", base+"/protocol/requests/"+c.AgentRequestID, "").body, &got))
+				must.Do(t, json.Unmarshal(s.do(s.b2, "GET", base+"/protocol/requests/"+c.AgentRequestID, "").body, &got))
 			}
 			c.Settlement = got.Settlement
 			byState[got.Status]++
@@ -265,13 +260,13 @@ func TestRequests_Bounded(t *testing.T) {
 		}
 		token, _ := s.token(s.s1, few)
 		first := s.do(s.b1, "POST", base+"/x402/settle", paymentBody(few, token, "")).text(t, "extra.agentRequestId")
-		must(t, s.burns(many, s.s1, 4500))
+		must.Do(t, s.burns(many, s.s1, 4500))
 		s.followed()
 		calls := 0
 		for next := ""; ; calls++ {
 			a := s.do(s.b1, "GET", base+"/protocol/requests?pageSize=5&planId="+few+next, "")
 			var page requestList
-			must(t, json.Unmarshal(a.body, &page))
+			must.Do(t, json.Unmarshal(a.body, &page))
 			if page.NextCursor == nil {
 				if len(page.Requests) != 1 || page.Requests[0].AgentRequestID != first {
 					t.Errorf("%d %s", a.status, a.body)
@@ -345,16 +340,15 @@ func TestRequests_Export(t *testing.T) {
 	s := newStack(t)
 	plan := s.plan(s.b1, freePlan)
 	s.do(s.s1, "POST", base+"/protocol/plans/"+plan+"/order", "")
-	must(t, s.burns(plan, s.s1, 230))
+	must.Do(t, s.burns(plan, s.s1, 230))
 	s.followed()
 	from := url.QueryEscape(s.clock.now().Format(time.RFC3339))
 	s.clock.advance(time.Minute)
-	must(t, s.burns(plan, s.s1, 3))
+	must.Do(t, s.burns(plan, s.s1, 3))
 	s.followed()
 	until := url.QueryEscape(s.clock.now().Format(time.RFC3339))
 	a := s.do(s.b1, "GET", base+"/protocol/requests?status=settled&format=csv&since="+from+"&until="+until, "")
-	table, err := csv.NewReader(strings.NewReader(string(a.body))).ReadAll()
-	must(t, err)
+	table := must.Get(csv.NewReader(strings.NewReader(string(a.body))).ReadAll())(t)
 	if len(table) != 231 || !slices.Contains(table[0], "creditsRedeemed") || !slices.Contains(table[0], "transaction") {
 		t.Errorf("%d rows under %v", len(table), table[0])
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/api"
 	"github.com/tollhq/toll/internal/auth"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -108,9 +109,7 @@ func TestRightsOfRoles(t *testing.T) {
 	m := store.Membership{Workspace: s.b1.address, UserID: user.ID, Role: toll.RoleOwner, CreatedAt: now}
 	change := func(f func(tx *store.Tx) error) {
 		t.Helper()
-		if err := s.store.Tx(ctx, f); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.store.Tx(ctx, f))
 	}
 	change(func(tx *store.Tx) error {
 		return errors.Join(store.InsertUser(ctx, tx, user), store.InsertMembership(ctx, tx, m))
@@ -129,8 +128,7 @@ func TestRightsOfRoles(t *testing.T) {
 		kinds := map[toll.KeyMaker]actor{toll.MadeByUser: {s.b1.address, k.Key, k.ID}}
 		for _, kind := range []toll.KeyMaker{toll.MadeByKey, toll.MadeByGrant} {
 			maker := auth.Maker{Address: s.b1.address, By: kind, Parent: k.ID, Rights: k.Rights, UserID: user.ID}
-			child, err := s.auth.CreateKey(ctx, maker, auth.KeyParams{}, nil)
-			must(t, err)
+			child := must.Get(s.auth.CreateKey(ctx, maker, auth.KeyParams{}, nil))(t)
 			kinds[kind] = actor{s.b1.address, child.Key, child.ID}
 		}
 		become(role) // before the first use of the keys, which are read once a second
@@ -180,7 +178,7 @@ func TestKeysOfKeys(t *testing.T) {
 	rights := func(a answer) string {
 		t.Helper()
 		var k toll.APIKey
-		must(t, json.Unmarshal(a.body, &k))
+		must.Do(t, json.Unmarshal(a.body, &k))
 		return k.Rights.String()
 	}
 	a := create(s.b1, `{}`)
@@ -234,8 +232,7 @@ func TestKeysOfKeys(t *testing.T) {
 func (s *stack) child(of actor, body string) actor {
 	s.t.Helper()
 	a := s.do(of, "POST", base+"/api-keys", body)
-	id, err := toll.ParseHash(a.text(s.t, "id"))
-	must(s.t, err)
+	id := must.Get(toll.ParseHash(a.text(s.t, "id")))(s.t)
 	return actor{of.address, a.text(s.t, "key"), id}
 }
 
@@ -284,7 +281,7 @@ func TestEndOfKey_Family(t *testing.T) {
 		t.Errorf("%d %s", again.status, again.body)
 	}
 	var told struct{ Events []toll.Event }
-	must(t, json.Unmarshal(s.do(s.s1, "GET", base+"/events?type=api_key.revoked", "").body, &told))
+	must.Do(t, json.Unmarshal(s.do(s.s1, "GET", base+"/events?type=api_key.revoked", "").body, &told))
 	if len(told.Events) != 3 {
 		t.Errorf("%d keys ended by the events", len(told.Events))
 	}
@@ -374,7 +371,7 @@ func TestOrganizations(t *testing.T) {
 		Total, Page, Offset int
 		Organizations       []struct{ ID, Name, Role string }
 	}
-	must(t, json.Unmarshal(a.body, &list))
+	must.Do(t, json.Unmarshal(a.body, &list))
 	id := s.b1.address.Lower()
 	if a.status != 200 || list.Total != 1 || list.Page != 1 || list.Offset != 10 || len(list.Organizations) != 1 ||
 		list.Organizations[0].ID != id || list.Organizations[0].Name != "builder one" || list.Organizations[0].Role != "owner" {
@@ -481,7 +478,7 @@ func TestRotateKey(t *testing.T) {
 			t.Errorf("repeated: %d %s", again.status, again.body)
 		}
 		var next toll.KeyRotated
-		must(t, json.Unmarshal(a.body, &next))
+		must.Do(t, json.Unmarshal(a.body, &next))
 		if was := s.do(s.s1, "GET", base+"/api-keys/"+old.keyID.String(), ""); next.Rights.String() != "read sell spend manage money keys" || was.text(t, "expiresAt") != a.text(t, "previousEndsAt") {
 			t.Errorf("%s", was.body)
 		}
@@ -538,8 +535,7 @@ func TestKeysBeyondOwnRights(t *testing.T) {
 		if a := dev.do("POST", "/api-keys", `{"rights":["money"]}`); a.code() != string(toll.CodeRightMissing) {
 			t.Errorf("%d %s", a.status, a.body)
 		}
-		id, err := toll.ParseHash(made.text(t, "id"))
-		must(t, err)
+		id := must.Get(toll.ParseHash(made.text(t, "id")))(t)
 		own := actor{root.address, made.text(t, "key"), id}
 		kid := s.child(own, `{"rights":["read"]}`)
 		if a := owner.do("DELETE", "/api-keys/"+id.String()+"?keep=true", ""); a.status != 200 || a.member(t, "kept.apiKeys").(json.Number) != "1" {

@@ -7,15 +7,14 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/evm"
 	"github.com/tollhq/toll/internal/checkout/railtest"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/x402"
 )
 
 // paysBy is the header that pays a challenge with whatever signature.
 func (w *wallet) paysBy(c *x402.Challenge, a *evm.Authorization, signature []byte) string {
 	w.s.t.Helper()
-	header, err := c.Answer(&c.Entries[0], exactPayload(a, signature), "")
-	must(w.s.t, err)
-	return header
+	return must.Get(c.Answer(&c.Entries[0], exactPayload(a, signature), ""))(w.s.t)
 }
 
 // Code of a wallet is asked when its key has not signed, and when it was not asked before about the same signature. Wallets

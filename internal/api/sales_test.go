@@ -11,6 +11,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/evm"
 	"github.com/tollhq/toll/internal/checkout/railtest"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/purchases"
 	"github.com/tollhq/toll/x402"
 )
@@ -23,8 +24,7 @@ type wallet struct {
 
 func (s *stack) wallet(rail *railtest.Rail, units int64) *wallet {
 	s.t.Helper()
-	k, err := evm.NewKey()
-	must(s.t, err)
+	k := must.Get(evm.NewKey())(s.t)
 	rail.Fund(k.Address(), toll.USDCSandbox, units)
 	return &wallet{k, s}
 }
@@ -44,10 +44,8 @@ func (a answer) demanded(t testing.TB) *x402.Challenge {
 	if a.status != 402 {
 		t.Fatalf("status %d: %s", a.status, a.body)
 	}
-	fromHeader, err := x402.ReadChallenge(a.header, nil)
-	must(t, err)
-	fromBody, err := x402.ReadChallenge(nil, a.body)
-	must(t, err)
+	fromHeader := must.Get(x402.ReadChallenge(a.header, nil))(t)
+	fromBody := must.Get(x402.ReadChallenge(nil, a.body))(t)
 	if fromHeader.Error != fromBody.Error || len(fromHeader.Entries) == 0 || string(fromHeader.Entries[0].Raw) != string(fromBody.Entries[0].Raw) ||
 		a.header.Get("Cache-Control") != "no-store" {
 		t.Errorf("the header asks for %+v, the body for %+v", fromHeader, fromBody)
@@ -65,8 +63,7 @@ func (a answer) reason(t testing.TB) string {
 // authorization is one that pays the first entry of a challenge.
 func (w *wallet) authorization(c *x402.Challenge) *evm.Authorization {
 	e := c.Entries[0]
-	amount, err := toll.ParseUnits(e.Amount)
-	must(w.s.t, err)
+	amount := must.Get(toll.ParseUnits(e.Amount))(w.s.t)
 	now := uint64(w.s.clock.now().Unix())
 	a := &evm.Authorization{From: w.Address(), To: toll.MustAddress(e.PayTo), Value: amount.Int(), ValidAfter: now - 60, ValidBefore: now + 120}
 	_, _ = rand.Read(a.Nonce[:])
@@ -88,11 +85,8 @@ func exactPayload(a *evm.Authorization, signature []byte) *x402.ExactPayload {
 // pays is the header that pays a challenge with an authorization.
 func (w *wallet) pays(c *x402.Challenge, a *evm.Authorization, identifier string) string {
 	w.s.t.Helper()
-	signature, err := a.Sign(w.Key, usdcDomain)
-	must(w.s.t, err)
-	header, err := c.Answer(&c.Entries[0], exactPayload(a, signature), identifier)
-	must(w.s.t, err)
-	return header
+	signature := must.Get(a.Sign(w.Key, usdcDomain))(w.s.t)
+	return must.Get(c.Answer(&c.Entries[0], exactPayload(a, signature), identifier))(w.s.t)
 }
 
 // asks is the challenge of a route.
@@ -110,7 +104,7 @@ func (s *stack) pay(route, payment string, headers ...string) answer {
 func (a answer) receipt(t testing.TB) *x402.ExactReceipt {
 	t.Helper()
 	r := new(x402.ExactReceipt)
-	must(t, x402.DecodeHeader(a.header.Get("payment-response"), r))
+	must.Do(t, x402.DecodeHeader(a.header.Get("payment-response"), r))
 	return r
 }
 

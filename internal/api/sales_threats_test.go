@@ -14,6 +14,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/evm"
 	"github.com/tollhq/toll/internal/checkout/railtest"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -127,8 +128,7 @@ func TestOneAuthorizationManyUses(t *testing.T) {
 		t.Errorf("balances %s and %s", s.balance(winner, w.Address()), s.balance(loser, w.Address()))
 	}
 	// The nonce in other letters is the same nonce.
-	text, err := x402.DecodeExact(headers[winner])
-	must(t, err)
+	text := must.Get(x402.DecodeExact(headers[winner]))(t)
 	upper := strings.ToUpper(hex.EncodeToString(text.Authorization.Nonce[:]))
 	raw := strings.Replace(decoded(t, headers[winner]), hex.EncodeToString(text.Authorization.Nonce[:]), upper, 1)
 	if got := s.pay(orderRoute(winner), raw); got.status != 200 || got.member(t, "replayed") != true {
@@ -139,7 +139,7 @@ func TestOneAuthorizationManyUses(t *testing.T) {
 func decoded(t testing.TB, header string) string {
 	t.Helper()
 	var raw json.RawMessage
-	must(t, x402.DecodeHeader(header, &raw))
+	must.Do(t, x402.DecodeHeader(header, &raw))
 	return string(raw)
 }
 
@@ -150,14 +150,11 @@ func TestBadSignatures(t *testing.T) {
 	w := s.wallet(rail, 1_000_000)
 	c := s.asks(orderRoute(plan))
 	a := w.authorization(c)
-	good, err := a.Sign(w.Key, usdcDomain)
-	must(t, err)
+	good := must.Get(a.Sign(w.Key, usdcDomain))(t)
 	domain := func(change func(*evm.Domain)) []byte {
 		d := usdcDomain
 		change(&d)
-		b, err := a.Sign(w.Key, d)
-		must(t, err)
-		return b
+		return must.Get(a.Sign(w.Key, d))(t)
 	}
 	edit := func(change func([]byte) []byte) []byte { return change(slices.Clone(good)) }
 	order, _ := new(big.Int).SetString("fffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141", 16)
@@ -180,13 +177,10 @@ func TestBadSignatures(t *testing.T) {
 		"another name":     domain(func(d *evm.Domain) { d.Name = "USD Coin" }),
 		"another version":  domain(func(d *evm.Domain) { d.Version = "1" }),
 		"another key": func() []byte {
-			b, err := s.wallet(rail, 0).Sign(a.Digest(usdcDomain))
-			must(t, err)
-			return b
+			return must.Get(s.wallet(rail, 0).Sign(a.Digest(usdcDomain)))(t)
 		}(),
 	} {
-		header, err := c.Answer(&c.Entries[0], exactPayload(a, signature), "")
-		must(t, err)
+		header := must.Get(c.Answer(&c.Entries[0], exactPayload(a, signature), ""))(t)
 		if got := s.pay(orderRoute(plan), header).reason(t); got != x402.ReasonExactSignature {
 			t.Errorf("%s: %s", name, got)
 		}
@@ -307,10 +301,8 @@ func TestReview5_TokenOfAPurchase(t *testing.T) {
 		if a.status != 200 {
 			t.Fatalf("%d %s", a.status, a.body)
 		}
-		token, err := x402.DecodeToken(a.text(t, "accessToken"))
-		must(t, err)
-		body, err := base64.RawURLEncoding.DecodeString(strings.Split(token.JWS, ".")[1])
-		must(t, err)
+		token := must.Get(x402.DecodeToken(a.text(t, "accessToken")))(t)
+		body := must.Get(base64.RawURLEncoding.DecodeString(strings.Split(token.JWS, ".")[1]))(t)
 		if want := `"redemptionLimit":"` + a.text(t, "creditsGranted") + `"`; !strings.Contains(string(body), want) {
 			t.Errorf("the access token of a purchase says %s, not %s", body, want)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/tollhq/toll/evm"
 	"github.com/tollhq/toll/internal/api"
 	"github.com/tollhq/toll/internal/catalogue"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/pay"
 	"github.com/tollhq/toll/internal/purchases"
 	"github.com/tollhq/toll/internal/tokens"
@@ -55,20 +56,17 @@ func (s *stack) waiting(wait time.Duration, change func(*purchases.Deps)) *stack
 func (w *wallet) proof(c *x402.Challenge, before, after func(*x402.SignIn)) string {
 	w.s.t.Helper()
 	var e x402.SignInExtension
-	must(w.s.t, json.Unmarshal(c.Extensions[x402.ExtensionSignIn], &e))
+	must.Do(w.s.t, json.Unmarshal(c.Extensions[x402.ExtensionSignIn], &e))
 	p := x402.NewSignIn(e.Info, e.SupportedChains[0], w.Address())
 	if before != nil {
 		before(p)
 	}
-	signature, err := w.Sign(evm.PersonalDigest(p.Text()))
-	must(w.s.t, err)
+	signature := must.Get(w.Sign(evm.PersonalDigest(p.Text())))(w.s.t)
 	p.Signature = "0x" + hex.EncodeToString(signature)
 	if after != nil {
 		after(p)
 	}
-	header, err := p.Encode()
-	must(w.s.t, err)
-	return header
+	return must.Get(p.Encode())(w.s.t)
 }
 
 func (s *stack) signIn(plan, proof string) answer {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll/internal/api"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/pace"
 )
 
@@ -33,8 +34,7 @@ func TestSlowClients(t *testing.T) {
 		}
 		h.ReadHeaderTimeout = patience
 		h.WriteTimeout = max(h.WriteTimeout, patience) // on a busy machine the first crowd stays longer
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		must(t, err)
+		ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 		go func() { _ = h.Serve(api.Listen(pace.Listen(narrow{ln}, patience, pace.MinRate))) }()
 		t.Cleanup(func() { _ = h.Close() })
 		return ln.Addr().String()
@@ -100,7 +100,7 @@ func (s *stack) crowd(address string) *crowd {
 					return
 				}
 				defer conn.Close()
-				must(s.t, conn.(*net.TCPConn).SetReadBuffer(4096))
+				must.Do(s.t, conn.(*net.TCPConn).SetReadBuffer(4096))
 				_, err = io.WriteString(conn, begin)
 				arrived.Done()
 				for err == nil && step(conn) == nil {
@@ -143,20 +143,16 @@ func isTimeout(err error) bool {
 // paidTimes makes calls with an API key one after the other and returns how long each took, the shortest first.
 func paidTimes(t *testing.T, s *stack, address string) []time.Duration {
 	t.Helper()
-	c, err := net.Dial("tcp", address)
-	must(t, err)
+	c := must.Get(net.Dial("tcp", address))(t)
 	defer c.Close()
 	in := bufio.NewReader(c)
 	var times []time.Duration
 	for range 200 {
 		began := time.Now()
-		must(t, c.SetDeadline(began.Add(long)))
-		_, err := fmt.Fprintf(c, "GET /api/v1/protocol/plans HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n\r\n", s.b1.key)
-		must(t, err)
-		res, err := http.ReadResponse(in, nil)
-		must(t, err)
-		_, err = io.Copy(io.Discard, res.Body)
-		must(t, err)
+		must.Do(t, c.SetDeadline(began.Add(long)))
+		must.Get(fmt.Fprintf(c, "GET /api/v1/protocol/plans HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n\r\n", s.b1.key))(t)
+		res := must.Get(http.ReadResponse(in, nil))(t)
+		must.Get(io.Copy(io.Discard, res.Body))(t)
 		times = append(times, time.Since(began))
 		time.Sleep(2 * time.Millisecond)
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/tollhq/toll/internal/events"
 	"github.com/tollhq/toll/internal/jobs"
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/outbound"
 	"github.com/tollhq/toll/internal/pay"
 	"github.com/tollhq/toll/internal/people"
@@ -140,7 +141,7 @@ func newStackWith(t testing.TB, st *store.Store, rails rail.Rails) *stack {
 	s.auth, err = auth.Bootstrap(ctx, st, ring, auth.Config{
 		Environment: toll.Sandbox, Issuer: publicURL + api.Base, ClaimObject: "svc", Clock: s.clock.now, Log: log, Version: "1.0",
 	})
-	must(t, err)
+	must.Do(t, err)
 	s.ledger = ledger.New(st, ledger.Config{Clock: s.clock.now, Log: log, MACKey: s.auth.MACKey()})
 	queue := jobs.NewQueue(st, s.clock.now, log)
 	desk := checkout.New(checkout.Deps{
@@ -162,7 +163,7 @@ func newStackWith(t testing.TB, st *store.Store, rails rail.Rails) *stack {
 	persons, err := people.New(people.Deps{
 		Store: st, Auth: s.auth, PublicURL: publicURL, Seal: ring.Seal, Open: ring.Open, Clock: s.clock.now, Log: log,
 	})
-	must(t, err)
+	must.Do(t, err)
 	s.built = api.Deps{
 		Store: st, Auth: s.auth, Facilitator: s.fac, Checkout: desk, Ledger: s.ledger, Events: happened, People: persons, Vault: ring,
 		Service: api.Service{
@@ -181,12 +182,8 @@ func newStackWith(t testing.TB, st *store.Store, rails rail.Rails) *stack {
 	s.url = server.URL
 	t.Cleanup(func() {
 		server.Close()
-		if err := queue.Close(ctx); err != nil {
-			t.Errorf("close queue: %v", err)
-		}
-		if err := s.ledger.Close(ctx); err != nil {
-			t.Errorf("close ledger: %v", err)
-		}
+		must.Check(t, queue.Close(ctx), "close queue")
+		must.Check(t, s.ledger.Close(ctx), "close ledger")
 	})
 	s.b1, s.b2, s.s1 = s.actor("builder one"), s.actor("builder two"), s.actor("subscriber")
 	return s
@@ -214,38 +211,27 @@ func (s *stack) impatient() *stack {
 	return &other
 }
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func (s *stack) actor(name string) actor {
 	s.t.Helper()
-	address, err := s.auth.CreatePrincipal(context.Background(), name)
-	must(s.t, err)
+	address := must.Get(s.auth.CreatePrincipal(context.Background(), name))(s.t)
 	// Wallets are random. Golden files tell the two forms of an address apart, which rarely are the same.
 	for address.String() == address.Lower() {
 		name += " again"
-		address, err = s.auth.CreatePrincipal(context.Background(), name)
-		must(s.t, err)
+		address = must.Get(s.auth.CreatePrincipal(context.Background(), name))(s.t)
 	}
 	return s.keyOf(address, "")
 }
 
 func (s *stack) keyOf(address toll.Address, version string) actor {
 	s.t.Helper()
-	k, err := s.auth.CreateKey(context.Background(), auth.Local(address), auth.KeyParams{Version: version}, nil)
-	must(s.t, err)
+	k := must.Get(s.auth.CreateKey(context.Background(), auth.Local(address), auth.KeyParams{Version: version}, nil))(s.t)
 	return actor{address, k.Key, k.ID}
 }
 
 // keyWith returns another key of somebody, made by the operator with these rights alone.
 func (s *stack) keyWith(who actor, rights ...toll.Right) actor {
 	s.t.Helper()
-	k, err := s.auth.CreateKey(context.Background(), auth.Local(who.address), auth.KeyParams{Rights: rights}, nil)
-	must(s.t, err)
+	k := must.Get(s.auth.CreateKey(context.Background(), auth.Local(who.address), auth.KeyParams{Rights: rights}, nil))(s.t)
 	return actor{who.address, k.Key, k.ID}
 }
 
@@ -294,8 +280,7 @@ func (s *stack) do(who actor, method, path, body string, headers ...string) answ
 	if body != "" {
 		r = strings.NewReader(body)
 	}
-	req, err := http.NewRequest(method, s.url+path, r)
-	must(s.t, err)
+	req := must.Get(http.NewRequest(method, s.url+path, r))(s.t)
 	if body != "" {
 		req.Header.Set("Content-Type", "application/json")
 	}
@@ -318,11 +303,10 @@ func (s *stack) send(req *http.Request) answer {
 	s.t.Helper()
 	for try := 1; ; try++ {
 		began := time.Now()
-		res, err := plainClient.Do(req)
-		must(s.t, err)
+		res := must.Get(plainClient.Do(req))(s.t)
 		b, err := io.ReadAll(res.Body)
 		_ = res.Body.Close()
-		must(s.t, err)
+		must.Do(s.t, err)
 		a := answer{res.StatusCode, res.Header, b}
 		checkHeaders(s.t, a)
 		late := (a.status == http.StatusServiceUnavailable || a.status == http.StatusRequestTimeout) && time.Since(began) > stoodStill
@@ -330,8 +314,7 @@ func (s *stack) send(req *http.Request) answer {
 			return a
 		}
 		if req.GetBody != nil {
-			req.Body, err = req.GetBody()
-			must(s.t, err)
+			req.Body = must.Get(req.GetBody())(s.t)
 		}
 	}
 }
@@ -380,7 +363,7 @@ const freePlan = `{"name":"Free","priceConfig":{"priceType":"FREE"},"creditsConf
 func (s *stack) operator() actor {
 	s.t.Helper()
 	who := s.actor("operator")
-	must(s.t, s.auth.MakeOperator(context.Background(), who.address))
+	must.Do(s.t, s.auth.MakeOperator(context.Background(), who.address))
 	return who
 }
 
@@ -393,7 +376,7 @@ func (s *stack) card(who actor, id string) {
 func (s *stack) cardUntil(who actor, id string, year int64) {
 	s.t.Helper()
 	ctx := context.Background()
-	must(s.t, s.store.Tx(ctx, func(tx *store.Tx) error {
+	must.Do(s.t, s.store.Tx(ctx, func(tx *store.Tx) error {
 		m := &store.PaymentMethod{
 			Owner: who.address, ID: id, Provider: toll.ProviderCard, Brand: "visa", Last4: "4242", ExpMonth: 12, ExpYear: year, CreatedAt: s.clock.now(),
 		}

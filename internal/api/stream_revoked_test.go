@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tollhq/toll/internal/must"
 )
 
 // A live stream ends with the API key that opened it: no event reaches a key that was revoked.
@@ -17,11 +19,9 @@ func TestStreamOfRevokedKey(t *testing.T) {
 	defer stop()
 	inTheBackground(t, s)
 	second := s.keyOf(s.b1.address, "")
-	req, err := http.NewRequestWithContext(ctx, "GET", s.url+base+"/events/stream", nil)
-	must(t, err)
+	req := must.Get(http.NewRequestWithContext(ctx, "GET", s.url+base+"/events/stream", nil))(t)
 	req.Header.Set("Authorization", "Bearer "+second.key)
-	res, err := plainClient.Do(req)
-	must(t, err)
+	res := must.Get(plainClient.Do(req))(t)
 	defer func() { _ = res.Body.Close() }()
 	lines := make(chan string, 100)
 	go func() {

@@ -14,6 +14,7 @@ import (
 	"github.com/tollhq/toll/internal/api"
 	"github.com/tollhq/toll/internal/card"
 	"github.com/tollhq/toll/internal/card/double"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
@@ -50,12 +51,10 @@ func (c *cards) Receive(_ context.Context, signature string, body []byte) error 
 // newRail returns a card rail on a stack. No processor is there.
 func newRail(s *stack, secrets ...string) *card.Rail {
 	s.t.Helper()
-	r, err := card.New(card.Config{
+	return must.Get(card.New(card.Config{
 		Store: s.store, Environment: toll.Sandbox, SecretKey: "sk_test_0123456789", WebhookSecrets: secrets, URL: "http://127.0.0.1:1",
 		HTTP: &http.Client{}, Clock: s.clock.now, Machine: s.clock.now, Log: slog.New(slog.NewTextHandler(s.log, nil)),
-	})
-	must(s.t, err)
-	return r
+	}))(s.t)
 }
 
 // taken returns the events that have reached the rail since it was asked last.
@@ -184,7 +183,7 @@ func (h *hook) sent(what string, after time.Duration, signed, body string, statu
 	h.t.Helper()
 	a := h.do(actor{}, "POST", stripePath, body, "Stripe-Signature", double.Sign(h.clock.now().Add(after), []byte(signed), secrets...))
 	var n int
-	must(h.t, h.store.QueryRow(h.t.Context(), "SELECT COUNT(*) FROM card_events").Scan(&n))
+	must.Do(h.t, h.store.QueryRow(h.t.Context(), "SELECT COUNT(*) FROM card_events").Scan(&n))
 	if a.status != status || n != events || status == 200 && string(a.body) != `{"received":true}` ||
 		status == 400 && a.code() != string(toll.CodeWebhookSignature) {
 		h.t.Errorf("%s: %d %s, %d events, want %d and %d", what, a.status, a.body, n, status, events)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/purchases"
 	"github.com/tollhq/toll/internal/store"
 )
@@ -65,7 +66,7 @@ func TestSuspend(t *testing.T) {
 		s.want(verify(""), 200, "")
 		for _, workspace := range []string{"", s.b1.address.Lower()} {
 			var acts int
-			must(t, s.store.QueryRow(t.Context(), "SELECT COUNT(*) FROM audit_log WHERE workspace = $1 AND (act LIKE '%.suspended' OR act LIKE '%.resumed')", workspace).Scan(&acts))
+			must.Do(t, s.store.QueryRow(t.Context(), "SELECT COUNT(*) FROM audit_log WHERE workspace = $1 AND (act LIKE '%.suspended' OR act LIKE '%.resumed')", workspace).Scan(&acts))
 			if acts != 6 {
 				t.Errorf("the log of %q has %d acts", workspace, acts)
 			}
@@ -98,9 +99,7 @@ func TestSuspend_Wallets(t *testing.T) {
 	if a := call("verify", verified); a.member(t, "isValid") != true {
 		t.Fatalf("%s", a.body)
 	}
-	if _, err := s.auth.Suspend(t.Context(), s.b1.address.String(), true); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.auth.Suspend(t.Context(), s.b1.address.String(), true))(t)
 	s.clock.advance(2 * time.Second)
 	if a := s.pay(orderRoute(plan), bought); a.status != 200 || a.member(t, "replayed") != true {
 		t.Errorf("a purchase from before: %d %s", a.status, a.body)

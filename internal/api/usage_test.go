@@ -9,15 +9,13 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 )
 
 // counts works off what the loop of the service would.
 func (s *stack) counts() {
 	s.t.Helper()
-	for more := true; more; {
-		var err error
-		more, err = s.ledger.CountUsage(s.t.Context())
-		must(s.t, err)
+	for must.Get(s.ledger.CountUsage(s.t.Context()))(s.t) {
 	}
 }
 
@@ -45,7 +43,7 @@ func TestUsage(t *testing.T) {
 		s.clock.advance(24 * time.Hour)
 		settle(s.b2, first, 3)
 		var waiting struct{ CountedUntil toll.Time }
-		must(t, json.Unmarshal(s.do(s.b1, "GET", base+"/protocol/usage", "").body, &waiting))
+		must.Do(t, json.Unmarshal(s.do(s.b1, "GET", base+"/protocol/usage", "").body, &waiting))
 		if !waiting.CountedUntil.Before(s.clock.now()) {
 			t.Errorf("before anything is counted, all is counted to %v", waiting.CountedUntil)
 		}
@@ -103,7 +101,7 @@ func TestUsage(t *testing.T) {
 					NextCursor   *string
 					CountedUntil toll.Time
 				}
-				must(t, json.Unmarshal(a.body, &page))
+				must.Do(t, json.Unmarshal(a.body, &page))
 				if a.status != 200 || page.Total != len(tt.want) || page.CountedUntil.UnixMilli() != s.clock.now().UnixMilli() {
 					t.Fatalf("%s: %d %s", tt.query, a.status, a.body)
 				}

@@ -12,6 +12,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/api"
 	"github.com/tollhq/toll/internal/auth"
+	"github.com/tollhq/toll/internal/must"
 )
 
 // purses are what a chain shows of accounts, with a faucet.
@@ -91,7 +92,7 @@ func TestWalletIsExportedOnce(t *testing.T) {
 	}
 	var told struct{ Events []toll.Event }
 	events := s.do(s.s1, "GET", base+"/events?type=wallet.exported", "")
-	must(t, json.Unmarshal(events.body, &told))
+	must.Do(t, json.Unmarshal(events.body, &told))
 	if len(told.Events) != 1 || told.Events[0].Object.ID != s.s1.address.String() || strings.Contains(string(events.body), key[2:]) {
 		t.Errorf("events %s", events.body)
 	}
@@ -116,8 +117,7 @@ func TestWalletExport_Keys(t *testing.T) {
 	made := keyOf(s.do(s.b1, "POST", base+"/api-keys", `{}`))
 	consent := func(by toll.KeyMaker) actor {
 		maker := auth.Maker{Address: s.b1.address, By: by, Parent: toll.NewHash(), Rights: toll.AllRights()}
-		k, err := s.auth.CreateKey(t.Context(), maker, auth.KeyParams{}, nil)
-		must(t, err)
+		k := must.Get(s.auth.CreateKey(t.Context(), maker, auth.KeyParams{}, nil))(t)
 		return actor{s.b1.address, k.Key, k.ID}
 	}
 	for name, who := range map[string]actor{

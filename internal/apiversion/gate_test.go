@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/tollhq/toll/internal/apiversion"
+	"github.com/tollhq/toll/internal/must"
 )
 
 var (
@@ -83,10 +84,7 @@ func TestGated(t *testing.T) {
 
 // The changelog and the list of changes tell the same: a gate that users are not told of is a surprise to them.
 func TestChangelog(t *testing.T) {
-	raw, err := os.ReadFile("../../CHANGELOG.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := must.Get(os.ReadFile("../../CHANGELOG.md"))(t)
 	text := strings.Join(strings.Fields(string(raw)), " ")
 	for _, c := range apiversion.Changes() {
 		if !strings.Contains(text, c.Summary) {
@@ -193,10 +191,7 @@ func FuzzUp(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, in []byte) {
-		out, err := apiversion.Up("registerPlan", v10, in)
-		if err != nil {
-			t.Fatal(err)
-		}
+		out := must.Get(apiversion.Up("registerPlan", v10, in))(t)
 		if json.Valid(in) != json.Valid(out) {
 			t.Fatalf("validity changed: %q -> %q", in, out)
 		}

@@ -17,21 +17,15 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
 
 func newKey(t testing.TB, a *Auth, p KeyParams) toll.APIKey {
 	t.Helper()
-	owner, err := a.CreatePrincipal(context.Background(), "owner")
-	if err != nil {
-		t.Fatal(err)
-	}
-	k, err := a.CreateKey(context.Background(), Local(owner), p, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return k
+	owner := must.Get(a.CreatePrincipal(context.Background(), "owner"))(t)
+	return must.Get(a.CreateKey(context.Background(), Local(owner), p, nil))(t)
 }
 
 func try(t testing.TB, a *Auth, lines ...string) toll.Code {
@@ -64,9 +58,7 @@ func TestAPIKeyLife(t *testing.T) {
 			t.Errorf("record %+v", k)
 		}
 		var claims map[string]any
-		if err := json.Unmarshal([]byte(payloadOf(t, jwtOf(k))), &claims); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal([]byte(payloadOf(t, jwtOf(k))), &claims))
 		word, _ := claims["o11y"].(string)
 		if claims["iss"] != testIssuer || claims["sub"] != k.Address.String() || claims["jti"] != k.ID.String() || word == "" ||
 			claims["iat"] != float64(issuedAt+100) || fmt.Sprint(claims["svc"]) != "map[environment:sandbox]" || len(claims) != 6 {
@@ -118,10 +110,7 @@ func TestAPIKeyLife(t *testing.T) {
 			t.Errorf("statuses %v", status)
 		}
 
-		stranger, err := a.CreatePrincipal(ctx, "stranger")
-		if err != nil {
-			t.Fatal(err)
-		}
+		stranger := must.Get(a.CreatePrincipal(ctx, "stranger"))(t)
 		if list, err := a.Keys(ctx, stranger, store.Page{}); err != nil || list.Total != 0 {
 			t.Errorf("list of a stranger: %+v, %v", list, err)
 		}
@@ -237,29 +226,23 @@ func TestSignedEndAndRetiredSigner(t *testing.T) {
 	a := start(t, st, cfg)
 	k := newKey(t, a, KeyParams{ExpiresAt: clock.now().Add(time.Minute)})
 	lasting := newKey(t, a, KeyParams{})
-	if err := st.Tx(t.Context(), func(tx *store.Tx) error {
+	must.Do(t, st.Tx(t.Context(), func(tx *store.Tx) error {
 		_, err := tx.Exec(t.Context(), "UPDATE api_keys SET expires_at = 0")
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	clock.add(2 * time.Minute)
 	if got := try(t, a, "Bearer "+k.Key); got != toll.CodeNotAuthenticated {
 		t.Errorf("after the signed end: %q", got)
 	}
 
-	if _, err := a.AddSigningKey(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(a.AddSigningKey(t.Context()))(t)
 	later := newKey(t, a, KeyParams{})
 	for _, key := range []toll.APIKey{lasting, later} {
 		if got := try(t, a, "Bearer "+key.Key); got != "" {
 			t.Fatal(got)
 		}
 	}
-	if err := a.RetireSigningKey(t.Context(), testKID, clock.now()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, a.RetireSigningKey(t.Context(), testKID, clock.now()))
 	for _, when := range []string{"remembered", "read again"} {
 		if got := try(t, a, "Bearer "+lasting.Key); got != "" {
 			t.Errorf("%s: signed before the retirement: %s", when, got)
@@ -274,17 +257,11 @@ func TestSignedEndAndRetiredSigner(t *testing.T) {
 // T19
 func TestSecretReadBack(t *testing.T) {
 	dir := t.TempDir()
-	st, err := store.Open(t.Context(), store.Config{Data: dir})
-	if err != nil {
-		t.Fatal(err)
-	}
+	st := must.Get(store.Open(t.Context(), store.Config{Data: dir}))(t)
 	cfg, _ := testConfig()
 	var lines strings.Builder
 	cfg.Log = logTo(&lines)
-	a, err := Bootstrap(t.Context(), st, ring(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(Bootstrap(t.Context(), st, ring(), cfg))(t)
 	k := newKey(t, a, KeyParams{Name: "shown once"})
 	jwt := jwtOf(k)
 	secrets := map[string][]byte{"key": []byte(jwt), "signature": []byte(jwt[strings.LastIndexByte(jwt, '.')+1:])}
@@ -299,13 +276,8 @@ func TestSecretReadBack(t *testing.T) {
 	name := "renamed"
 	updated, err3 := a.UpdateKey(t.Context(), k.Address, k.ID, KeyUpdate{SetName: true, Name: &name})
 	gone, err4 := a.EndKey(t.Context(), k.Address, k.ID)
-	if err := errors.Join(err1, err2, err3, err4); err != nil {
-		t.Fatal(err)
-	}
-	shown, err := json.Marshal([]any{one, list, updated, gone})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(err1, err2, err3, err4))
+	shown := must.Get(json.Marshal([]any{one, list, updated, gone}))(t)
 	if one.Key+updated.Key+list.Items[0].Key != "" || bytes.Contains(shown, []byte(`"key"`)) {
 		t.Error("the key is read back")
 	}
@@ -314,31 +286,20 @@ func TestSecretReadBack(t *testing.T) {
 	for _, set := range a.keys().keys {
 		seeds = append(seeds, set.private.Seed())
 	}
-	p, err := store.PrincipalByAddress(t.Context(), st, k.Address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	wallet, err := ring().Open(p.SealedKey, a.walletAAD(p.Address))
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(store.PrincipalByAddress(t.Context(), st, k.Address))(t)
+	wallet := must.Get(ring().Open(p.SealedKey, a.walletAAD(p.Address)))(t)
 	wallets = append(wallets, wallet)
 	for _, raw := range slices.Concat(seeds, wallets, [][]byte{a.MACKey(), testMaster[:]}) {
 		secrets["raw "+base64.StdEncoding.EncodeToString(raw[:3])] = raw
 	}
 	stop(t, a)
-	if err := st.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, st.Close())
 	files, err := filepath.Glob(filepath.Join(dir, "*"))
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no files: %v", err)
 	}
 	for _, f := range files {
-		data, err := os.ReadFile(f)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(os.ReadFile(f))(t)
 		for what, secret := range secrets {
 			if bytes.Contains(data, secret) {
 				t.Errorf("%s in %s", what, filepath.Base(f))
@@ -352,16 +313,11 @@ func TestNoSecretInLogsAndErrors(t *testing.T) {
 	cfg, clock := testConfig()
 	cfg.Log = logTo(&lines)
 	st, err := store.Open(t.Context(), store.Config{Data: t.TempDir(), Log: cfg.Log})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	putKey(t, st, toll.Sandbox, testSeed, clock.now())
 	a := start(t, st, cfg)
 	k := newKey(t, a, KeyParams{})
-	token, err := a.SignToken(exampleClaims)
-	if err != nil {
-		t.Fatal(err)
-	}
+	token := must.Get(a.SignToken(exampleClaims))(t)
 	note := func(err error) {
 		for ; err != nil; err = errors.Unwrap(err) {
 			fmt.Fprintf(&lines, "%v %+v\n", err, err)
@@ -378,9 +334,7 @@ func TestNoSecretInLogsAndErrors(t *testing.T) {
 		_, err = DecodeUnverified(s + ".")
 		note(err)
 	}
-	if err := st.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, st.Close())
 	clock.add(time.Hour) // every cache ends, every write fails
 	_, err = a.Authenticate(t.Context(), []string{"Bearer " + k.Key})
 	note(err)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
@@ -41,16 +42,11 @@ func TestEnvironmentMix(t *testing.T) {
 		if got := try(t, sandbox, "Bearer "+newKey(t, live, KeyParams{}).Key); got != toll.CodeKeyWrongEnvironment {
 			t.Errorf("%s: live key: %q", name, got)
 		}
-		jws, err := sandbox.SignToken(exampleClaims)
-		if err != nil {
-			t.Fatal(err)
-		}
+		jws := must.Get(sandbox.SignToken(exampleClaims))(t)
 		refusedToken(t, live, name+": sandbox token", jws)
 		c := exampleClaims
 		c.Issuer, c.Audience, c.Network = "", nil, toll.Live.Network()
-		if jws, err = live.SignToken(c); err != nil {
-			t.Fatal(err)
-		}
+		jws = must.Get(live.SignToken(c))(t)
 		if _, err := live.VerifyToken(jws); err != nil {
 			t.Errorf("%s: live token at home: %v", name, err)
 		}
@@ -63,10 +59,7 @@ func TestAPIKeySyntax(t *testing.T) {
 	a, _ := known(t)
 	k := newKey(t, a, KeyParams{})
 	jwt := jwtOf(k)
-	access, err := a.SignToken(exampleClaims)
-	if err != nil {
-		t.Fatal(err)
-	}
+	access := must.Get(a.SignToken(exampleClaims))(t)
 	claims := payloadOf(t, jwt)
 	drop := func(member string) string {
 		t.Helper()
@@ -75,10 +68,7 @@ func TestAPIKeySyntax(t *testing.T) {
 			t.Fatalf("%v, %s", err, claims)
 		}
 		delete(m, member)
-		b, err := json.Marshal(m)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(json.Marshal(m))(t)
 		return signed(ownKey(), ownHeader, string(b))
 	}
 	edit := func(old, new string) string {
@@ -168,16 +158,12 @@ func TestExistenceOracle(t *testing.T) {
 	good := newKey(t, a, KeyParams{})
 	revoked := newKey(t, a, KeyParams{})
 	ended := newKey(t, a, KeyParams{ExpiresAt: clock.now().Add(time.Minute)})
-	if _, err := a.EndKey(ctx, revoked.Address, revoked.ID); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(a.EndKey(ctx, revoked.Address, revoked.ID))(t)
 	clock.add(time.Hour)
 	other := toll.NewHash().String()
 	unknown := signed(ownKey(), ownHeader, strings.Replace(payloadOf(t, jwtOf(good)), good.ID.String(), other, 1))
 	_, stranger, err := ed25519.GenerateKey(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	badKnown := signed(stranger, ownHeader, payloadOf(t, jwtOf(good)))
 	badUnknown := signed(stranger, ownHeader, payloadOf(t, unknown))
 
@@ -207,9 +193,7 @@ func TestExistenceOracle(t *testing.T) {
 						t.Fatalf("%s, %s: %q, want %q", name, kind, got, want)
 					}
 					body, err := json.Marshal(toll.AsError(err).Body("", ""))
-					if err != nil {
-						t.Fatal(err)
-					}
+					must.Do(t, err)
 					bodies[string(body)] = true
 				}
 			}
@@ -264,10 +248,7 @@ func TestLastUse(t *testing.T) {
 		k := newKey(t, a, KeyParams{})
 		used := func() time.Time {
 			t.Helper()
-			row, err := store.APIKeyByID(t.Context(), st, k.ID)
-			if err != nil {
-				t.Fatal(err)
-			}
+			row := must.Get(store.APIKeyByID(t.Context(), st, k.ID))(t)
 			return row.LastUsedAt
 		}
 		began := clock.now()
@@ -309,15 +290,9 @@ func TestLastUse(t *testing.T) {
 
 // Keys that this service did not sign cause no query, and a signed one causes one a second.
 func TestQueriesOfAuthenticate(t *testing.T) {
-	st, err := store.Open(t.Context(), store.Config{Data: storetest.Dir(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	st := must.Get(store.Open(t.Context(), store.Config{Data: storetest.Dir(t)}))(t)
 	cfg, clock := testConfig()
-	a, err := Bootstrap(t.Context(), st, ring(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(Bootstrap(t.Context(), st, ring(), cfg))(t)
 	k := newKey(t, a, KeyParams{})
 	if got := try(t, a, "Bearer "+k.Key); got != "" {
 		t.Fatal(got)
@@ -327,9 +302,7 @@ func TestQueriesOfAuthenticate(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, stranger, err := ed25519.GenerateKey(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	for range 100 {
 		forged := strings.Replace(payloadOf(t, jwtOf(k)), k.ID.String(), toll.NewHash().String(), 1)
 		for _, kid := range []string{a.keys().keys[0].id, "unknown"} {
@@ -355,9 +328,7 @@ func BenchmarkAuthenticateHit(b *testing.B) {
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
-			if _, err := a.Authenticate(context.Background(), lines); err != nil {
-				b.Fatal(err)
-			}
+			must.Get(a.Authenticate(context.Background(), lines))(b)
 		}
 	})
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/decred/dcrd/dcrec/secp256k1/v4"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/seal"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
@@ -34,9 +35,7 @@ func tokenKeys(t testing.TB, a *Auth) map[string]publicKey {
 func keysOf(t testing.TB, a *Auth, did string) map[string]publicKey {
 	t.Helper()
 	var doc struct{ Keys []publicKey }
-	if err := json.Unmarshal(a.JWKS(), &doc); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(a.JWKS(), &doc))
 	keys := make(map[string]publicKey, len(doc.Keys))
 	for _, k := range doc.Keys {
 		x, err := base64.RawURLEncoding.DecodeString(k.X)
@@ -88,10 +87,7 @@ func TestBootstrapOnce(t *testing.T) {
 		}
 		c := exampleClaims
 		c.Issuer, c.Audience = "", nil
-		jws, err := all[1].SignToken(c)
-		if err != nil {
-			t.Fatal(err)
-		}
+		jws := must.Get(all[1].SignToken(c))(t)
 		if _, err := all[2].VerifyToken(jws); err != nil {
 			t.Errorf("token of another process: %v", err)
 		}
@@ -113,9 +109,7 @@ func TestBootstrapRefuses(t *testing.T) {
 		if err := try(testMaster, func(c *Config) { c.Issuer = "" }); err == nil || !strings.Contains(err.Error(), "address") {
 			t.Errorf("first start without an address: %v", err)
 		}
-		if err := try(testMaster, func(*Config) {}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, try(testMaster, func(*Config) {}))
 		for name, c := range map[string]struct {
 			master [32]byte
 			change func(*Config)
@@ -137,9 +131,7 @@ func TestBootstrapRefuses(t *testing.T) {
 				t.Errorf("%s: %v, want it to name %q", name, err, c.want)
 			}
 		}
-		if err := try(testMaster, func(c *Config) { c.Environment, c.Issuer = "", "" }); err != nil {
-			t.Errorf("later start with nothing said: %v", err)
-		}
+		must.Check(t, try(testMaster, func(c *Config) { c.Environment, c.Issuer = "", "" }), "later start with nothing said")
 	})
 }
 
@@ -149,10 +141,7 @@ func TestSigningKeyOfTheDatabaseWriter(t *testing.T) {
 	cfg, clock := testConfig()
 	a := start(t, st, cfg)
 	public := ownKey().Public().(ed25519.PublicKey)
-	rows, err := store.SigningKeys(t.Context(), st)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rows := must.Get(store.SigningKeys(t.Context(), st))(t)
 	if err := st.Tx(t.Context(), func(tx *store.Tx) error {
 		return store.InsertSigningKey(t.Context(), tx, store.SigningKey{KID: testKID, Public: public, Sealed: rows[0].Sealed, CreatedAt: clock.now()})
 	}); err != nil {
@@ -172,12 +161,10 @@ func TestPublicKeyChangedInTheDatabase(t *testing.T) {
 	st := sqliteStore(t)
 	cfg, _ := testConfig()
 	start(t, st, cfg)
-	if err := st.Tx(t.Context(), func(tx *store.Tx) error {
+	must.Do(t, st.Tx(t.Context(), func(tx *store.Tx) error {
 		_, err := tx.Exec(t.Context(), "UPDATE signing_keys SET public = $1", []byte(ownKey().Public().(ed25519.PublicKey)))
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	if _, err := Bootstrap(t.Context(), st, ring(), cfg); err == nil || !strings.Contains(err.Error(), "changed in the database") {
 		t.Errorf("start: %v", err)
 	}
@@ -213,10 +200,7 @@ func TestPublicAddressesAtOnce(t *testing.T) {
 			}
 			c := exampleClaims
 			c.Issuer, c.Audience = "", nil
-			jws, err := a.SignToken(c)
-			if err != nil {
-				t.Fatal(err)
-			}
+			jws := must.Get(a.SignToken(c))(t)
 			for j, b := range all {
 				if _, err := b.VerifyToken(jws); err != nil {
 					t.Errorf("token of %d at %d: %v", i, j, errors.Unwrap(err))
@@ -235,11 +219,7 @@ func TestPublicAddressReplacesTheIssuer(t *testing.T) {
 			t.Helper()
 			c := exampleClaims
 			c.Issuer, c.Audience, c.Hash = "", nil, toll.NewHash()
-			jws, err := a.SignToken(c)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return jws
+			return must.Get(a.SignToken(c))(t)
 		}
 		old := token(first)
 
@@ -325,15 +305,9 @@ func TestPrincipals(t *testing.T) {
 			}
 		}
 
-		p, err := store.PrincipalByAddress(t.Context(), st, addresses[0])
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := must.Get(store.PrincipalByAddress(t.Context(), st, addresses[0]))(t)
 		ring := seal.New(testMaster)
-		plain, err := ring.Open(p.SealedKey, a.walletAAD(p.Address))
-		if err != nil {
-			t.Fatal(err)
-		}
+		plain := must.Get(ring.Open(p.SealedKey, a.walletAAD(p.Address)))(t)
 		if walletAddress(secp256k1.PrivKeyFromBytes(plain).PubKey()) != p.Address {
 			t.Error("the sealed key is not that of the address")
 		}
@@ -380,14 +354,8 @@ func TestSigningKeyRotation(t *testing.T) {
 			for i, from := range both {
 				c := exampleClaims
 				c.Hash, c.IssuedAt, c.ExpiresAt = toll.NewHash(), time.Time{}, clock.now().Add(24*time.Hour)
-				jws, err := from.SignToken(c)
-				if err != nil {
-					t.Fatal(err)
-				}
-				kid, err := headerKeyID(jws[:strings.IndexByte(jws, '.')])
-				if err != nil {
-					t.Fatal(err)
-				}
+				jws := must.Get(from.SignToken(c))(t)
+				kid := must.Get(headerKeyID(jws[:strings.IndexByte(jws, '.')]))(t)
 				signers[kid]++
 				if _, ok := tokenKeys(t, both[1-i])[kid]; !ok {
 					t.Fatalf("%s: signed with a key that the other instance does not publish", clock.now())
@@ -414,16 +382,11 @@ func TestSigningKeyRotation(t *testing.T) {
 				t.Errorf("%s signs, not the oldest key %s", kid, first)
 			}
 		}
-		added, err := a.AddSigningKey(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		added := must.Get(a.AddSigningKey(t.Context()))(t)
 		if len(tokenKeys(t, a)) != 3 {
 			t.Error("the new key is not published at once")
 		}
-		if err := a.RetireSigningKey(t.Context(), first, time.Time{}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, a.RetireSigningKey(t.Context(), first, time.Time{}))
 		second := a.keys().keys[1].id
 		pass(9 * time.Minute)
 		if signers[second] != 0 {
@@ -433,9 +396,7 @@ func TestSigningKeyRotation(t *testing.T) {
 		if signers[second] == 0 || signers[added] != 0 {
 			t.Errorf("signers %v, want %s now", signers, second)
 		}
-		if err := b.RetireSigningKey(t.Context(), second, time.Time{}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, b.RetireSigningKey(t.Context(), second, time.Time{}))
 		pass(5 * time.Minute)
 		if signers[added] == 0 {
 			t.Errorf("signers %v, want %s now", signers, added)
@@ -471,9 +432,7 @@ func TestReadingKeysHoldsUpOneCaller(t *testing.T) {
 	}()
 	select {
 	case err := <-done:
-		if err != nil {
-			t.Error(err)
-		}
+		must.Check(t, err)
 	case <-time.After(2 * time.Minute):
 		t.Error("a caller waits for the read of another")
 	}
@@ -482,16 +441,11 @@ func TestReadingKeysHoldsUpOneCaller(t *testing.T) {
 
 // A database that is away costs one failed read in two seconds, and the known keys serve on.
 func TestKeysServeOnWithoutTheDatabase(t *testing.T) {
-	st, err := store.Open(t.Context(), store.Config{Data: storetest.Dir(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	st := must.Get(store.Open(t.Context(), store.Config{Data: storetest.Dir(t)}))(t)
 	cfg, clock := testConfig()
 	putKey(t, st, toll.Sandbox, testSeed, clock.now())
 	a := start(t, st, cfg)
-	if err := st.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, st.Close())
 	clock.add(time.Minute)
 	if _, err := a.VerifyToken(exampleJWS); err != nil {
 		t.Errorf("%v: %v", err, errors.Unwrap(err))
@@ -501,10 +455,7 @@ func TestKeysServeOnWithoutTheDatabase(t *testing.T) {
 // What another process signs under an address that it has brought is not refused for good while the database is away: nobody knows
 // whether it is one of ours.
 func TestNewAddressWithoutTheDatabase(t *testing.T) {
-	st, err := store.Open(t.Context(), store.Config{Data: storetest.Dir(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	st := must.Get(store.Open(t.Context(), store.Config{Data: storetest.Dir(t)}))(t)
 	cfg, clock := testConfig()
 	putKey(t, st, toll.Sandbox, testSeed, clock.now())
 	a := start(t, st, cfg)
@@ -512,18 +463,10 @@ func TestNewAddressWithoutTheDatabase(t *testing.T) {
 	b := start(t, st, cfg)
 	c := exampleClaims
 	c.Issuer, c.Audience, c.Hash = "", nil, toll.NewHash()
-	token, err := b.SignToken(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	token := must.Get(b.SignToken(c))(t)
 	key := newKey(t, b, KeyParams{})
-	text, err := b.SignReference("use", key.Address, "1", clock.now().Add(time.Hour))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := st.Close(); err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(b.SignReference("use", key.Address, "1", clock.now().Add(time.Hour)))(t)
+	must.Do(t, st.Close())
 	clock.add(2 * time.Second)
 	_, tokenErr := a.VerifyToken(token)
 	_, keyErr := a.Authenticate(t.Context(), []string{"Bearer " + key.Key})
@@ -534,9 +477,7 @@ func TestNewAddressWithoutTheDatabase(t *testing.T) {
 		}
 	}
 	_, stranger, err := ed25519.GenerateKey(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	forged := strings.Split(token, ".")[1]
 	payload, _ := decodeSegment(forged)
 	refusedToken(t, a, "of a stranger", signed(stranger, ownHeader, string(payload)))
@@ -544,16 +485,11 @@ func TestNewAddressWithoutTheDatabase(t *testing.T) {
 
 // A last use that could not be written is noted at the next one, also within the minute.
 func TestLastUseWithoutTheDatabase(t *testing.T) {
-	st, err := store.Open(t.Context(), store.Config{Data: storetest.Dir(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	st := must.Get(store.Open(t.Context(), store.Config{Data: storetest.Dir(t)}))(t)
 	cfg, clock := testConfig()
 	a := start(t, st, cfg)
 	k := newKey(t, a, KeyParams{})
-	if err := st.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, st.Close())
 	a.noteUse(&store.APIKey{ID: k.ID}, clock.now())
 	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(time.Millisecond) {
 		if _, noted := a.touched.Get(k.ID, clock.now()); !noted {
@@ -573,10 +509,7 @@ func TestBootstrap_Rotations(t *testing.T) {
 		a := start(t, st, cfg)
 		var turns, noted []string
 		for range 4 {
-			r, err := a.RotateKey(t.Context(), "")
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := must.Get(a.RotateKey(t.Context(), ""))(t)
 			signer, err := signerOf(a.keys().keys, clock.now())
 			if err != nil || signer.id != r.Retiring || !r.At.After(clock.now()) {
 				t.Errorf("%+v, while %s signs", r, signer.id)

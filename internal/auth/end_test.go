@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
@@ -18,18 +19,14 @@ func TestEndKeyOnly_AboveEnds(t *testing.T) {
 		ctx := t.Context()
 		first := newKey(t, a, KeyParams{})
 		made := func(by toll.APIKey) toll.APIKey {
-			k, err := a.CreateKey(ctx, Caller{Address: by.Address, KeyID: by.ID, Rights: by.Rights}.Maker(), KeyParams{}, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return k
+			return must.Get(a.CreateKey(ctx, Caller{Address: by.Address, KeyID: by.ID, Rights: by.Rights}.Maker(), KeyParams{}, nil))(t)
 		}
 		second := made(first)
 		third := made(second)
 		caller := Caller{Address: third.Address, KeyID: third.ID, Rights: third.Rights}
 
 		done := make(chan error, 1)
-		err := st.Tx(ctx, func(tx *store.Tx) error { // the end of the first key, before it has read the keys that it made
+		must.Do(t, st.Tx(ctx, func(tx *store.Tx) error { // the end of the first key, before it has read the keys that it made
 			if _, err := store.RevokeAPIKey(ctx, tx, first.ID, a.clock()); err != nil {
 				return err
 			}
@@ -39,10 +36,7 @@ func TestEndKeyOnly_AboveEnds(t *testing.T) {
 			}()
 			time.Sleep(200 * time.Millisecond) // the other call is at work, or waits for this one
 			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))
 		if err := <-done; code(t, err) != toll.CodeNotAuthenticated {
 			t.Errorf("the third key became one of the first, which has ended: %v", err)
 		}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/jobs"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/seal"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
@@ -67,10 +68,7 @@ func sqliteStore(t testing.TB) *store.Store {
 
 func start(t testing.TB, st *store.Store, cfg Config) *Auth {
 	t.Helper()
-	a, err := Bootstrap(context.Background(), st, seal.New(testMaster), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(Bootstrap(context.Background(), st, seal.New(testMaster), cfg))(t)
 	group := jobs.NewGroup(nil)
 	group.Start(a.Loop())
 	groups.Store(a, group)
@@ -87,9 +85,7 @@ func stop(t testing.TB, a *Auth) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	if group, ok := groups.Load(a); ok {
-		if err := group.(*jobs.Group).Stop(ctx); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, group.(*jobs.Group).Stop(ctx))
 	}
 }
 
@@ -98,13 +94,11 @@ func putKey(t testing.TB, st *store.Store, env toll.Environment, seed []byte, at
 	t.Helper()
 	writer := &Auth{ring: seal.New(testMaster), environment: env}
 	var kid string
-	if err := st.Tx(context.Background(), func(tx *store.Tx) error {
+	must.Do(t, st.Tx(context.Background(), func(tx *store.Tx) error {
 		var err error
 		kid, err = writer.putSigningKey(context.Background(), tx, "", seed, at)
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return kid
 }
 

@@ -25,6 +25,7 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store/rounds"
 )
 
@@ -55,14 +56,8 @@ func TestLongJWS(t *testing.T) {
 func TestAlgorithmConfusion(t *testing.T) {
 	a, _ := known(t)
 	public := ownKey().Public().(ed25519.PublicKey)
-	der, err := x509.MarshalPKIXPublicKey(public)
-	if err != nil {
-		t.Fatal(err)
-	}
-	jwk, err := (&jose.JSONWebKey{Key: public, KeyID: testKID}).MarshalJSON()
-	if err != nil {
-		t.Fatal(err)
-	}
+	der := must.Get(x509.MarshalPKIXPublicKey(public))(t)
+	jwk := must.Get((&jose.JSONWebKey{Key: public, KeyID: testKID}).MarshalJSON())(t)
 	secrets := map[string][]byte{
 		"raw": public, "base64url": []byte(base64.RawURLEncoding.EncodeToString(public)),
 		"pem": pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}), "der": der, "jwk": jwk,
@@ -95,23 +90,12 @@ func TestKeyInsideTheJWS(t *testing.T) {
 	evil := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { asked.Add(1) }))
 	defer evil.Close()
 	_, attacker, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	public := attacker.Public().(ed25519.PublicKey)
-	kid, err := thumbprint(public)
-	if err != nil {
-		t.Fatal(err)
-	}
-	jwk, err := (&jose.JSONWebKey{Key: public, KeyID: kid}).MarshalJSON()
-	if err != nil {
-		t.Fatal(err)
-	}
+	kid := must.Get(thumbprint(public))(t)
+	jwk := must.Get((&jose.JSONWebKey{Key: public, KeyID: kid}).MarshalJSON())(t)
 	template := &x509.Certificate{SerialNumber: big.NewInt(1)}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, public, attacker)
-	if err != nil {
-		t.Fatal(err)
-	}
+	der := must.Get(x509.CreateCertificate(rand.Reader, template, template, public, attacker))(t)
 	members := map[string]string{
 		"jwk": `"jwk":` + string(jwk), "jku": `"jku":"` + evil.URL + `"`, "x5u": `"x5u":"` + evil.URL + `"`,
 		"x5c": `"x5c":["` + base64.StdEncoding.EncodeToString(der) + `"]`,
@@ -149,9 +133,7 @@ func fromLittleEndian(b []byte) *big.Int {
 // T05
 func TestMalleableSignature(t *testing.T) {
 	a, _ := known(t)
-	if _, err := a.VerifyToken(exampleJWS); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(a.VerifyToken(exampleJWS))(t)
 	dot := strings.LastIndexByte(exampleJWS, '.')
 	text, sig := exampleJWS[:dot], mustDecode(exampleJWS[dot+1:])
 	with := func(sig []byte) string { return text + "." + base64.RawURLEncoding.EncodeToString(sig) }

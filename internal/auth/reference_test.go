@@ -8,16 +8,14 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 )
 
 // A reference stands for a record, for one use, and is neither an API key nor an access token; and those are no references.
 func TestReference(t *testing.T) {
 	a, clock := known(t)
 	id := toll.NewUUID()
-	text, err := a.SignReference("delegation", exampleClaims.Subscriber, id, clock.now().Add(time.Hour))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(a.SignReference("delegation", exampleClaims.Subscriber, id, clock.now().Add(time.Hour)))(t)
 	open := func(use, text string) (toll.Address, string) {
 		t.Helper()
 		owner, got, err := a.OpenReference(use, text)
@@ -40,19 +38,14 @@ func TestReference(t *testing.T) {
 	if _, err := a.Authenticate(context.Background(), []string{"Bearer " + text}); code(t, err) != toll.CodeKeyForeign {
 		t.Errorf("reference as API key: %v", err)
 	}
-	key, err := a.CreateKey(context.Background(), Local(exampleClaims.Subscriber), KeyParams{}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(a.CreateKey(context.Background(), Local(exampleClaims.Subscriber), KeyParams{}, nil))(t)
 	_, jwt, _ := strings.Cut(key.Key, ":")
 	payload := `{"iss":"` + testIssuer + `","sub":"0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266","aud":"` + testIssuer + `/delegation","jti":"x","iat":1795226400}`
 	if _, got := open("delegation", signed(ownKey(), ownHeader, payload)); got != "x" {
 		t.Fatal("the test signs what is refused anyway")
 	}
 	_, other, err := ed25519.GenerateKey(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	for name, text := range map[string]string{
 		"access token":   exampleJWS,
 		"API key":        jwt,

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
@@ -26,31 +27,21 @@ func TestRetiredTwice(t *testing.T) {
 		}
 		sign := func(c Claims) string {
 			t.Helper()
-			jws, err := a.SignToken(c)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return jws
+			return must.Get(a.SignToken(c))(t)
 		}
 		key := newKey(t, a, KeyParams{})
 		jws := sign(token(clock.now()))
 		var retired []*signingKey
 		for range 2 {
 			retired = append(retired, a.keys().keys[len(retired)])
-			r, err := a.RotateKey(t.Context(), "")
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := must.Get(a.RotateKey(t.Context(), ""))(t)
 			clock.add(r.At.Sub(clock.now()) + time.Minute)
 		}
 		// forge signs with a retired key, as a thief of the key would.
 		forge := func(k *signingKey) string {
 			c := token(clock.now())
 			c.Issuer, c.Audience = a.Issuer(), []string{audienceOf(a.Issuer())}
-			payload, err := c.encode()
-			if err != nil {
-				t.Fatal(err)
-			}
+			payload := must.Get(c.encode())(t)
 			return k.sign(payload)
 		}
 		for _, when := range []string{"remembered", "after a restart"} {
@@ -81,10 +72,7 @@ func TestRememberedTokenOfTheFuture(t *testing.T) {
 	a := start(t, st, cfg)
 	c := exampleClaims
 	c.Hash, c.IssuedAt, c.ExpiresAt = toll.NewHash(), time.Time{}, clock.now().Add(time.Hour)
-	jws, err := a.SignToken(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	jws := must.Get(a.SignToken(c))(t)
 	for _, s := range []struct {
 		move time.Duration
 		want toll.Code
@@ -118,12 +106,10 @@ func TestRotateAPIKey_RevokedMeanwhile(t *testing.T) {
 	for asked.Load() < before+3 { // it has read the key and signed the new one
 		time.Sleep(time.Millisecond)
 	}
-	if err := st.Tx(t.Context(), func(tx *store.Tx) error {
+	must.Do(t, st.Tx(t.Context(), func(tx *store.Tx) error {
 		_, err := store.RevokeAPIKey(t.Context(), tx, k.ID, clock.now())
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	<-slot
 	if err := <-done; !errors.Is(err, toll.NewError(toll.CodeKeyAlreadyRevoked)) {
 		t.Errorf("the rotation says %v", err)
@@ -141,12 +127,10 @@ func TestAPIKey_RowAgainstClaims(t *testing.T) {
 	a := start(t, st, cfg)
 	change := func(statement string) {
 		t.Helper()
-		if err := st.Tx(t.Context(), func(tx *store.Tx) error {
+		must.Do(t, st.Tx(t.Context(), func(tx *store.Tx) error {
 			_, err := tx.Exec(t.Context(), statement)
 			return err
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 	}
 	ending := newKey(t, a, KeyParams{ExpiresAt: clock.now().Truncate(time.Second).Add(time.Minute)})
 	other := newKey(t, a, KeyParams{})
@@ -175,13 +159,8 @@ func TestRotateAPIKey_Suspended(t *testing.T) {
 	cfg, _ := testConfig()
 	a := start(t, st, cfg)
 	k := newKey(t, a, KeyParams{})
-	if _, err := a.Suspend(t.Context(), k.ID.String(), true); err != nil {
-		t.Fatal(err)
-	}
-	rotated, err := a.RotateAPIKey(t.Context(), Caller{Address: k.Address, Rights: toll.AllRights()}, k.ID, 0, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Get(a.Suspend(t.Context(), k.ID.String(), true))(t)
+	rotated := must.Get(a.RotateAPIKey(t.Context(), Caller{Address: k.Address, Rights: toll.AllRights()}, k.ID, 0, nil))(t)
 	if _, err := a.Authenticate(t.Context(), []string{"Bearer " + rotated.Key}); err == nil || toll.AsError(err).HTTPStatus() != 401 {
 		t.Errorf("the new key of a suspended key: %v", err)
 	}

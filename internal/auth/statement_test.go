@@ -11,6 +11,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/seal"
 	"github.com/tollhq/toll/internal/store"
 )
@@ -32,12 +33,10 @@ func stating(t *testing.T) (*Auth, *store.Store, *testClock) {
 	st := sqliteStore(t)
 	cfg, clock := testConfig()
 	writer := &Auth{ring: seal.New(testMaster), environment: toll.Sandbox}
-	if err := st.Tx(t.Context(), func(tx *store.Tx) error {
+	must.Do(t, st.Tx(t.Context(), func(tx *store.Tx) error {
 		_, err := writer.putSigningKey(t.Context(), tx, store.StatementKey, testSeed, clock.now().Add(-time.Hour))
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return start(t, st, cfg), st, clock
 }
 
@@ -52,14 +51,9 @@ func TestStatements(t *testing.T) {
 		t.Errorf("%s", a.DID())
 	}
 	// The library that others use agrees, with both documents.
-	obj, err := jose.ParseSignedCompact(signedOffer, []jose.SignatureAlgorithm{jose.EdDSA})
-	if err != nil {
-		t.Fatal(err)
-	}
+	obj := must.Get(jose.ParseSignedCompact(signedOffer, []jose.SignatureAlgorithm{jose.EdDSA}))(t)
 	var set jose.JSONWebKeySet
-	if err := json.Unmarshal(a.JWKS(), &set); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(a.JWKS(), &set))
 	if payload, err := obj.Verify(set); err != nil || string(payload) != exampleOffer {
 		t.Errorf("go-jose: %v", err)
 	}
@@ -72,14 +66,8 @@ func TestStatements(t *testing.T) {
 // T08
 func TestStatementIsNoCredential(t *testing.T) {
 	a, _, _ := stating(t)
-	claims, err := exampleClaims.encode()
-	if err != nil {
-		t.Fatal(err)
-	}
-	like, err := a.SignStatement(claims)
-	if err != nil {
-		t.Fatal(err)
-	}
+	claims := must.Get(exampleClaims.encode())(t)
+	like := must.Get(a.SignStatement(claims))(t)
 	under := func(kid string) string { // the same key under the header of an access token
 		return signed(ownKey(), `{"alg":"EdDSA","typ":"JWT","kid":"`+kid+`"}`, string(claims))
 	}
@@ -102,12 +90,10 @@ func TestStatementIsNoCredential(t *testing.T) {
 func TestPurposeChangedInTheDatabase(t *testing.T) {
 	a, st, clock := stating(t)
 	for _, change := range []string{"UPDATE signing_keys SET purpose = ''", "UPDATE signing_keys SET purpose = 'statement'"} {
-		if err := st.Tx(t.Context(), func(tx *store.Tx) error {
+		must.Do(t, st.Tx(t.Context(), func(tx *store.Tx) error {
 			_, err := tx.Exec(t.Context(), change)
 			return err
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 		cfg, _ := testConfig()
 		if _, err := Bootstrap(t.Context(), st, seal.New(testMaster), cfg); err == nil || !strings.Contains(err.Error(), "master key does not open") {
 			t.Errorf("%s: %v", change, err)
@@ -122,10 +108,7 @@ func TestStatementKeyRotation(t *testing.T) {
 	a, _, clock := stating(t)
 	kidOf := func() string {
 		t.Helper()
-		jws, err := a.SignStatement([]byte(exampleOffer))
-		if err != nil {
-			t.Fatal(err)
-		}
+		jws := must.Get(a.SignStatement([]byte(exampleOffer)))(t)
 		head, _, _ := strings.Cut(jws, ".")
 		b, err := base64.RawURLEncoding.DecodeString(head)
 		var h struct{ Kid string }

@@ -17,18 +17,13 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/cache"
+	"github.com/tollhq/toll/internal/must"
 )
 
 func TestWorkedExample(t *testing.T) {
 	a, _ := known(t)
-	c, err := a.VerifyToken(exampleJWS)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want, err := exampleClaims.encode()
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(a.VerifyToken(exampleJWS))(t)
+	want := must.Get(exampleClaims.encode())(t)
 	if got, _ := c.encode(); !bytes.Equal(got, want) || string(got) != examplePayload {
 		t.Errorf("claims differ:\n%s\n%s", got, examplePayload)
 	}
@@ -45,14 +40,9 @@ func TestWorkedExample(t *testing.T) {
 		t.Errorf("DecodeUnverified: %v, %+v", err, d)
 	}
 	// The library that others use agrees, with the document that we publish.
-	obj, err := jose.ParseSignedCompact(exampleJWS, []jose.SignatureAlgorithm{jose.EdDSA})
-	if err != nil {
-		t.Fatal(err)
-	}
+	obj := must.Get(jose.ParseSignedCompact(exampleJWS, []jose.SignatureAlgorithm{jose.EdDSA}))(t)
 	var set jose.JSONWebKeySet
-	if err := decodeStrict(a.JWKS(), &set); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, decodeStrict(a.JWKS(), &set))
 	if payload, err := obj.Verify(set); err != nil || string(payload) != examplePayload {
 		t.Errorf("go-jose: %v", err)
 	}
@@ -65,14 +55,8 @@ func TestClaimsRoundTrip(t *testing.T) {
 	c.AgentID, c.RedemptionLimit, c.OrderLimit = "", nil, &orders
 	c.Audience = []string{"https://agent.example/a?b=1&c=<2>"}
 	c.NotBefore = time.Unix(issuedAt+1, 0).UTC()
-	jws, err := a.SignToken(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := a.VerifyToken(jws)
-	if err != nil {
-		t.Fatal(err)
-	}
+	jws := must.Get(a.SignToken(c))(t)
+	got := must.Get(a.VerifyToken(jws))(t)
 	if want := []string{testIssuer + "/x402", "https://agent.example/a?b=1&c=<2>"}; !slices.Equal(got.Audience, want) {
 		t.Errorf("audience %q", got.Audience)
 	}
@@ -101,13 +85,8 @@ func TestKeyID(t *testing.T) {
 	a, clock := known(t)
 	ctx := context.Background()
 	_, attacker, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	foreign, err := thumbprint(attacker.Public().(ed25519.PublicKey))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
+	foreign := must.Get(thumbprint(attacker.Public().(ed25519.PublicKey)))(t)
 	for name, kid := range map[string]string{
 		"absent": "", "unknown": `,"kid":"` + foreign + `"`, "10 KB": `,"kid":"` + strings.Repeat("k", 10<<10) + `"`,
 		"path": `,"kid":"../../x"`, "sql": `,"kid":"' OR 1=1--"`, "offer key": `,"kid":"did:web:pay.example.com#offers"`,
@@ -119,24 +98,18 @@ func TestKeyID(t *testing.T) {
 		refusedToken(t, a, name+", foreign signature", signed(attacker, header, examplePayload))
 	}
 
-	if _, err := a.AddSigningKey(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(a.AddSigningKey(ctx))(t)
 	payload := func(iat int64) string {
 		return strings.Replace(strings.Replace(examplePayload, "1795226400", fmt.Sprint(iat), 1), "1795230000", fmt.Sprint(iat+36000), 1)
 	}
 	remembered := signed(ownKey(), ownHeader, payload(clock.now().Unix()))
 	before := signed(ownKey(), ownHeader, payload(clock.now().Unix()-1))
 	for _, jws := range []string{remembered, before} {
-		if _, err := a.VerifyToken(jws); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(a.VerifyToken(jws))(t)
 	}
 	retired := clock.now()
 	clock.add(10 * time.Second)
-	if err := a.RetireSigningKey(ctx, testKID, retired); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, a.RetireSigningKey(ctx, testKID, retired))
 	refusedToken(t, a, "retired key, remembered", remembered)
 	if _, err := a.VerifyToken(before); err != nil {
 		t.Errorf("retired key, signed before: %v", err)
@@ -302,13 +275,8 @@ func TestTokenCacheIsBounded(t *testing.T) {
 		c := exampleClaims
 		c.Hash = toll.NewHash()
 		c.ExpiresAt = c.IssuedAt.Add(time.Duration(200+i) * time.Second)
-		jws, err := a.SignToken(c)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := a.VerifyToken(jws); err != nil {
-			t.Fatal(err)
-		}
+		jws := must.Get(a.SignToken(c))(t)
+		must.Get(a.VerifyToken(jws))(t)
 		if n := a.tokens.Len(); n > most {
 			t.Fatalf("%d tokens in a cache of %d", n, most)
 		}
@@ -316,9 +284,7 @@ func TestTokenCacheIsBounded(t *testing.T) {
 	if n := a.tokens.Len(); n < most*3/4 {
 		t.Errorf("%d tokens kept of %d", n, most)
 	}
-	if _, err := a.VerifyToken(exampleJWS); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(a.VerifyToken(exampleJWS))(t)
 	clock.add(time.Hour)
 	sum := sha256.Sum256([]byte(exampleJWS))
 	if _, ok := a.tokens.Get(sum, clock.now()); ok {
@@ -334,9 +300,7 @@ func BenchmarkVerifyTokenHit(b *testing.B) {
 	a, _ := known(b)
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := a.VerifyToken(exampleJWS); err != nil {
-			b.Fatal(err)
-		}
+		must.Get(a.VerifyToken(exampleJWS))(b)
 	}
 }
 
@@ -345,8 +309,6 @@ func BenchmarkVerifyTokenMiss(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		a.tokens.Clear()
-		if _, err := a.VerifyToken(exampleJWS); err != nil {
-			b.Fatal(err)
-		}
+		must.Get(a.VerifyToken(exampleJWS))(b)
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/rclone/gofakes3/s3mem"
 
 	"github.com/tollhq/toll/internal/backup"
+	"github.com/tollhq/toll/internal/must"
 )
 
 // objects is an object store with the bucket "vault".
@@ -33,9 +34,7 @@ type objects struct {
 func startStore(t *testing.T, opts ...gofakes3.Option) *objects {
 	t.Helper()
 	o := &objects{backend: s3mem.New()}
-	if err := o.backend.CreateBucket(t.Context(), "vault"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, o.backend.CreateBucket(t.Context(), "vault"))
 	opts = append(opts, gofakes3.WithV4Auth(map[string]string{"key-of-toll": "secret-of-toll"}))
 	store := gofakes3.New(o.backend, opts...).Server()
 	o.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -59,19 +58,12 @@ func (o *objects) answer(f func(w http.ResponseWriter, r *http.Request) bool) { 
 
 func placeOf(t *testing.T, o backup.ObjectStore, at string) backup.Destination {
 	t.Helper()
-	p, err := o.Destination(at)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
+	return must.Get(o.Destination(at))(t)
 }
 
 func names(t *testing.T, p backup.Destination) []string {
 	t.Helper()
-	files, err := p.Files(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := must.Get(p.Files(t.Context()))(t)
 	var all []string
 	for _, f := range files {
 		all = append(all, f.Name)
@@ -110,9 +102,7 @@ func TestS3_Place(t *testing.T) {
 	stores.Transport = o.Client().Transport
 	p := placeOf(t, stores, "s3://vault/toll/")
 	for name, content := range map[string][]byte{"b-small": []byte("small"), "a-large": large, "c-empty": {}} {
-		if err := backup.Put(t.Context(), p, t.TempDir(), name, content); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, backup.Put(t.Context(), p, t.TempDir(), name, content))
 		if got, err := get(t, p, name); err != nil || !bytes.Equal(got, content) {
 			t.Errorf("%s: %d bytes, %v", name, len(got), err)
 		}
@@ -123,9 +113,7 @@ func TestS3_Place(t *testing.T) {
 	deeper := placeOf(t, stores, "s3://vault/toll/deeper")
 	whole := placeOf(t, stores, "s3://vault")
 	for _, other := range []backup.Destination{deeper, whole} {
-		if err := backup.Put(t.Context(), other, t.TempDir(), "other", []byte("x")); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, backup.Put(t.Context(), other, t.TempDir(), "other", []byte("x")))
 	}
 	if got := names(t, p); !slices.Equal(got, []string{"a-large", "b-small", "c-empty"}) {
 		t.Errorf("%v", got)
@@ -149,9 +137,7 @@ func TestS3_ManyBackups(t *testing.T) {
 	now := time.Now().UTC().Truncate(time.Second)
 	put := func(key string) {
 		t.Helper()
-		if _, err := o.backend.PutObject(t.Context(), "vault", key, nil, strings.NewReader("x"), 1); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(o.backend.PutObject(t.Context(), "vault", key, nil, strings.NewReader("x"), 1))(t)
 	}
 	const form = "toll-20060102T150405Z.backup"
 	for n := range 2_500 {
@@ -225,9 +211,7 @@ func TestS3_UploadCut(t *testing.T) {
 		cut(w)
 		return true
 	})
-	if err := backup.Put(t.Context(), p, t.TempDir(), "again", large); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, backup.Put(t.Context(), p, t.TempDir(), "again", large))
 	if got, err := get(t, p, "again"); err != nil || !bytes.Equal(got, large) || cuts.Load() <= few.Load() {
 		t.Errorf("%d bytes, %v, after %d cuts", len(got), err, cuts.Load())
 	}
@@ -268,9 +252,7 @@ func TestS3_AbandonedUploads(t *testing.T) {
 		after time.Duration
 		want  []string
 	}{{time.Hour, []string{other, scheduled}}, {25 * time.Hour, []string{other}}} {
-		if err := backup.Tidy(t.Context(), p, time.Now().Add(c.after)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, backup.Tidy(t.Context(), p, time.Now().Add(c.after)))
 		if got, err := backup.Uploads(t.Context(), p); err != nil || !slices.Equal(got, c.want) {
 			t.Errorf("after %v: %v, %v", c.after, got, err)
 		}
@@ -285,9 +267,7 @@ func TestS3_DownloadCut(t *testing.T) {
 	t.Parallel() // it mostly waits
 	o := startStore(t)
 	p := placeOf(t, o.plain(), "s3://vault/toll")
-	if err := backup.Put(t.Context(), p, t.TempDir(), "a", large); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, backup.Put(t.Context(), p, t.TempDir(), "a", large))
 	var gets atomic.Int64
 	o.answer(func(w http.ResponseWriter, r *http.Request) bool {
 		if r.Method != http.MethodGet {
@@ -334,9 +314,7 @@ func TestS3_OtherContent(t *testing.T) {
 		return false
 	})
 	for name, content := range map[string][]byte{"small": noise(1 << 20), "large": large} {
-		if err := backup.Put(t.Context(), p, t.TempDir(), name, content); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, backup.Put(t.Context(), p, t.TempDir(), name, content))
 	}
 	var put atomic.Bool
 	o.answer(func(w http.ResponseWriter, r *http.Request) bool {
@@ -354,20 +332,11 @@ func TestS3_OtherContent(t *testing.T) {
 	}
 
 	o.answer(func(http.ResponseWriter, *http.Request) bool { return false })
-	if err := backup.Put(t.Context(), p, t.TempDir(), "b", large); err != nil {
-		t.Fatal(err)
-	}
-	in, err := p.Open(t.Context(), "b")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, backup.Put(t.Context(), p, t.TempDir(), "b", large))
+	in := must.Get(p.Open(t.Context(), "b"))(t)
 	defer in.Close()
-	if err := p.Remove(t.Context(), "b"); err != nil {
-		t.Fatal(err)
-	}
-	if err := backup.Put(t.Context(), p, t.TempDir(), "b", slices.Repeat([]byte("other"), len(large)/5)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.Remove(t.Context(), "b"))
+	must.Do(t, backup.Put(t.Context(), p, t.TempDir(), "b", slices.Repeat([]byte("other"), len(large)/5)))
 	if got, err := io.ReadAll(in); err == nil {
 		t.Errorf("%d bytes of another object were read", len(got))
 	}
@@ -437,9 +406,7 @@ func TestS3_Slow(t *testing.T) {
 		return false
 	}
 	o.answer(slow)
-	if err := backup.Put(t.Context(), p, t.TempDir(), "a", content); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, backup.Put(t.Context(), p, t.TempDir(), "a", content))
 	if got, err := get(t, p, "a"); err != nil || !bytes.Equal(got, content) {
 		t.Errorf("%d bytes, %v", len(got), err)
 	}
@@ -462,9 +429,7 @@ func TestS3_Settings(t *testing.T) {
 	t.Parallel() // it mostly waits
 	file := func(text string, mode os.FileMode) string {
 		path := filepath.Join(t.TempDir(), "s3.key")
-		if err := os.WriteFile(path, []byte(text), mode); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, []byte(text), mode))
 		return path
 	}
 	good := file("id\nsecret\n", 0o600)

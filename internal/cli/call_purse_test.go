@@ -16,6 +16,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/tolltest"
 	"github.com/tollhq/toll/x402"
 )
@@ -43,28 +44,18 @@ func newStall(t *testing.T) *stall {
 			return
 		}
 		value, err := x402.EncodeHeader(s.required())
-		if err != nil {
-			t.Error(err)
-		}
+		must.Check(t, err)
 		w.Header().Set(x402.HeaderRequired, value)
 		w.WriteHeader(http.StatusPaymentRequired)
 	}))
 	t.Cleanup(agent.Close)
 	s.url = agent.URL + "/ask"
 	endpoints := toll.SetTo(toll.EndpointList{{Verb: "GET", URL: s.url}})
-	_, err := s.svc.Client().UpdateAgent(t.Context(), s.svc.Agent(),
-		toll.AgentUpdate{API: toll.AgentAPIUpdate{Endpoints: endpoints}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if s.buyer, err = s.svc.NewKey("buyer"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.svc.Client().UpdateAgent(t.Context(), s.svc.Agent(),
+		toll.AgentUpdate{API: toll.AgentAPIUpdate{Endpoints: endpoints}}))(t)
+	s.buyer = must.Get(s.svc.NewKey("buyer"))(t)
 	s.svc.Mint(s.buyer.Address, 100)
-	to, err := url.Parse(s.svc.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	to := must.Get(url.Parse(s.svc.URL()))(t)
 	forward := httputil.NewSingleHostReverseProxy(to)
 	between := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.asked(r)
@@ -73,9 +64,7 @@ func newStall(t *testing.T) *stall {
 	t.Cleanup(between.Close)
 	s.service = between.URL
 	config := configuration{path: filepath.Join(s.dir, "config.json"), top: document{}}
-	if err := config.save(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, config.save())
 	return s
 }
 
@@ -129,9 +118,7 @@ func (s *stall) toll(args ...string) (code int, out, said string) {
 func (s *stall) counted() int64 {
 	f := filePurse{path: filepath.Join(s.dir, "payments.jsonl"), now: time.Now}
 	payments, err := f.read()
-	if err != nil {
-		s.Error(err)
-	}
+	must.Check(s, err)
 	var sum int64
 	for _, p := range payments {
 		c := p.Counts()

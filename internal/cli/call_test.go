@@ -14,6 +14,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -39,10 +40,7 @@ func TestCall_Exact(t *testing.T) {
 		{402, x402.HeaderRequired, x402.PaymentRequired{X402Version: 2, Error: x402.ReasonExactBalance + ": too low"}, 4, "less than the price", "credit"},
 		{200, x402.HeaderResponse, x402.SettleResponse{Success: true, Transaction: "0x77", Amount: &amount}, 0, "amount 1000000, transaction 0x77", "credit"},
 	} {
-		value, err := x402.EncodeHeader(tc.value)
-		if err != nil {
-			t.Fatal(err)
-		}
+		value := must.Get(x402.EncodeHeader(tc.value))(t)
 		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set(tc.header, value)
 			w.WriteHeader(tc.status)
@@ -63,18 +61,12 @@ func TestCall_Exact(t *testing.T) {
 // answer can be looked up on the chain. The receipt speaks of whole units.
 func TestCall_Wallet(t *testing.T) {
 	dir := t.TempDir()
-	ask, err := x402.EncodeHeader(map[string]any{"x402Version": 2, "accepts": []any{map[string]any{
+	ask := must.Get(x402.EncodeHeader(map[string]any{"x402Version": 2, "accepts": []any{map[string]any{
 		"scheme": "exact", "network": "eip155:84532", "amount": "50000", "asset": toll.USDCSandbox, "maxTimeoutSeconds": 60,
 		"payTo": "0x70997970C51812dc3A010C7d01b50e0d17dc79C8", "extra": map[string]any{"name": "USDC", "version": "2"},
-	}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}}}))(t)
 	amount := toll.Credits(50_000)
-	receipt, err := x402.EncodeHeader(x402.SettleResponse{Success: true, Transaction: "0x77", Amount: &amount})
-	if err != nil {
-		t.Fatal(err)
-	}
+	receipt := must.Get(x402.EncodeHeader(x402.SettleResponse{Success: true, Transaction: "0x77", Amount: &amount}))(t)
 	var found []client.Payment
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get(x402.HeaderSignature) == "" {
@@ -90,9 +82,7 @@ func TestCall_Wallet(t *testing.T) {
 	}))
 	defer srv.Close()
 	env := map[string]string{"TOLL_CONFIG": filepath.Join(dir, "config.json"), "TOLL_WALLET_KEY": strings.Repeat("01", 32)}
-	if err := (&configuration{path: env["TOLL_CONFIG"], top: document{}}).save(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, (&configuration{path: env["TOLL_CONFIG"], top: document{}}).save())
 	var out, said strings.Builder
 	a := &app{console: console{in: strings.NewReader(""), out: &out, err: &said, getenv: func(name string) string { return env[name] }}}
 	if code := run(t.Context(), []string{"call", srv.URL, "--pay"}, a); code != exitDone {
@@ -122,9 +112,7 @@ func TestInterrupted(t *testing.T) {
 	}))
 	defer srv.Close()
 	env := map[string]string{"TOLL_CONFIG": filepath.Join(t.TempDir(), "config.json"), "TOLL_URL": srv.URL}
-	if err := (&configuration{path: env["TOLL_CONFIG"], top: document{}}).save(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, (&configuration{path: env["TOLL_CONFIG"], top: document{}}).save())
 	said := &untilSaid{word: "Sign in at", then: cancel}
 	a := &app{console: console{in: strings.NewReader(""), out: io.Discard, err: said, getenv: func(name string) string { return env[name] }}}
 	if code := run(ctx, []string{"login", "--no-browser"}, a); code != exitFailed || !strings.HasSuffix(said.String(), "\nerror: interrupted\n") {

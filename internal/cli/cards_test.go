@@ -5,15 +5,14 @@ import (
 	"testing"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 )
 
 // TestEnrolled: a card that is new or renewed ends the wait for an enrolment; one that was taken away or named does not.
 func TestEnrolled(t *testing.T) {
 	cards := func(text string) map[string]json.RawMessage {
 		var list map[string]json.RawMessage
-		if err := json.Unmarshal([]byte(text), &list); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal([]byte(text), &list))
 		return list
 	}
 	before := `{"a":{"id":"a","status":"Active","expYear":2030,"expMonth":1}}`

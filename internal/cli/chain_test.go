@@ -9,15 +9,13 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/rails"
 )
 
 // docs/CRYPTO.md has every setting of the chain, with the default that the flag has.
 func TestChainSettingsAreDocumented(t *testing.T) {
-	page, err := os.ReadFile("../../docs/CRYPTO.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(os.ReadFile("../../docs/CRYPTO.md"))(t)
 	documented := map[string]string{}
 	for _, m := range regexp.MustCompile("(?m)^\\| `(TOLL_CHAIN[A-Z_]*)` \\| ([^|]*) \\|").FindAllStringSubmatch(string(page), -1) {
 		documented[m[1]] = m[2]

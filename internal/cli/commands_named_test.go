@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"github.com/tollhq/toll/internal/must"
 )
 
 // commandIn finds commands of the program in texts, up to the end of the command: where code, a string, or a pipe ends.
@@ -35,7 +37,7 @@ func TestNamedCommands(t *testing.T) {
 		}
 	}
 	for _, dir := range []string{"../../docs", "../../README.md", "../../gateway", "../../deploy", "../../internal", "../../sdk", "../../paidmcp", "../../paid", "../../codes.go"} {
-		err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		must.Do(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() {
 				if err == nil && slices.Contains([]string{"node_modules", "testdata", "decisions"}, d.Name()) {
 					return fs.SkipDir
@@ -60,10 +62,7 @@ func TestNamedCommands(t *testing.T) {
 				check(path, string(b))
 			}
 			return err
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))
 	}
 	if commands < 300 {
 		t.Errorf("%d commands are found", commands)

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"github.com/tollhq/toll/internal/must"
 )
 
 func TestSettingsOf_HidesSecrets(t *testing.T) {
@@ -25,9 +27,7 @@ func TestSettingsOf_HidesSecrets(t *testing.T) {
 	} {
 		c := &cobra.Command{Use: "serve"}
 		c.Flags().String(tt.flag, "", "")
-		if err := c.Flags().Set(tt.flag, tt.value); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.Flags().Set(tt.flag, tt.value))
 		if got := settingsOf(c); !slices.Equal(got, []any{tt.flag, tt.want}) {
 			t.Errorf("%s: %v, want %s", tt.value, got, tt.want)
 		}
@@ -39,15 +39,13 @@ func TestSettingsOf_HidesSecrets(t *testing.T) {
 func TestCheckVariables_Named(t *testing.T) {
 	root := treeOf(t)
 	serve, _, err := root.Find([]string{"serve"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	variable := regexp.MustCompile(`\bTOLL_[A-Z0-9_]*[A-Z0-9]\b`)
 	named := 0
 	for _, dir := range []string{
 		"../../docs", "../../deploy", "../../README.md", "../../gateway/openclaw/README.md", "../../sdk/python/README.md", "../../sdk/typescript/README.md",
 	} {
-		err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		must.Do(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 			switch {
 			case err != nil:
 				return err
@@ -64,10 +62,7 @@ func TestCheckVariables_Named(t *testing.T) {
 				}
 			}
 			return err
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))
 	}
 	if named < 100 {
 		t.Errorf("%d variables", named)

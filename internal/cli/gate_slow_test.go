@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/paid"
 )
 
@@ -28,16 +29,11 @@ func TestSlowCallersOfGate(t *testing.T) {
 			time.Sleep(5 * time.Second)
 		}
 	})
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	ctx, stop := context.WithCancel(t.Context())
 	var serving sync.WaitGroup
 	serving.Go(func() {
-		if err := serveGate(ctx, ln, mux, paid.NewQueue()); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, serveGate(ctx, ln, mux, paid.NewQueue()))
 	})
 	defer serving.Wait()
 	defer stop()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/paid"
 	"github.com/tollhq/toll/x402"
 )
@@ -101,11 +102,8 @@ func TestGatePricesInPlan(t *testing.T) {
 		flags := gateFlags{credits: c.credits, routes: c.routes, sellerFlags: sellerFlags{
 			upstream: "http://127.0.0.1:3000", plan: "7", holdSecs: 60, logLevel: "info",
 		}}
-		g, err := settingsOfGate(quietApp(), flags)
-		if err != nil {
-			t.Fatal(err)
-		}
-		err = inPlan(c.terms, g.prices...)
+		g := must.Get(settingsOfGate(quietApp(), flags))(t)
+		err := inPlan(c.terms, g.prices...)
 		if (err == nil) != (c.says == "") || err != nil && (err.Error() != c.says || !errors.As(err, new(usageError))) {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/server/servertest"
 	"github.com/tollhq/toll/tolltest"
 )
@@ -26,10 +27,7 @@ type visitor struct {
 }
 
 func newVisitor(t *testing.T, service, key string) *visitor {
-	jar, err := cookiejar.New(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	jar := must.Get(cookiejar.New(nil))(t)
 	p := &visitor{t, service, &http.Client{Jar: jar, Transport: servertest.FromPages{}}}
 	p.post("/sign-in", url.Values{"api_key": {key}, "next": {"/device"}})
 	return p
@@ -80,10 +78,7 @@ func (p *visitor) decide(code, decision string) {
 // T123
 func TestLoginByDevice(t *testing.T) {
 	svc := tolltest.New(t)
-	key, err := svc.NewKey("builder")
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(svc.NewKey("builder"))(t)
 	p := newVisitor(t, svc.URL(), key.Key)
 	for _, decision := range []string{"deny", "approve"} {
 		var out, errOut strings.Builder

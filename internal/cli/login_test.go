@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/tolltest"
 )
 
@@ -45,38 +46,23 @@ func (term terminal) run(onErr func(line string), args ...string) (out, err stri
 
 // approve does what a person does on the page: it returns the address to which the form leads.
 func approve(t *testing.T, page, key string) string {
-	u, err := url.Parse(page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := must.Get(url.Parse(page))(t)
 	form := u.Query()
 	form.Set("api_key", key)
-	req, err := http.NewRequest(http.MethodPost, u.Scheme+"://"+u.Host+u.Path, strings.NewReader(form.Encode()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	req := must.Get(http.NewRequest(http.MethodPost, u.Scheme+"://"+u.Host+u.Path, strings.NewReader(form.Encode())))(t)
 	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	req.Header.Set("Origin", u.Scheme+"://"+u.Host)
-	res, err := http.DefaultTransport.RoundTrip(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	res := must.Get(http.DefaultTransport.RoundTrip(req))(t)
 	_ = res.Body.Close()
 	return res.Header.Get("Location")
 }
 
 func visit(t *testing.T, address string, change func(*http.Request)) int {
-	req, err := http.NewRequest(http.MethodGet, address, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	req := must.Get(http.NewRequest(http.MethodGet, address, nil))(t)
 	if change != nil {
 		change(req)
 	}
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	res := must.Get(http.DefaultClient.Do(req))(t)
 	_ = res.Body.Close()
 	return res.StatusCode
 }
@@ -86,10 +72,7 @@ func visit(t *testing.T, address string, change func(*http.Request)) int {
 // T125
 func TestCallbackOfTheCommandLine(t *testing.T) {
 	svc := tolltest.New(t)
-	person, err := svc.NewKey("builder")
-	if err != nil {
-		t.Fatal(err)
-	}
+	person := must.Get(svc.NewKey("builder"))(t)
 	path := filepath.Join(t.TempDir(), "toll", "config.json")
 	term := terminal{t, map[string]string{"TOLL_CONFIG": path, "TOLL_URL": svc.URL()}}
 
@@ -151,9 +134,7 @@ func TestCallbackOfTheCommandLine(t *testing.T) {
 	var file struct {
 		Profiles map[string]struct{ APIKey string }
 	}
-	if err := json.Unmarshal(b, &file); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(b, &file))
 	key := file.Profiles["default"].APIKey
 	if key == "" || key == person.Key || strings.Contains(out+stderr, key) || strings.Contains(string(b), oneTime) {
 		t.Errorf("%s", out+stderr)

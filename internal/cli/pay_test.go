@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 )
 
 // TestReview5_DelegationsNeedAPlan: what a delegation buys is for the caller to choose, and not for the server that is called.
@@ -13,7 +14,5 @@ func TestReview5_DelegationsNeedAPlan(t *testing.T) {
 		t.Error("a delegation without a plan is taken")
 	}
 	f.in["plan"] = toll.PlanID("4474")
-	if err := f.check(); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, f.check())
 }

@@ -6,6 +6,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/tollhq/toll/internal/must"
 )
 
 // An endpoint is somebody else's program: its answer has a bound, and the page of an error is not printed.
@@ -19,9 +21,7 @@ func TestEndpoint_AnswersAreBounded(t *testing.T) {
 	}))
 	defer s.Close()
 	call := func() error { return endpoint(s.URL).call(t.Context(), new(string), "eth_chainId") }
-	if err := call(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, call())
 	spaces = maxArgument
 	if err := call(); err == nil {
 		t.Error("an answer above the bound was read to its end")

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/tollhq/toll/internal/must"
 )
 
 // TestReview5_LockOfALivingProcess: a process that was stopped for a while, as by a closed lid, still has its lock. Who took it
@@ -14,7 +16,7 @@ import (
 func TestReview5_LockOfALivingProcess(t *testing.T) {
 	f := &filePurse{path: filepath.Join(t.TempDir(), "payments.jsonl"), now: time.Now}
 	old := time.Now().Add(-time.Hour)
-	err := f.locked(t.Context(), func() error {
+	must.Do(t, f.locked(t.Context(), func() error {
 		if err := os.Chtimes(f.path+".lock", old, old); err != nil {
 			return err
 		}
@@ -24,11 +26,6 @@ func TestReview5_LockOfALivingProcess(t *testing.T) {
 			t.Errorf("two have the lock at once: %v", err)
 		}
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := f.locked(t.Context(), func() error { return nil }); err != nil {
-		t.Errorf("the lock is free: %v", err)
-	}
+	}))
+	must.Check(t, f.locked(t.Context(), func() error { return nil }), "the lock is free")
 }

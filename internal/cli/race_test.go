@@ -15,6 +15,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/server/servertest"
 	"github.com/tollhq/toll/tolltest"
 )
@@ -23,10 +24,7 @@ import (
 // it, before the caller has the answer.
 func inBetween(t *testing.T, svc *tolltest.Service, times int, change func()) string {
 	t.Helper()
-	at, err := url.Parse(svc.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	at := must.Get(url.Parse(svc.URL()))(t)
 	var mu sync.Mutex
 	p := httputil.NewSingleHostReverseProxy(at)
 	p.ModifyResponse = func(res *http.Response) error {
@@ -53,10 +51,7 @@ func runAs(
 	args ...string,
 ) (out, said string, code int) {
 	t.Helper()
-	key, err := svc.NewKey("builder")
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(svc.NewKey("builder"))(t)
 	env := map[string]string{"TOLL_URL": address, "TOLL_API_KEY": key.Key, "HOME": t.TempDir()}
 	var o, e strings.Builder
 	a := &app{console: console{
@@ -71,10 +66,7 @@ func runAs(
 
 func endpointsNow(t *testing.T, svc *tolltest.Service) toll.EndpointList {
 	t.Helper()
-	a, err := svc.Client().Agent(t.Context(), svc.Agent())
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(svc.Client().Agent(t.Context(), svc.Agent()))(t)
 	return a.API.Endpoints
 }
 
@@ -96,10 +88,7 @@ func TestMCP_RegisterLosesNoUpdate(t *testing.T) {
 		mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return behind }, nil),
 	)
 	defer upstream.Close()
-	listen, err := servertest.Address()
-	if err != nil {
-		t.Fatal(err)
-	}
+	listen := must.Get(servertest.Address())(t)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	done := make(chan struct{})

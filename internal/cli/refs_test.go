@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/tollhq/toll/internal/must"
 )
 
 func TestShort(t *testing.T) {
@@ -23,9 +25,7 @@ func TestShort(t *testing.T) {
 // TestLaidOut: a record for reading has a line for each value, and none for what has none.
 func TestLaidOut(t *testing.T) {
 	members, err := membersOf(json.RawMessage(`{"id":"7","name":null,"tags":["a","b"],"lots":[],"price":{"amount":"1","of":{"x":true}},"list":[{"a":1}]}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	var got []string
 	for _, row := range laidOut(members) {
 		got = append(got, strings.Join(row, "="))

@@ -10,6 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/tollhq/toll/internal/must"
 )
 
 // deployed are the names of deployed command lines, and what they are here (wire contract, section 24).
@@ -106,10 +108,7 @@ func TestScripts_Cover(t *testing.T) {
 		t.Fatal("no scripts", err)
 	}
 	for _, f := range files {
-		b, err := os.ReadFile(f)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(os.ReadFile(f))(t)
 		scripts.Write(b)
 	}
 	for _, c := range leaves(treeOf(t)) {
@@ -180,10 +179,7 @@ func TestHelp_Shown(t *testing.T) {
 
 // TestDocs_GatewayFlags: docs/CHAT.md lists the flags of toll gateway serve, and no others.
 func TestDocs_GatewayFlags(t *testing.T) {
-	page, err := os.ReadFile("../../docs/CHAT.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(os.ReadFile("../../docs/CHAT.md"))(t)
 	_, table, found := strings.Cut(string(page), "| Flag of `toll gateway serve` |")
 	table, _, _ = strings.Cut(table, "\n\n")
 	if !found {
@@ -197,9 +193,7 @@ func TestDocs_GatewayFlags(t *testing.T) {
 		}
 	}
 	c, _, err := treeOf(t).Find([]string{"gateway", "serve"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	c.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
 		if !f.Hidden && f.Name != "help" {
 			want = append(want, f.Name)

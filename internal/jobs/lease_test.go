@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll/internal/jobs"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
@@ -54,23 +55,17 @@ func TestLease(t *testing.T) {
 		if one.Fence() != 0 {
 			t.Errorf("lost: fence %d", one.Fence())
 		}
-		if err := one.Release(t.Context()); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, one.Release(t.Context()))
 		t.check("given back by a former holder", two, nil)
 		t.takes("lost", one, store.ErrLeased)
 		before := two.Fence()
-		if err := two.Release(t.Context()); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, two.Release(t.Context()))
 		t.check("given back", two, store.ErrLeased)
 		t.takes("free", one, nil)
 		if one.Fence() != before+1 {
 			t.Errorf("the fence went from %d to %d", before, one.Fence())
 		}
-		if err := jobs.NewLease(t.st, t.clock, "other work").Take(t.Context()); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, jobs.NewLease(t.st, t.clock, "other work").Take(t.Context()))
 	})
 }
 
@@ -101,9 +96,7 @@ func TestLease_AtOnce(t *testing.T) {
 func TestLoop_Lease(t *testing.T) {
 	st, _ := storetest.Open(t, store.SQLite)
 	other := jobs.NewLease(st, time.Now, "work")
-	if err := other.Take(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, other.Take(t.Context()))
 	mine := jobs.NewLease(st, time.Now, "work")
 	var waited, worked atomic.Int64
 	g := jobs.NewGroup(nil)
@@ -119,19 +112,13 @@ func TestLoop_Lease(t *testing.T) {
 	if s := g.Status()[0]; s.Failures > 0 || s.Error != "" {
 		t.Errorf("after %d turns: %+v", waited.Load(), s)
 	}
-	if err := other.Release(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, other.Release(t.Context()))
 	eventually(t, "the loop works", func() bool { return worked.Load() > 0 })
 	if err := other.Take(t.Context()); !errors.Is(err, store.ErrLeased) {
 		t.Errorf("the lease while the loop waits for its next turn: %v", err)
 	}
-	if err := g.Stop(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := other.Take(t.Context()); err != nil {
-		t.Errorf("the lease after the end: %v", err)
-	}
+	must.Do(t, g.Stop(t.Context()))
+	must.Check(t, other.Take(t.Context()), "the lease after the end")
 }
 
 func eventually(t *testing.T, what string, is func() bool) {

@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/tollhq/toll/internal/jobs"
+	"github.com/tollhq/toll/internal/must"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -36,9 +37,7 @@ func TestLoop_DueBefore(t *testing.T) {
 		if n := turns.Load(); n != 2 {
 			t.Errorf("%d turns", n)
 		}
-		if err := g.Stop(t.Context()); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, g.Stop(t.Context()))
 	})
 }
 
@@ -77,9 +76,7 @@ func TestLoop_Turns(t *testing.T) {
 			t.Errorf("%d turns in ten minutes", n)
 		}
 		mu.Unlock()
-		if err := g.Stop(t.Context()); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, g.Stop(t.Context()))
 	})
 }
 
@@ -99,9 +96,7 @@ func TestLoop_Rest(t *testing.T) {
 				return 0, nil
 			}})
 			time.Sleep(time.Minute)
-			if err := g.Stop(context.Background()); err != nil {
-				t.Error(err)
-			}
+			must.Check(t, g.Stop(context.Background()))
 			if got := begins[1].Sub(begins[0]) - work; got != want {
 				t.Errorf("after work of %v: %v, want %v", work, got, want)
 			}
@@ -149,9 +144,7 @@ func TestLoop_Fails(t *testing.T) {
 		if s := g.Status()[0]; s.Error != "" || !s.Failing.IsZero() || strings.Count(out.String(), "works again") != 1 {
 			t.Errorf("status %+v:\n%s", s, &out)
 		}
-		if err := g.Stop(t.Context()); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, g.Stop(t.Context()))
 	})
 }
 

@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/tollhq/toll/internal/jobs"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
 	"github.com/tollhq/toll/internal/traces"
@@ -47,9 +48,7 @@ func (t *table) process(run func(ctx context.Context, key []byte) error) *jobs.Q
 
 func (t *table) tx(f func(ctx context.Context, tx *store.Tx) error) {
 	t.Helper()
-	if err := t.st.Tx(t.Context(), func(tx *store.Tx) error { return f(t.Context(), tx) }); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, t.st.Tx(t.Context(), func(tx *store.Tx) error { return f(t.Context(), tx) }))
 }
 
 func (t *table) put(key string, due, until time.Time) {
@@ -61,9 +60,7 @@ func (t *table) put(key string, due, until time.Time) {
 
 func (t *table) left() (n int64) {
 	t.Helper()
-	if err := t.st.QueryRow(context.Background(), "SELECT COUNT(*) FROM jobs").Scan(&n); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, t.st.QueryRow(context.Background(), "SELECT COUNT(*) FROM jobs").Scan(&n))
 	return n
 }
 
@@ -135,9 +132,7 @@ func TestQueue_TwoProcesses(t *testing.T) {
 		}
 		for end := time.Now().Add(time.Minute); t.left() > 0 && time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		}
-		if err := g.Stop(context.Background()); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, g.Stop(context.Background()))
 		if len(ran) != n {
 			t.Errorf("%d of %d jobs ran", len(ran), n)
 		}
@@ -253,9 +248,7 @@ func TestQueue_PollAndStop(t *testing.T) {
 		case <-time.After(time.Minute):
 			t.Fatal("the job was not found")
 		}
-		if err := g.Stop(context.Background()); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, g.Stop(context.Background()))
 		t.runs(t.process(func(context.Context, []byte) error { return nil }), 1)
 		if t.left() != 0 {
 			t.Error("the job is left")
@@ -292,8 +285,6 @@ func TestQueue_Cause(t *testing.T) {
 		if traces.ID(ctx) != "corr-1" || trace.SpanContextFromContext(ctx).TraceID() != span.TraceID() || ctx.Err() != nil {
 			t.Errorf("%q, %v, %v", traces.ID(ctx), trace.SpanContextFromContext(ctx), ctx.Err())
 		}
-		if err := q.Close(t.Context()); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, q.Close(t.Context()))
 	})
 }

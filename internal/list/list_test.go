@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/tollhq/toll/internal/list"
+	"github.com/tollhq/toll/internal/must"
 )
 
 func TestTitles(t *testing.T) {
@@ -32,20 +33,14 @@ func TestTitles(t *testing.T) {
 func TestNoOtherColumns(t *testing.T) {
 	var files []string
 	for _, dir := range []string{"api", "cli"} {
-		found, err := filepath.Glob(filepath.Join("..", dir, "*.go"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		found := must.Get(filepath.Glob(filepath.Join("..", dir, "*.go")))(t)
 		files = append(files, found...)
 	}
 	for _, name := range files {
 		if strings.HasSuffix(name, "_test.go") {
 			continue
 		}
-		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(name))(t)
 		for _, fault := range otherColumns(t, name, text) {
 			t.Error(fault)
 		}
@@ -65,10 +60,7 @@ func TestNoOtherColumns(t *testing.T) {
 func otherColumns(t *testing.T, name string, text []byte) (faults []string) {
 	t.Helper()
 	fset := token.NewFileSet()
-	f, err := parser.ParseFile(fset, name, text, parser.SkipObjectResolution)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(parser.ParseFile(fset, name, text, parser.SkipObjectResolution))(t)
 	add := func(n ast.Node, what string) { faults = append(faults, fset.Position(n.Pos()).String()+": "+what) }
 	ast.Inspect(f, func(n ast.Node) bool {
 		switch n := n.(type) {

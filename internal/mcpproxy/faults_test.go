@@ -15,6 +15,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/tollhq/toll/internal/mcpproxy"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/paidmcp"
 )
 
@@ -173,10 +174,7 @@ func TestCallerLeavesBeforeCrash(t *testing.T) {
 	for range 3 {
 		before := h.post(call(1, "pid", "", "")).text(t)
 		ctx, hangUp := context.WithCancel(t.Context())
-		req, err := http.NewRequestWithContext(ctx, http.MethodPost, h.url+"/mcp", strings.NewReader(call(1, "crash-later", "", "")))
-		if err != nil {
-			t.Fatal(err)
-		}
+		req := must.Get(http.NewRequestWithContext(ctx, http.MethodPost, h.url+"/mcp", strings.NewReader(call(1, "crash-later", "", ""))))(t)
 		req.Header.Set("Content-Type", "application/json")
 		req.Header.Set("X-Forwarded-For", "203.0.113.9")
 		left := make(chan error)

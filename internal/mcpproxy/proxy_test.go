@@ -21,6 +21,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/mcpproxy"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/paidmcp"
 	"github.com/tollhq/toll/tolltest"
 )
@@ -140,9 +141,7 @@ func priced(t testing.TB, svc *tolltest.Service, u *mcpproxy.Upstream) *hosted {
 // pricedAt is priced with payments and a server that follow clock.
 func pricedAt(t testing.TB, svc *tolltest.Service, u *mcpproxy.Upstream, clock func() time.Time) *hosted {
 	t.Helper()
-	if err := u.Connect(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, u.Connect(t.Context()))
 	h := &hosted{t: t, svc: svc, mcp: u.Server()}
 	h.pay = paidmcp.New(svc.Client(), paidmcp.Config{PlanID: svc.Plan(), AgentID: svc.Agent(), ServerName: u.Name(), Clock: clock})
 	h.pay.Price(paidmcp.Tools, "*", paidmcp.Credits(2))
@@ -156,17 +155,13 @@ func pricedAt(t testing.TB, svc *tolltest.Service, u *mcpproxy.Upstream, clock f
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended, err := u.Offer(ctx, h.mcp)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	ts := httptest.NewServer(h.server.Handler())
 	h.url = ts.URL
 	t.Cleanup(func() {
 		cancel()
 		<-ended
-		if err := h.server.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, h.server.Close(context.Background()))
 		ts.Close()
 	})
 	return h
@@ -225,9 +220,7 @@ func proxied(t *testing.T, svc *tolltest.Service, u *mcpproxy.Upstream) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*long)
 	defer cancel()
 	session, err := c.Connect(ctx, &mcp.StreamableClientTransport{Endpoint: h.url + "/mcp"}, &mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer session.Close()
 	init := session.InitializeResult()
 	if init.ServerInfo.Name != "somebodys" || init.Instructions != "Ask politely." || init.Capabilities.Completions == nil {
@@ -235,9 +228,7 @@ func proxied(t *testing.T, svc *tolltest.Service, u *mcpproxy.Upstream) {
 	}
 	tools := func() (names []string) {
 		for tool, err := range session.Tools(ctx, nil) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			names = append(names, tool.Name)
 			if tool.Name == "measure" && (tool.Title != "Measure" || tool.OutputSchema == nil || tool.Annotations == nil || !tool.Annotations.ReadOnlyHint) {
 				t.Errorf("%+v", tool)
@@ -373,10 +364,7 @@ func TestCredentialsStayHere(t *testing.T) {
 	} {
 		h, ann := priced(t, svc, u), svc.Subscriber(50)
 		payload := map[string]any{"x402Version": 2, "payload": map[string]any{"signature": ann.AccessToken}}
-		text, err := json.Marshal(payload)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(json.Marshal(payload))(t)
 		credentials := []string{bearer(ann.AccessToken), "Cookie: toll=cookie-of-ours", "Payment-Signature: " + ann.AccessToken, "Proxy-Authorization: Basic b3Vycw==", "X-Forwarded-For: 203.0.113.9"}
 		var seen string
 		for _, tool := range []string{"reveal", "measure"} {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/paidmcp"
 	"github.com/tollhq/toll/tolltest"
 )
@@ -87,10 +88,7 @@ func (h *hosted) do(method, path, body string, headers ...string) httpAnswer {
 	h.t.Helper()
 	ctx, cancel := context.WithTimeout(h.t.Context(), long) // a stream that should not have opened
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, method, h.url+path, strings.NewReader(body))
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	req := must.Get(http.NewRequestWithContext(ctx, method, h.url+path, strings.NewReader(body)))(h.t)
 	if body != "" {
 		req.Header.Set("Content-Type", "application/json")
 	}
@@ -105,15 +103,9 @@ func (h *hosted) do(method, path, body string, headers ...string) httpAnswer {
 			req.Header.Add(name, value)
 		}
 	}
-	res, err := http.DefaultTransport.RoundTrip(req)
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	res := must.Get(http.DefaultTransport.RoundTrip(req))(h.t)
 	defer res.Body.Close()
-	text, err := io.ReadAll(res.Body)
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	text := must.Get(io.ReadAll(res.Body))(h.t)
 	return httpAnswer{res.StatusCode, res.Header, string(text)}
 }
 

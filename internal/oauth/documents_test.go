@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/tollhq/toll/internal/must"
 )
 
 // A cache that is full loses one document for each that comes: what is of no use first, what people need last.
@@ -91,9 +93,7 @@ func TestDocuments_Places(t *testing.T) {
 			t.Errorf("the sixth: %v", err)
 		}
 		leave, err := p.enter(ctx, "b")
-		if err != nil {
-			t.Fatalf("another name: %v", err)
-		}
+		must.Do(t, err, "another name")
 		leave()
 		time.Sleep(1500 * time.Millisecond)
 		if n := ran.Load(); n != 4 {

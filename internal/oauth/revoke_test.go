@@ -12,6 +12,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/auth"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/oauth"
 	"github.com/tollhq/toll/internal/seal"
 	"github.com/tollhq/toll/internal/store"
@@ -25,32 +26,22 @@ func TestRevoke_NotKnownNow(t *testing.T) {
 	var passed atomic.Int64 // nanoseconds
 	clock := func() time.Time { return now.Add(time.Duration(passed.Load())) }
 	open := func() *store.Store {
-		st, err := store.Open(t.Context(), store.Config{Data: storetest.Dir(t)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		st := must.Get(store.Open(t.Context(), store.Config{Data: storetest.Dir(t)}))(t)
 		storetest.Follow(t, st)
 		t.Cleanup(func() { _ = st.Close() })
 		return st
 	}
 	of := open()
 	start := func(issuer string) *auth.Auth {
-		a, err := auth.Bootstrap(t.Context(), of, seal.New([32]byte{1}), auth.Config{
+		return must.Get(auth.Bootstrap(t.Context(), of, seal.New([32]byte{1}), auth.Config{
 			Environment: toll.Sandbox, Issuer: issuer, IssuerGiven: true, ClaimObject: "svc", Clock: clock,
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return a
+		}))(t)
 	}
 	ours, other := start("https://old.example.com/api/v1"), start("https://new.example.com/api/v1")
-	token, err := other.SignToken(auth.Claims{
+	token := must.Get(other.SignToken(auth.Claims{
 		Subscriber: toll.MustAddress("0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266"), Hash: toll.NewHash(), PlanID: toll.NewPlanID(),
 		IssuedAt: now, ExpiresAt: now.Add(time.Hour), Scheme: "svc:erc4337", Network: toll.Sandbox.Network(),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	o := oauth.New(oauth.Deps{Store: open(), Auth: ours, Clock: clock, Log: slog.New(slog.DiscardHandler)})
 	revoke := func() int {
 		r := httptest.NewRequest(http.MethodPost, "/oauth/revoke", strings.NewReader(url.Values{"token": {token}}.Encode()))
@@ -59,9 +50,7 @@ func TestRevoke_NotKnownNow(t *testing.T) {
 		o.Revoke().ServeHTTP(w, r)
 		return w.Code
 	}
-	if err := of.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, of.Close())
 	passed.Store(int64(2 * time.Second))
 	if got := revoke(); got != http.StatusServiceUnavailable {
 		t.Errorf("a token that cannot be checked: %d", got)

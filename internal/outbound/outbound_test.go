@@ -20,6 +20,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/outbound"
 )
 
@@ -268,10 +269,7 @@ func TestHostileAnswers(t *testing.T) {
 	if err != nil || a.Status != 200 || a.Body != nil {
 		t.Errorf("unread: %v %v", a, err)
 	}
-	raw, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer raw.Close()
 	go func() {
 		for {
@@ -303,16 +301,10 @@ func gzipped(n int) []byte {
 // What is open, closed, unknown or slow inside looks alike: one error, without the address.
 // T109
 func TestNoOracle(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	closed := ln.Addr().String()
 	_ = ln.Close()
-	silent, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	silent := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer silent.Close()
 	c := near(t, outbound.Config{Timeout: 200 * time.Millisecond, Resolver: &names{}})
 	for _, u := range []string{"http://" + closed + "/", "http://" + silent.Addr().String() + "/", "https://unknown.example.com/"} {
@@ -343,9 +335,7 @@ func TestMetadataInPrivateNetworks(t *testing.T) {
 		}
 	}
 	for _, u := range []string{"http://10.0.0.1/", "http://[::ffff:10.0.0.1]/", "http://100.64.0.1/", "http://[fd00:1::1]/", "http://127.0.0.1:8080/"} {
-		if err := c.Check(u); err != nil {
-			t.Errorf("%s: %v", u, err)
-		}
+		must.Check(t, c.Check(u), u)
 	}
 }
 
@@ -361,9 +351,7 @@ func TestLoopbackAllowance(t *testing.T) {
 	if a, err := on.Do(t.Context(), "POST", s.URL, nil, nil); err != nil || a.Status != 204 {
 		t.Errorf("on: %v %v", a, err)
 	}
-	if err := on.Check("http://localhost:1234/x"); err != nil {
-		t.Errorf("localhost: %v", err)
-	}
+	must.Check(t, on.Check("http://localhost:1234/x"), "localhost")
 	for _, u := range []string{"http://example.com/", "https://10.0.0.1/", "https://[fe80::1]/", "ftp://127.0.0.1/", "http://169.254.169.254/"} {
 		if err := on.Check(u); !errors.Is(err, outbound.ErrRefused) {
 			t.Errorf("%s: %v", u, err)

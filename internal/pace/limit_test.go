@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"testing"
 	"time"
+
+	"github.com/tollhq/toll/internal/must"
 )
 
 // from is a listener whose peers have the addresses that are given.
@@ -139,9 +141,7 @@ func TestSlowestReaderMakesRoom(t *testing.T) {
 	go func() { _, _ = io.Copy(io.Discard, reader) }()
 	ended := write(slow, MaxUnread-(1<<20))
 	time.Sleep(unreadTime + 100*time.Millisecond)
-	if err := <-write(fast, 2<<20); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, <-write(fast, 2<<20))
 	select {
 	case err := <-ended:
 		if !errors.Is(err, io.ErrClosedPipe) && !errors.Is(err, net.ErrClosed) {
@@ -206,10 +206,7 @@ func TestUnreadGivenBack(t *testing.T) {
 // TestPlacesGivenBack: a server fills its places, ends each of them in another way, and fills them again.
 // T173
 func TestPlacesGivenBack(t *testing.T) {
-	inner, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	inner := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	const most = 3
 	limit := Limit(inner, most, most).(*limited)
 	arrived := make(chan struct{})
@@ -244,14 +241,9 @@ func TestPlacesGivenBack(t *testing.T) {
 		for range 2 {
 			var all []net.Conn
 			for range most {
-				c, err := net.Dial("tcp", inner.Addr().String())
-				if err != nil {
-					t.Fatal(err)
-				}
+				c := must.Get(net.Dial("tcp", inner.Addr().String()))(t)
 				all = append(all, c)
-				if _, err := io.WriteString(c, "GET "+path+" HTTP/1.1\r\nHost: a\r\n\r\n"); err != nil {
-					t.Fatal(err)
-				}
+				must.Get(io.WriteString(c, "GET "+path+" HTTP/1.1\r\nHost: a\r\n\r\n"))(t)
 				select {
 				case <-arrived:
 				case <-time.After(10 * time.Second):

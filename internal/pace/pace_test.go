@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/tollhq/toll/internal/must"
 )
 
 // pair is a connection of 1 KiB a second with ten seconds of patience, and its peer. What is written waits until it is read.
@@ -83,9 +85,7 @@ func TestOthersAreNot(t *testing.T) {
 				server, peer := pair(t)
 				defer reads(server, peer, tt.bytes, tt.every)()
 				for range 300 {
-					if _, err := server.Write(make([]byte, tt.chunk)); err != nil {
-						t.Fatal(err)
-					}
+					must.Get(server.Write(make([]byte, tt.chunk)))(t)
 					time.Sleep(tt.idle)
 				}
 			})
@@ -108,9 +108,7 @@ func TestServersDeadline(t *testing.T) {
 		server, peer := pair(t)
 		_ = server.SetWriteDeadline(time.Now().Add(time.Hour))
 		defer reads(server, peer, 8<<10, 0)()
-		if _, err := server.Write(make([]byte, 5<<10)); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(server.Write(make([]byte, 5<<10)))(t)
 		time.Sleep(30 * time.Minute)
 		if _, err := server.Write(make([]byte, 100)); err != nil {
 			t.Error(err)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/card/double"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -23,10 +24,7 @@ func TestReload(t *testing.T) {
 	var accepted atomic.Value
 	accepted.Store("sk_test_0123456789")
 	newAccount := func(id string) string {
-		d, err := double.New(double.Options{Account: id})
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := must.Get(double.New(double.Options{Account: id}))(t)
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.Header.Get("Authorization") != "Bearer "+accepted.Load().(string) {
 				http.Error(w, `{"error":{"type":"invalid_request_error","message":"revoked"}}`, http.StatusUnauthorized)
@@ -40,16 +38,12 @@ func TestReload(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) string {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, []byte(text), 0o600))
 		return path
 	}
 	cfg := CardConfig{URL: newAccount("acct_first"), SecretKeyFile: write("key", "sk_test_0123456789\n"), WebhookSecretFile: write("hooks", "whsec_first\n")}
 	p, stop, err := w.start(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer stop()
 	if err := w.deps.Store.Tx(t.Context(), func(tx *store.Tx) error { // the account is in use
 		_, err := store.EnsureCardCustomer(t.Context(), tx, &store.CardCustomer{Owner: toll.Address{1}, RowID: toll.NewUUID(), CreatedAt: time.Now()})
@@ -80,9 +74,7 @@ func TestReload(t *testing.T) {
 	}
 	write("key", "sk_test_9876543210\n")
 	write("hooks", "whsec_first\nwhsec_second\n")
-	if err := p.Reload(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.Reload(t.Context()))
 	if !works() || !verifies("whsec_first") || !verifies("whsec_second") {
 		t.Error("the second secrets do not work")
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 )
 
 func TestConfig_Check(t *testing.T) {
@@ -14,9 +15,7 @@ func TestConfig_Check(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name, text string, mode os.FileMode) string {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(text), mode); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, []byte(text), mode))
 		return path
 	}
 	hooks := []string{"whsec_1", "whsec_2", "whsec_3"}

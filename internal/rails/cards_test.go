@@ -24,6 +24,7 @@ import (
 	"github.com/tollhq/toll/internal/card"
 	"github.com/tollhq/toll/internal/card/double"
 	"github.com/tollhq/toll/internal/jobs"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/seal"
 	"github.com/tollhq/toll/internal/store"
@@ -44,12 +45,9 @@ func newWorld(t *testing.T) *world {
 	t.Helper()
 	st, cfg := storetest.OpenVariant(t, storetest.SQLite)
 	ring := seal.New([32]byte{1})
-	a, err := auth.Bootstrap(t.Context(), st, ring, auth.Config{
+	a := must.Get(auth.Bootstrap(t.Context(), st, ring, auth.Config{
 		Environment: toll.Sandbox, Issuer: "https://pay.example.com/api/v1", ClaimObject: "svc",
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	return &world{t, Deps{
 		Store: st, Ring: ring, Auth: a, Clock: time.Now, Machine: time.Now, Log: slog.New(slog.DiscardHandler), Data: cfg.Data,
 		PublicURL: "https://pay.example.com", Listen: "http://127.0.0.1:1", Webhook: "/hook",
@@ -62,9 +60,7 @@ func (w *world) start(cfg CardConfig) (*Cards, func(), error) {
 	deps := w.deps
 	deps.Jobs = jobs.NewGroup(nil)
 	stop := func() {
-		if err := deps.Jobs.Stop(context.Background()); err != nil {
-			w.Error(err)
-		}
+		must.Check(w, deps.Jobs.Stop(context.Background()))
 	}
 	p, err := NewCards(w.Context(), cfg, deps)
 	if err == nil {
@@ -81,10 +77,7 @@ type stripe struct {
 
 func newStripe(t *testing.T, opts double.Options) *stripe {
 	t.Helper()
-	d, err := double.New(opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(double.New(opts))(t)
 	s := &stripe{}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s.away.Load() {
@@ -103,9 +96,7 @@ func newStripe(t *testing.T, opts double.Options) *stripe {
 func TestDouble(t *testing.T) {
 	w := newWorld(t)
 	first, stop, err := w.start(CardConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if first.State() != "ok" || first.Rail() == nil || !strings.HasPrefix(first.Double(), "http://127.0.0.1:") {
 		t.Errorf("%s at %s", first.State(), first.Double())
 	}
@@ -118,9 +109,7 @@ func TestDouble(t *testing.T) {
 	}
 	stop()
 	second, stop, err := w.start(CardConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if second.Double() != first.Double() || second.double.keys.secret != k.secret || second.double.keys.webhook[0] != k.webhook[0] || second.State() != "ok" {
 		t.Errorf("%s at %s, was at %s", second.State(), second.Double(), first.Double())
 	}
@@ -132,9 +121,7 @@ func TestDouble(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Remove(filepath.Join(w.deps.Data, doubleFile)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(filepath.Join(w.deps.Data, doubleFile)))
 	third, stop, err := w.start(CardConfig{})
 	if err != nil || third.State() != "ok" {
 		t.Fatalf("without the file of the double: %v", err)
@@ -145,10 +132,7 @@ func TestDouble(t *testing.T) {
 		t.Fatal(files, err)
 	}
 	for _, name := range files {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(name))(t)
 		if bytes.Contains(text, []byte(k.secret)) || bytes.Contains(text, []byte(k.webhook[0])) {
 			t.Errorf("%s holds a key", name)
 		}
@@ -186,13 +170,10 @@ func TestAccount(t *testing.T) {
 		}
 		stop()
 	}
-	err := w.deps.Store.Tx(ctx, func(tx *store.Tx) error {
+	must.Do(t, w.deps.Store.Tx(ctx, func(tx *store.Tx) error {
 		_, err := store.EnsureCardCustomer(ctx, tx, &store.CardCustomer{Owner: toll.Address{1}, RowID: toll.NewUUID(), CreatedAt: time.Now()})
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	_, stop, err := start(two)
 	stop()
 	if !errors.Is(err, errOtherAccount) || strings.Contains(err.Error(), key) || !strings.Contains(err.Error(), "toll card-double --file") {
@@ -307,12 +288,9 @@ func TestInspect(t *testing.T) {
 	}
 	onLive, local, postgres := w.deps, w.deps, w.deps
 	liveStore, _ := storetest.Open(t, store.SQLite)
-	liveAuth, err := auth.Bootstrap(t.Context(), liveStore, w.deps.Ring, auth.Config{
+	liveAuth := must.Get(auth.Bootstrap(t.Context(), liveStore, w.deps.Ring, auth.Config{
 		Environment: toll.Live, Issuer: "https://pay.example.com/api/v1", ClaimObject: "svc",
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	onLive.Auth, local.PublicURL, postgres.Data = liveAuth, "http://127.0.0.1:8402", ""
 	hooks := []string{"whsec_1"}
 	for name, tt := range map[string]struct {
@@ -351,9 +329,7 @@ func TestInspect(t *testing.T) {
 
 	write := func(f func(tx *store.Tx) error) {
 		t.Helper()
-		if err := w.deps.Store.Tx(t.Context(), f); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, w.deps.Store.Tx(t.Context(), f))
 	}
 	well := CardConfig{SecretKey: key, URL: s.url, WebhookSecrets: hooks}
 	write(func(tx *store.Tx) error {

@@ -17,6 +17,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/auth"
 	"github.com/tollhq/toll/internal/chain/signer"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/seal"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
@@ -25,22 +26,16 @@ import (
 // deps returns the records of a fresh service in a sandbox, sealed by the master key.
 func deps(t *testing.T, st *store.Store, master *seal.Ring) *Deps {
 	t.Helper()
-	a, err := auth.Bootstrap(t.Context(), st, master, auth.Config{
+	a := must.Get(auth.Bootstrap(t.Context(), st, master, auth.Config{
 		Environment: toll.Sandbox, Issuer: "https://pay.example.com/api/v1", ClaimObject: "nvm",
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	return &Deps{Store: st, Ring: master, Auth: a, Clock: time.Now}
 }
 
 // accountOf is the account of a key.
 func accountOf(t *testing.T, key []byte) common.Address {
 	t.Helper()
-	private, err := crypto.ToECDSA(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	private := must.Get(crypto.ToECDSA(key))(t)
 	return crypto.PubkeyToAddress(private.PublicKey)
 }
 
@@ -75,10 +70,7 @@ func TestChainKeysAreMadeOnce(t *testing.T) {
 			if _, err := found[0].Open(t.Context(), common.Address{1}); !errors.Is(err, signer.ErrNoKey) {
 				t.Errorf("an account of nobody: %v", err)
 			}
-			wallet, err := d.Auth.CreatePrincipal(t.Context(), "alice")
-			if err != nil {
-				t.Fatal(err)
-			}
+			wallet := must.Get(d.Auth.CreatePrincipal(t.Context(), "alice"))(t)
 			key, err := found[0].Open(t.Context(), common.Address(wallet))
 			if err != nil || accountOf(t, key) != common.Address(wallet) {
 				t.Errorf("a wallet: %v", err)
@@ -93,23 +85,14 @@ func TestChainKeysAreMadeOnce(t *testing.T) {
 func TestSealedChainKeyMoved(t *testing.T) {
 	st, cfg := storetest.OpenVariant(t, storetest.SQLite)
 	d := deps(t, st, seal.New([32]byte{1}))
-	keys, err := openKeys(t.Context(), d, 2, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	keys := must.Get(openKeys(t.Context(), d, 2, false))(t)
 	row := keys.own[keys.relayers[0]]
 	plain, err := d.openChainKey(row)
 	if err != nil || accountOf(t, plain) != keys.relayers[0] {
 		t.Fatal(err)
 	}
-	wallet, err := d.Auth.CreatePrincipal(t.Context(), "alice")
-	if err != nil {
-		t.Fatal(err)
-	}
-	principal, err := store.PrincipalByAddress(t.Context(), st, wallet)
-	if err != nil {
-		t.Fatal(err)
-	}
+	wallet := must.Get(d.Auth.CreatePrincipal(t.Context(), "alice"))(t)
+	principal := must.Get(store.PrincipalByAddress(t.Context(), st, wallet))(t)
 	flipped := bytes.Clone(row.Sealed)
 	flipped[len(flipped)/2] ^= 1
 	for name, moved := range map[string]store.ChainKey{
@@ -133,17 +116,11 @@ func TestSealedChainKeyMoved(t *testing.T) {
 		t.Errorf("another master key: %v", err)
 	}
 	// A wallet that was moved to another principal does not open either, and nothing is signed with it.
-	other, err := d.Auth.CreatePrincipal(t.Context(), "bob")
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = st.Tx(t.Context(), func(tx *store.Tx) error {
+	other := must.Get(d.Auth.CreatePrincipal(t.Context(), "bob"))(t)
+	must.Do(t, st.Tx(t.Context(), func(tx *store.Tx) error {
 		_, err := tx.Exec(t.Context(), "UPDATE principals SET sealed_key = $2 WHERE address = $1", other.Lower(), principal.SealedKey)
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	if key, err := keys.Open(t.Context(), common.Address(other)); !errors.Is(err, seal.ErrDamaged) || key != nil {
 		t.Errorf("the wallet of somebody else: %v", err)
 	}
@@ -152,10 +129,7 @@ func TestSealedChainKeyMoved(t *testing.T) {
 		t.Fatal(files, err)
 	}
 	for _, name := range files {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(name))(t)
 		if bytes.Contains(text, plain) || bytes.Contains(text, []byte(common.Bytes2Hex(plain))) {
 			t.Errorf("%s holds a key", name)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/card"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
@@ -31,9 +32,7 @@ func sold(t *testing.T, st *store.Store, cents int64, at time.Time) {
 		}
 		return store.InsertCardMove(t.Context(), tx, &store.CardMove{ID: "txn_" + id, OrderID: id, Kind: "charge", Cents: cents, Fee: 44, Currency: "usd", At: at})
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 }
 
 // A payout is recorded once, although several processes record it at the same time.
@@ -51,10 +50,7 @@ func TestMarkPayout(t *testing.T) {
 			}
 			owed := func(want string) {
 				t.Helper()
-				all, err := card.OwedOf(ctx, st, "2026-11")
-				if err != nil {
-					t.Fatal(err)
-				}
+				all := must.Get(card.OwedOf(ctx, st, "2026-11"))(t)
 				if got, _ := json.Marshal(all); string(got) != want {
 					t.Errorf("owed is %s, want %s", got, want)
 				}
@@ -87,9 +83,7 @@ func TestMarkPayout(t *testing.T) {
 			sold(t, st, 500, noon)
 			const once = "6fa1c0de-0000-4000-8000-000000000001"
 			for i := range 3 {
-				if err := pay(stores[i%len(stores)], once, 100); err != nil {
-					t.Error(err)
-				}
+				must.Check(t, pay(stores[i%len(stores)], once, 100))
 			}
 			if err := pay(st, once, 101); err == nil || errors.Is(err, ErrNotOwed) {
 				t.Errorf("another payout under the same id: %v", err)
@@ -101,9 +95,7 @@ func TestMarkPayout(t *testing.T) {
 			}
 			const correction = "6fa1c0de-0000-4000-8000-000000000002"
 			for range 2 {
-				if err := correct(correction, -12, "typed twice"); err != nil {
-					t.Error(err)
-				}
+				must.Check(t, correct(correction, -12, "typed twice"))
 			}
 			for cents, note := range map[toll.Cents]string{-1: " ", -1001: "too much", -toll.MaxCents - 1: "beyond", 0: "none"} {
 				if err := correct(toll.NewUUID(), cents, note); err == nil {
@@ -112,9 +104,7 @@ func TestMarkPayout(t *testing.T) {
 			}
 			const after = `[{"builder":"0x70997970C51812dc3A010C7d01b50e0d17dc79C8","month":"2026-11","currency":"usd","orders":3,"charged":"1500","refunded":"0","disputed":"0","fees":"132",`
 			owed(after + `"paidOut":"1000","due":"368"}]`)
-			if err := correct(toll.NewUUID(), -1000, "all of it"); err != nil {
-				t.Error(err)
-			}
+			must.Check(t, correct(toll.NewUUID(), -1000, "all of it"))
 			owed(after + `"paidOut":"0","due":"1368"}]`)
 			for _, workspace := range []string{"", seller.Lower()} {
 				acts := storetest.Acts(t, st, workspace, "payout.marked")

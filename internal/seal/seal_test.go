@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/seal"
 )
 
@@ -20,14 +21,8 @@ var aad = []byte("sandbox/principals/0x70997970c51812dc3a010c7d01b50e0d17dc79c8"
 func TestSealOpen(t *testing.T) {
 	r := seal.New([32]byte{1})
 	for _, plain := range []string{"", "short", strings.Repeat("long", 10_000)} {
-		a, err := r.Seal([]byte(plain), aad)
-		if err != nil {
-			t.Fatal(err)
-		}
-		b, err := r.Seal([]byte(plain), aad)
-		if err != nil {
-			t.Fatal(err)
-		}
+		a := must.Get(r.Seal([]byte(plain), aad))(t)
+		b := must.Get(r.Seal([]byte(plain), aad))(t)
 		if bytes.Equal(a, b) {
 			t.Error("two envelopes of one secret are equal")
 		}
@@ -46,10 +41,7 @@ func TestSealOpen(t *testing.T) {
 // T72
 func TestSealedKeyMoved(t *testing.T) {
 	r := seal.New([32]byte{1})
-	sealed, err := r.Seal([]byte("private key"), aad)
-	if err != nil {
-		t.Fatal(err)
-	}
+	sealed := must.Get(r.Seal([]byte("private key"), aad))(t)
 	for name, other := range map[string]string{
 		"environment": strings.Replace(string(aad), "sandbox", "live", 1),
 		"user":        string(aad[:len(aad)-1]) + "9",
@@ -88,17 +80,11 @@ func TestEnvelopeVector(t *testing.T) {
 		master[i] = byte(i)
 	}
 	r := seal.New(master)
-	sealed, err := r.Seal([]byte("toll"), aad)
-	if err != nil {
-		t.Fatal(err)
-	}
+	sealed := must.Get(r.Seal([]byte("toll"), aad))(t)
 	if got := hex.EncodeToString(sealed[:11]); got != vector[:22] || r.KeyID() != vector[2:18] {
 		t.Errorf("header %s of key %s, want %s", got, r.KeyID(), vector[:22])
 	}
-	old, err := hex.DecodeString(vector)
-	if err != nil {
-		t.Fatal(err)
-	}
+	old := must.Get(hex.DecodeString(vector))(t)
 	if plain, err := r.Open(old, aad); err != nil || string(plain) != "toll" {
 		t.Errorf("the envelope holds %q, %v", plain, err)
 	}
@@ -149,14 +135,8 @@ func (s *service) Unwrap(wrapped, aad []byte) ([]byte, error) {
 // Any provider of the master key does: what it refuses is not sealed, and does not open.
 func TestKeyProvider(t *testing.T) {
 	kms := &service{inner: seal.New([32]byte{7}), id: "00112233aabbccdd"}
-	r, err := seal.NewRing(kms)
-	if err != nil {
-		t.Fatal(err)
-	}
-	sealed, err := r.Seal([]byte("private key"), aad)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(seal.NewRing(kms))(t)
+	sealed := must.Get(r.Seal([]byte("private key"), aad))(t)
 	if plain, err := r.Open(sealed, aad); err != nil || string(plain) != "private key" || kms.calls != 2 {
 		t.Errorf("%q %v after %d calls", plain, err, kms.calls)
 	}
@@ -165,10 +145,7 @@ func TestKeyProvider(t *testing.T) {
 	}
 	// Only what another key sealed goes to the other ring, and the error of a damaged envelope stays.
 	other := seal.New([32]byte{9})
-	theirs, err := other.Seal([]byte("x"), aad)
-	if err != nil {
-		t.Fatal(err)
-	}
+	theirs := must.Get(other.Seal([]byte("x"), aad))(t)
 	both := r.With(other)
 	if plain, err := both.Open(theirs, aad); err != nil || string(plain) != "x" {
 		t.Errorf("of the other ring: %q, %v", plain, err)
@@ -189,10 +166,7 @@ func TestKeyProvider(t *testing.T) {
 		t.Errorf("open: %v", err)
 	}
 	// What a master key in memory sealed is not of this provider.
-	old, err := seal.New([32]byte{1}).Seal([]byte("x"), aad)
-	if err != nil {
-		t.Fatal(err)
-	}
+	old := must.Get(seal.New([32]byte{1}).Seal([]byte("x"), aad))(t)
 	if _, err := r.Open(old, aad); !errors.Is(err, seal.ErrOtherKey) {
 		t.Errorf("another key: %v", err)
 	}
@@ -205,14 +179,9 @@ func TestKeyProvider(t *testing.T) {
 
 func TestFromText(t *testing.T) {
 	const canary = "c0ffee00c0ffee00c0ffee00c0ffee00c0ffee00c0ffee00c0ffee00c0ffee00"
-	a, err := seal.FromText(canary, "TOLL_MASTER_KEY")
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(seal.FromText(canary, "TOLL_MASTER_KEY"))(t)
 	path := filepath.Join(t.TempDir(), "master.key")
-	if err := os.WriteFile(path, []byte(canary+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte(canary+"\n"), 0o600))
 	b, err := seal.FromFile(path, false)
 	if err != nil || a.KeyID() != b.KeyID() {
 		t.Errorf("the same key in a file: %v", err)
@@ -229,30 +198,18 @@ func TestFromFile(t *testing.T) {
 	if _, err := seal.FromFile(path, false); !errors.Is(err, fs.ErrNotExist) {
 		t.Fatalf("a missing file: %v", err)
 	}
-	r, err := seal.FromFile(path, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(seal.FromFile(path, true))(t)
 	for _, create := range []bool{true, false} {
-		again, err := seal.FromFile(path, create)
-		if err != nil {
-			t.Fatal(err)
-		}
+		again := must.Get(seal.FromFile(path, create))(t)
 		if again.KeyID() != r.KeyID() {
 			t.Errorf("create %v: another key", create)
 		}
 	}
-	info, err := os.Stat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	info := must.Get(os.Stat(path))(t)
 	if info.Mode() != 0o600 {
 		t.Errorf("mode %v", info.Mode())
 	}
-	entries, err := os.ReadDir(filepath.Dir(path))
-	if err != nil {
-		t.Fatal(err)
-	}
+	entries := must.Get(os.ReadDir(filepath.Dir(path)))(t)
 	if len(entries) != 1 {
 		t.Errorf("left over: %v", entries)
 	}
@@ -265,12 +222,8 @@ func TestFromFileOfAnotherUser(t *testing.T) {
 	}
 	for mode, good := range map[os.FileMode]bool{0o400: true, 0o440: true, 0o460: false, 0o444: false, 0o450: false} {
 		path := filepath.Join(t.TempDir(), "master.key")
-		if err := os.WriteFile(path, []byte(strings.Repeat("a1", 32)), mode); err != nil {
-			t.Fatal(err)
-		}
-		if err := errors.Join(os.Chmod(path, mode), os.Chown(path, 65532, 65532)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, []byte(strings.Repeat("a1", 32)), mode))
+		must.Do(t, errors.Join(os.Chmod(path, mode), os.Chown(path, 65532, 65532)))
 		if _, err := seal.FromFile(path, false); (err == nil) != good {
 			t.Errorf("mode %04o: %v", mode, err)
 		}
@@ -302,9 +255,7 @@ func TestFromFileStrict(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "master.key")
-			if err := os.WriteFile(path, []byte(c.text), c.mode); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(path, []byte(c.text), c.mode))
 			if err := os.Chmod(path, c.mode); err != nil { // whatever the umask is
 				t.Fatal(err)
 			}
@@ -329,9 +280,7 @@ func TestFromFileStrict(t *testing.T) {
 	})
 	t.Run("named pipe", func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "pipe")
-		if err := syscall.Mkfifo(path, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, syscall.Mkfifo(path, 0o600))
 		if _, err := seal.FromFile(path, true); err == nil { // must not wait for a writer
 			t.Error("taken")
 		}

@@ -5,15 +5,13 @@ import (
 	"os"
 	"testing"
 
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/seller"
 )
 
 // TestChallengeError: the table that the SDKs share.
 func TestChallengeError(t *testing.T) {
-	text, err := os.ReadFile("../../testdata/conformance/tables/challenges.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("../../testdata/conformance/tables/challenges.json"))(t)
 	var table struct {
 		Cases []struct{ Name, Begin, Sentence, Error string }
 	}

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/seller"
 )
 
@@ -24,9 +25,7 @@ func TestPulsing(t *testing.T) {
 				w.WriteHeader(http.StatusEarlyHints)
 				w.Header().Set("Content-Type", kind)
 				w.WriteHeader(http.StatusOK)
-				if err := http.NewResponseController(w).Flush(); err != nil {
-					t.Error(err)
-				}
+				must.Check(t, http.NewResponseController(w).Flush())
 				time.Sleep(40 * time.Second)
 				fmt.Fprint(w, "id: 1\n")
 				time.Sleep(25 * time.Second)

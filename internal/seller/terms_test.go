@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/seller"
 	"github.com/tollhq/toll/x402"
 )
@@ -153,9 +154,7 @@ func TestTermsCache_Bounded(t *testing.T) {
 	f := &teller{ask: tells}
 	c := seller.NewTermsCache(f, time.Minute, time.Now)
 	for n := range 1001 {
-		if _, err := c.Of(t.Context(), toll.PlanID(toll.Credits(n).String())); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(c.Of(t.Context(), toll.PlanID(toll.Credits(n).String())))(t)
 	}
 	if _, err := c.Of(t.Context(), "0"); err != nil || f.calls["0"] != 2 {
 		t.Errorf("%v after %d calls: want the cache emptied", err, f.calls["0"])

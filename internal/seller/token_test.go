@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/seller"
 	"github.com/tollhq/toll/x402"
 )
@@ -27,10 +28,7 @@ func TestCheckResourceAgain(t *testing.T) {
 			`"` + issuer + `/x402"`: true, `["` + issuer + `/x402","https://agent.example.com/ask"]`: true,
 			`["` + issuer + `/x402","https://other.example.com"]`: false, `"https://other.example.com"`: false, `7`: false,
 		} {
-			token, err := x402.DecodeToken(jws(`{"iss":"` + issuer + `","aud":` + aud + `}`))
-			if err != nil {
-				t.Fatal(err)
-			}
+			token := must.Get(x402.DecodeToken(jws(`{"iss":"` + issuer + `","aud":` + aud + `}`)))(t)
 			for resource, here := range map[string]bool{"https://agent.example.com/ask": true, "https://agent.example.com/b": !strings.Contains(aud, "/ask")} {
 				r := s.CheckResource(token, "https://agent.example.com", func() string { return resource })
 				if (r == nil) != (want && here) {
@@ -66,10 +64,7 @@ func TestIsFor(t *testing.T) {
 		`"https://agent.example.com/v1"`: false, // not for the service
 		`[]`:                             false, `7`: false, `null`: false, `{"a":1}`: false,
 	} {
-		token, err := x402.DecodeToken(jws(`{"iss":"` + issuer + `","aud":` + aud + `}`))
-		if err != nil {
-			t.Fatal(err)
-		}
+		token := must.Get(x402.DecodeToken(jws(`{"iss":"` + issuer + `","aud":` + aud + `}`)))(t)
 		c, ok := seller.ClaimsOf(token)
 		if got := c.IsFor(base, resource); !ok || got != want {
 			t.Errorf("%s: %v", aud, got)
@@ -101,10 +96,7 @@ func TestAccessToken(t *testing.T) {
 	terms := &x402.Terms{PlanID: plan, ServiceURL: issuer + "/"}
 	own := jws(claims(issuer, other, "2"))
 	wrapped := x402.EncodeToken(own, x402.Requirements{PlanID: other}, x402.Authorization{}, "n-1")
-	text, err := base64.StdEncoding.DecodeString(wrapped)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(base64.StdEncoding.DecodeString(wrapped))(t)
 	for name, c := range map[string]struct {
 		text  string
 		terms *x402.Terms

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/tempfile"
 )
 
@@ -37,22 +38,12 @@ func killed(t *testing.T, dir string, alive func()) string {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), envDir+"="+dir)
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(cmd.StdoutPipe())(t)
+	must.Do(t, cmd.Start())
 	line := make([]byte, 4096)
-	n, err := out.Read(line)
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := must.Get(out.Read(line))(t)
 	alive()
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cmd.Process.Kill())
 	_ = cmd.Wait() // it was killed
 	return strings.TrimSpace(string(line[:n]))
 }
@@ -67,9 +58,7 @@ func TestKilledProcess(t *testing.T) {
 		digits + ".db", "work-" + digits, "my-work-" + digits + ".db",
 	}
 	for _, name := range others {
-		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
 	}
 	path := killed(t, dir, func() {
 		if names, err := kind.Clean(dir); err != nil || len(names) > 0 {
@@ -77,27 +66,17 @@ func TestKilledProcess(t *testing.T) {
 		}
 	})
 	for _, side := range []string{"-journal", "-wal"} {
-		if err := os.WriteFile(path+side, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path+side, nil, 0o600))
 	}
 	if names, err := kind.Left(dir); err != nil || !slices.Equal(names, []string{filepath.Base(path)}) {
 		t.Errorf("left: %v, %v", names, err)
 	}
-	f, err := kind.Create(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(kind.Create(dir))(t)
 	if info, err := f.Stat(); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("mode %v, %v", info.Mode(), err)
 	}
-	if err := errors.Join(f.Remove(), f.Remove()); err != nil {
-		t.Error(err)
-	}
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Check(t, errors.Join(f.Remove(), f.Remove()))
+	entries := must.Get(os.ReadDir(dir))(t)
 	var names []string
 	for _, e := range entries {
 		names = append(names, e.Name())
@@ -113,24 +92,15 @@ func TestPublish(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "x")
 	publish := func(content string, replace bool) error {
-		f, err := kind.Create(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := f.WriteString(content); err != nil {
-			t.Fatal(err)
-		}
+		f := must.Get(kind.Create(dir))(t)
+		must.Get(f.WriteString(content))(t)
 		return errors.Join(f.Publish(path, replace), f.Remove())
 	}
-	if err := publish("one", false); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, publish("one", false))
 	if err := publish("two", false); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("a file of that name was replaced: %v", err)
 	}
-	if err := publish("three", true); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, publish("three", true))
 	entries, err := os.ReadDir(dir)
 	if text, e := os.ReadFile(path); string(text) != "three" || e != nil || err != nil || len(entries) != 1 {
 		t.Errorf("%q, %v, %v, %v", text, entries, err, e)
@@ -152,9 +122,7 @@ func TestCreateTogether(t *testing.T) {
 				if _, err := os.Stat(f.Name()); err != nil {
 					t.Error(err)
 				}
-				if err := f.Remove(); err != nil {
-					t.Error(err)
-				}
+				must.Check(t, f.Remove())
 			}
 		})
 	}
