@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/tollhq/toll/internal/must"
 )
 
 // browser is a person with chromium.
@@ -25,9 +27,7 @@ func inBrowser(t *testing.T, f func(b *browser)) {
 		}
 		b := &browser{t, n.start(t, n.workDir(t), "browser"), program}
 		t.Cleanup(func() {
-			if err := b.do("close", nil, nil); err != nil {
-				t.Error(err)
-			}
+			must.Check(t, b.do("close", nil, nil))
 		})
 		f(b)
 	})
@@ -43,9 +43,7 @@ func findChromium() (string, error) {
 
 func (b *browser) must(command string, args map[string]any, out any) {
 	b.Helper()
-	if err := b.do(command, args, out); err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, b.do(command, args, out))
 }
 
 // begin opens an empty browser, with or without scripts. What goes wrong in it fails the test.
@@ -68,9 +66,7 @@ func (b *browser) turn(person string) {
 func (b *browser) sane() {
 	b.Helper()
 	var faults []string
-	if err := b.do("faults", nil, &faults); err != nil {
-		b.Error(err)
-	}
+	must.Check(b, b.do("faults", nil, &faults))
 	for _, f := range faults {
 		b.Errorf("in the browser: %s", f)
 	}

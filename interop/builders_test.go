@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 )
 
 // builderCase is a call of a builder with random arguments: decimal numbers, addresses or words.
@@ -62,23 +63,15 @@ func builderCases(t *testing.T) string {
 		on := rand.IntN(2) == 1
 		credits("mirror", dynamic.WithOnchainMirror(on), append(args, strconv.FormatBool(on))...)
 		kind := []string{"0", "1", "2", "4", "fixed", "dynamic"}[rand.IntN(6)]
-		r, err := toll.ParseRedemption(kind)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(toll.ParseRedemption(kind))(t)
 		credits("redemption", dynamic.WithRedemptionType(r), append(args, kind)...)
 	}
 	price("free")(toll.PriceFree(), nil)
 	credits("credits payg", toll.CreditsPayAsYouGo())
 	credits("non-expirable", toll.CreditsNonExpirable())
-	text, err := json.Marshal(cases)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(json.Marshal(cases))(t)
 	file := filepath.Join(t.TempDir(), "builders.json")
-	if err := os.WriteFile(file, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, text, 0o600))
 	return file
 }
 
@@ -100,11 +93,7 @@ func randomUnits(t *testing.T) toll.Units {
 	for range rand.IntN(5) {
 		n.Lsh(n, 64).Or(n, new(big.Int).SetUint64(rand.Uint64()))
 	}
-	u, err := toll.ParseUnits(n.String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return u
+	return must.Get(toll.ParseUnits(n.String()))(t)
 }
 
 func randomCredits() toll.Credits { return 1 + toll.Credits(rand.Int64()>>rand.IntN(63)) }

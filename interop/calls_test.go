@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -61,9 +62,7 @@ func (c *scene) axios(p *party, change ...func(*clientArgs)) *outcome {
 func (c *scene) asked(command string, p *party, change []func(*clientArgs)) *outcome {
 	c.Helper()
 	o := new(outcome)
-	if err := c.clients.do(command, c.args(p, change), o); err != nil {
-		c.Fatal(err)
-	}
+	must.Do(c, c.clients.do(command, c.args(p, change), o))
 	c.understood(o)
 	return o
 }
@@ -91,9 +90,7 @@ func (c *scene) pay(p *party, change ...func(*clientArgs)) string {
 	a := c.args(p, change)
 	a.URL, a.Required = "", c.send(p, "").header.Get("Payment-Required")
 	var header string
-	if err := c.clients.do("pay", a, &header); err != nil {
-		c.Fatal(err)
-	}
+	must.Do(c, c.clients.do("pay", a, &header))
 	return header
 }
 
@@ -118,11 +115,7 @@ func required(header string) *x402.PaymentRequired {
 // send asks with header lines as they are.
 func (c *scene) send(p *party, payment ...string) *answer {
 	c.Helper()
-	a, err := post(c.Context(), p.ask, payment...)
-	if err != nil {
-		c.Fatal(err)
-	}
-	return a
+	return must.Get(post(c.Context(), p.ask, payment...))(c)
 }
 
 // sendAll asks with all payments at once.

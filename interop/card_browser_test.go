@@ -16,6 +16,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/internal/card/double"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/server/servertest"
 	"github.com/tollhq/toll/paid"
 	"github.com/tollhq/toll/x402"
@@ -24,19 +25,13 @@ import (
 // fiveDollars registers a plan of 100 credits at 5.00 USD, and an agent.
 func (s *service) fiveDollars(t *testing.T, agentURL string) (toll.PlanID, toll.AgentID) {
 	t.Helper()
-	price, err := toll.PriceFiat(toll.UnitsOf(5_000_000), s.builder.Address, "USD")
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := s.client(s.builder).RegisterAgentWithPlan(t.Context(), client.AgentParams{
+	price := must.Get(toll.PriceFiat(toll.UnitsOf(5_000_000), s.builder.Address, "USD"))(t)
+	r := must.Get(s.client(s.builder).RegisterAgentWithPlan(t.Context(), client.AgentParams{
 		Metadata: toll.Metadata{Name: "Agent"},
 		API:      toll.AgentAPI{Endpoints: toll.EndpointList{{Verb: "POST", URL: agentURL}}},
 	}, client.PlanParams{
 		Metadata: toll.Metadata{Name: "Five dollars"}, Price: price, Credits: toll.CreditsDynamic(100, 1, 100),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	return r.PlanID, r.AgentID
 }
 
@@ -66,20 +61,14 @@ func TestCardsInABrowser(t *testing.T) {
 		if err != nil || len(cards) != 1 || cards[0].Last4 != "3155" {
 			b.Fatalf("%+v, %v", cards, err)
 		}
-		limit, err := buyer.CreateDelegation(ctx, client.DelegationParams{
+		limit := must.Get(buyer.CreateDelegation(ctx, client.DelegationParams{
 			Provider:        toll.ProviderCard,
 			PaymentMethodID: cards[0].ID,
 			SpendingLimit:   1700,
 			Lifetime:        24 * time.Hour,
 			Currency:        "usd",
-		})
-		if err != nil {
-			b.Fatal(err)
-		}
-		token, err := buyer.AccessToken(ctx, plan, client.WithDelegation(limit.DelegationID), client.WithTokenFormat("x402"))
-		if err != nil {
-			b.Fatal(err)
-		}
+		}))(b)
+		token := must.Get(buyer.AccessToken(ctx, plan, client.WithDelegation(limit.DelegationID), client.WithTokenFormat("x402")))(b)
 		inner, err := x402.DecodeToken(token.AccessToken)
 		if err != nil || inner.Accepted == nil || inner.Accepted.Scheme != x402.Default.SchemeCard() {
 			b.Fatalf("the scheme of the token: %+v, %v", inner, err)
@@ -88,15 +77,9 @@ func TestCardsInABrowser(t *testing.T) {
 		// 80 credits a call, 100 an order: each of three calls buys, the fourth finds 60 credits
 		// and 2.00.
 		for i := range 4 {
-			req, err := http.NewRequestWithContext(ctx, http.MethodPost, agent.URL+"/ask", strings.NewReader("{}"))
-			if err != nil {
-				b.Fatal(err)
-			}
+			req := must.Get(http.NewRequestWithContext(ctx, http.MethodPost, agent.URL+"/ask", strings.NewReader("{}")))(b)
 			req.Header.Set("payment-signature", token.AccessToken)
-			res, err := http.DefaultClient.Do(req)
-			if err != nil {
-				b.Fatal(err)
-			}
+			res := must.Get(http.DefaultClient.Do(req))(b)
 			text, err := io.ReadAll(res.Body)
 			_ = res.Body.Close()
 			want := http.StatusOK
@@ -130,9 +113,7 @@ func TestCardsInABrowser(t *testing.T) {
 		last := slices.MaxFunc(spent, func(x, y *toll.DelegationTransaction) int {
 			return x.CreatedAt.Compare(y.CreatedAt.Time)
 		}).OrderID
-		if _, err := s.client(s.builder).RefundOrder(ctx, last, 250); err != nil {
-			b.Fatal(err)
-		}
+		must.Get(s.client(s.builder).RefundOrder(ctx, last, 250))(b)
 		for end := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
 			o, err := buyer.Order(ctx, last)
 			if err == nil && o.RefundedCents == 250 && o.RefundedCredits == 50 {
@@ -147,19 +128,12 @@ func TestCardsInABrowser(t *testing.T) {
 		}
 
 		// Everything agrees.
-		if err := s.process.Signal(syscall.SIGTERM); err != nil {
-			b.Fatal(err)
-		}
-		if _, err := s.process.Wait(roleWait); err != nil {
-			b.Fatal(err)
-		}
+		must.Do(b, s.process.Signal(syscall.SIGTERM))
+		must.Get(s.process.Wait(roleWait))(b)
 		if out, code := servertest.Run(b.T, servertest.Program(b.T), s.options, "audit"); code != 0 {
 			b.Errorf("toll audit: exit %d: %s", code, out)
 		}
-		books, err := double.New(double.Options{File: filepath.Join(s.options.Data, "card-double.json")})
-		if err != nil {
-			b.Fatal(err)
-		}
+		books := must.Get(double.New(double.Options{File: filepath.Join(s.options.Data, "card-double.json")}))(b)
 		defer books.Close()
 		sums := books.Books().Currencies["usd"]
 		if sums == nil || sums.Charges != 3 || sums.Captured != 1500 || sums.Refunded != 250 {

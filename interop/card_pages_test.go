@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/tollhq/toll/internal/card/double"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/server/servertest"
 )
 
@@ -23,10 +24,7 @@ const shopKey = "sk_test_shop0123456789"
 
 func newShop(t *testing.T) *shop {
 	t.Helper()
-	d, err := double.New(double.Options{SecretKey: shopKey})
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(double.New(double.Options{SecretKey: shopKey}))(t)
 	s := &shop{T: t, double: d}
 	stripe := httptest.NewServer(d.Handler())
 	s.url = stripe.URL

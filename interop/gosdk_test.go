@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -104,19 +105,12 @@ func (c *scene) G() *party {
 		return g
 	})
 	asset, amount, err := g.scheme.ParsePrice("5")
-	if err != nil {
-		c.Fatal(err)
-	}
-	entry, err := g.scheme.EnhanceRequirements(x402.StandardRequirements{
+	must.Do(c, err)
+	entry := must.Get(g.scheme.EnhanceRequirements(x402.StandardRequirements{
 		Scheme: g.scheme.Scheme(), Network: c.network, Asset: asset, Amount: amount, PayTo: c.builder.Address.String(), MaxTimeoutSeconds: 60,
-	})
-	if err != nil {
-		c.Fatal(err)
-	}
+	}))(c)
 	g.accepts = []x402.StandardRequirements{entry}
-	if err := g.initialize(c.Context()); err != nil {
-		c.Fatal(err)
-	}
+	must.Do(c, g.initialize(c.Context()))
 	p.runs = func() int { return int(g.runs.Load()) }
 	return p
 }

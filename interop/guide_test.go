@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/server/servertest"
 )
@@ -22,10 +23,7 @@ type block struct{ language, word, text string }
 
 func blocks(t *testing.T, page string) []block {
 	t.Helper()
-	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(page))(t)
 	var out []block
 	for _, m := range regexp.MustCompile("(?ms)^```(\\w+) ?([\\w.]*)\n(.*?)^```$").FindAllStringSubmatch(string(text), -1) {
 		out = append(out, block{m[1], m[2], m[3]})
@@ -42,14 +40,9 @@ var installs = regexp.MustCompile(`(?m)^(go install|npm init|npm install|mkdir) 
 // which every package with a version has to be.
 func uninstalled(t *testing.T, text string, from *set) string {
 	t.Helper()
-	manifest, err := os.ReadFile(filepath.Join(from.from, "package.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	manifest := must.Get(os.ReadFile(filepath.Join(from.from, "package.json")))(t)
 	var packages struct{ Dependencies map[string]string }
-	if err := json.Unmarshal(manifest, &packages); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(manifest, &packages))
 	for _, line := range installs.FindAllString(text, -1) {
 		for _, m := range regexp.MustCompile(`(@[\w-]+/[\w-]+)@([\w.]+)`).FindAllStringSubmatch(line, -1) {
 			if packages.Dependencies[m[1]] != m[2] {
@@ -91,9 +84,7 @@ func follow(t *testing.T, page string, from *set) {
 		text := ports.Replace(b.text)
 		switch {
 		case b.language == "js":
-			if err := os.WriteFile(filepath.Join(dir, b.word), []byte(text), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(filepath.Join(dir, b.word), []byte(text), 0o644))
 		case b.language == "sh" && b.word == "background":
 			background(t, dir, environment, uninstalled(t, text, from))
 		case b.language == "sh":
@@ -134,9 +125,7 @@ func background(t *testing.T, dir string, environment []string, text string) {
 	log := &servertest.Log{}
 	cmd.Stdout, cmd.Stderr, cmd.Env, cmd.WaitDelay = log, log, environment, 5*time.Second
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cmd.Start())
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	t.Cleanup(func() {
@@ -173,9 +162,7 @@ func TestReadme(t *testing.T) {
 	dir := n.workDir(t)
 	address := servertest.FreeAddress(t)
 	_, port, err := net.SplitHostPort(address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	shown := blocks(t, filepath.Join("..", "sdk", "x402", "README.md"))
 	if len(shown) != 2 {
 		t.Fatalf("%d blocks", len(shown))
@@ -184,18 +171,14 @@ func TestReadme(t *testing.T) {
 	sells := strings.ReplaceAll(shown[1].text, "https://pay.example.com", s.url) +
 		"app.listen(" + port + `, "127.0.0.1", () => console.log("up"));` + "\n"
 	for name, text := range map[string]string{"buys.mjs": buys, "sells.mjs": sells} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
 	}
 	environment := append(os.Environ(), "TOLL_API_KEY="+c.builder.Key, "PLAN_ID="+string(c.plan), "AGENT_ID="+string(c.agent), "ACCESS_TOKEN="+c.token)
 	selling := exec.Command(n.program, "sells.mjs")
 	selling.Dir, selling.Env = dir, environment
 	log := &servertest.Log{}
 	selling.Stdout, selling.Stderr = log, log
-	if err := selling.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, selling.Start())
 	t.Cleanup(func() {
 		_ = selling.Process.Kill()
 		_ = selling.Wait() // it was killed

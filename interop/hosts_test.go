@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/tollhq/toll/gateway"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/server/servertest"
 	"github.com/tollhq/toll/tolltest"
 )
@@ -40,20 +41,11 @@ var (
 // those of the test.
 func TestChatHosts(t *testing.T) {
 	mcpClients.find(t)
-	page, err := os.ReadFile(filepath.Join("..", "docs", "CHAT.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(os.ReadFile(filepath.Join("..", "docs", "CHAT.md")))(t)
 	svc := tolltest.New(t)
-	key, err := svc.NewKey("ann")
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(svc.NewKey("ann"))(t)
 	c := newCore(t)
-	token, err := os.ReadFile(c.tokenFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	token := must.Get(os.ReadFile(c.tokenFile))(t)
 	rows := hostRow.FindAllSubmatch(page, -1)
 	if len(rows) != 5 {
 		t.Fatalf("%d settings", len(rows))
@@ -92,9 +84,7 @@ func TestChatHosts(t *testing.T) {
 func settingOf(t *testing.T, text []byte) hostSetting {
 	t.Helper()
 	var all hostSettings
-	if err := json.Unmarshal(text, &all); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(text, &all))
 	given := map[string]bool{"TOLL_GATEWAY_MCP_TOKEN": true, "env:TOLL_GATEWAY_MCP_TOKEN": true}
 	for _, in := range all.Inputs {
 		given["input:"+in.ID] = true

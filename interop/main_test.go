@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/server/servertest"
 )
 
@@ -127,26 +128,14 @@ func lastLines(out []byte) string {
 // workDir returns a directory below the packages with the programs of js and the plug-in as npm would install it.
 func (n node) workDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp(n.packages, "run")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := must.Get(os.MkdirTemp(n.packages, "run"))(t)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	if err := os.CopyFS(dir, os.DirFS("js")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.CopyFS(dir, os.DirFS("js")))
 	plugin := filepath.Join(dir, "node_modules", "@tollhq", "x402")
-	if err := os.MkdirAll(plugin, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(plugin, 0o755))
 	for _, name := range published(t) {
-		text, err := os.ReadFile(filepath.Join("..", "sdk", "x402", name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(plugin, name), text, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(filepath.Join("..", "sdk", "x402", name)))(t)
+		must.Do(t, os.WriteFile(filepath.Join(plugin, name), text, 0o644))
 	}
 	return dir
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/server/servertest"
 	"github.com/tollhq/toll/internal/store/rounds"
 	"github.com/tollhq/toll/x402"
@@ -45,10 +46,7 @@ func TestMatrixFaults(t *testing.T) {
 	} {
 		_, r, _ := open(t)
 		fronts[name], plans[name] = last, r.PlanID
-		_, err := s.client(s.builder).Mint(t.Context(), r.PlanID, s.subscriber.Address, mintedCredits, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Get(s.client(s.builder).Mint(t.Context(), r.PlanID, s.subscriber.Address, mintedCredits, 0))(t)
 	}
 
 	f.schedule(t)
@@ -162,9 +160,7 @@ func (f *matrixFaults) settled(t *testing.T, s *service) (map[string]bool, map[t
 	settled, paidBy, burned := map[string]bool{}, map[string]string{}, map[toll.PlanID]toll.Credits{}
 	for _, c := range append(f.of("verify"), f.of("settle")...) {
 		var sent struct{ X402AccessToken, AgentRequestID string }
-		if err := json.Unmarshal(c.sent, &sent); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(c.sent, &sent))
 		id := sent.AgentRequestID
 		if c.operation == "verify" {
 			id = c.text("agentRequestId")
@@ -176,9 +172,7 @@ func (f *matrixFaults) settled(t *testing.T, s *service) (map[string]bool, map[t
 		if c.operation == "settle" && errors.Is(err, toll.NewError(toll.CodeSettlementNotFound)) {
 			continue // an id of a seller's own, which was refused
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		if r.Status == "settled" {
 			if other := paidBy[sent.X402AccessToken]; other != "" {
 				t.Errorf("one payment was settled as %s and as %s", other, id)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/server/servertest"
 	"github.com/tollhq/toll/paid"
 )
@@ -49,17 +50,13 @@ func (m matrix) program(t *testing.T, key toll.APIKey, env []string, args ...str
 // register registers an agent at a url, with a free plan of 100 credits.
 func (m matrix) register(t *testing.T, url string) *client.Registered {
 	t.Helper()
-	r, err := m.client(m.builder).RegisterAgentWithPlan(t.Context(), client.AgentParams{
+	return must.Get(m.client(m.builder).RegisterAgentWithPlan(t.Context(), client.AgentParams{
 		Metadata: toll.Metadata{Name: t.Name()},
 		API:      toll.AgentAPI{Endpoints: toll.EndpointList{{Verb: "POST", URL: url + "/ask"}}},
 	}, client.PlanParams{
 		Metadata: toll.Metadata{Name: t.Name()},
 		Credits:  toll.CreditsConfig{Amount: 100, MinAmount: 1, MaxAmount: 10},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
+	}))(t)
 }
 
 func (m matrix) left(t *testing.T, plan toll.PlanID, want toll.Credits) {
@@ -118,9 +115,7 @@ func (m matrix) open(t *testing.T) (url string, r *client.Registered, log *serve
 	agent := m.program(t, m.builder, env, m.seller(host, port)...)
 	log = &servertest.Log{}
 	agent.Stderr = log
-	if err := agent.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, agent.Start())
 	t.Cleanup(func() {
 		_ = agent.Process.Kill()
 		_ = agent.Wait() // a process that was killed has nothing to say

@@ -13,6 +13,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/server/servertest"
 	"github.com/tollhq/toll/paidmcp"
 )
@@ -40,29 +41,16 @@ func TestOutputSchemas(t *testing.T) {
 	}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		return &mcp.CallToolResult{StructuredContent: map[string]any{"n": "many"}, Content: []mcp.Content{&mcp.TextContent{Text: "many"}}}, nil
 	})
-	paid, err := paidmcp.NewServer(p, server, paidmcp.ServerConfig{ServiceURL: s.url})
-	if err != nil {
-		t.Fatal(err)
-	}
+	paid := must.Get(paidmcp.NewServer(p, server, paidmcp.ServerConfig{ServiceURL: s.url}))(t)
 	front := httptest.NewServer(paid.Handler())
 	t.Cleanup(front.Close)
 	t.Cleanup(func() {
-		if err := paid.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, paid.Close(context.Background()))
 	})
-	program, err := os.ReadFile(filepath.Join("mcp", "priced.mjs"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir, err := os.MkdirTemp(n.packages, "run")
-	if err != nil {
-		t.Fatal(err)
-	}
+	program := must.Get(os.ReadFile(filepath.Join("mcp", "priced.mjs")))(t)
+	dir := must.Get(os.MkdirTemp(n.packages, "run"))(t)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	if err := os.WriteFile(filepath.Join(dir, "priced.mjs"), program, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(dir, "priced.mjs"), program, 0o644))
 	node := func(t *testing.T, args ...string) (string, error) {
 		ctx, stop := context.WithTimeout(t.Context(), 5*time.Minute)
 		defer stop()
@@ -78,10 +66,7 @@ func TestOutputSchemas(t *testing.T) {
 	}
 	for _, library := range []string{"sdk 1.12", "sdk 1.32", "ai", "ai with schemas", "langchain"} {
 		t.Run(library, func(t *testing.T) {
-			command, err := json.Marshal(map[string]string{"url": front.URL + "/mcp", "token": sc.token, "library": library})
-			if err != nil {
-				t.Fatal(err)
-			}
+			command := must.Get(json.Marshal(map[string]string{"url": front.URL + "/mcp", "token": sc.token, "library": library}))(t)
 			text, err := node(t, filepath.Join(dir, "priced.mjs"), string(command))
 			if err != nil {
 				t.Fatalf("%v\n%s", err, text)

@@ -25,6 +25,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/server/servertest"
 	"github.com/tollhq/toll/paidmcp"
 )
@@ -67,14 +68,9 @@ func openManaged(t *testing.T, s *service, cfg paidmcp.ServerConfig) *managed {
 			m.runs.Add(1)
 			return said("42"), nil, nil
 		}, paidmcp.Credits(5))
-	srv, err := paidmcp.NewServer(p, tools, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	srv := must.Get(paidmcp.NewServer(p, tools, cfg))(t)
 	t.Cleanup(func() {
-		if err := srv.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, srv.Close(context.Background()))
 	})
 	handler, m.url = srv.Handler(), front.URL+"/mcp"
 	return m
@@ -139,48 +135,28 @@ func (l line) paid() bool {
 func typescript(t *testing.T, command map[string]any, opened func(page string) string) []line {
 	t.Helper()
 	n := mcpClients.find(t)
-	dir, err := os.MkdirTemp(n.packages, "run")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := must.Get(os.MkdirTemp(n.packages, "run"))(t)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	program, err := os.ReadFile(filepath.Join("mcp", "client.mjs"))
 	if err == nil {
 		err = os.WriteFile(filepath.Join(dir, "client.mjs"), program, 0o644)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := json.Marshal(command)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
+	text := must.Get(json.Marshal(command))(t)
 	ctx, stop := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer stop()
 	cmd := exec.CommandContext(ctx, n.program, filepath.Join(dir, "client.mjs"), string(text))
 	log := &servertest.Log{}
 	cmd.Stderr = log
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	in := must.Get(cmd.StdinPipe())(t)
+	out := must.Get(cmd.StdoutPipe())(t)
+	must.Do(t, cmd.Start())
 	var lines []line
 	for reader := bufio.NewScanner(out); reader.Scan(); {
 		var l line
-		if err := json.Unmarshal(reader.Bytes(), &l); err != nil {
-			t.Fatalf("%s: %v", reader.Text(), err)
-		}
+		must.Do(t, json.Unmarshal(reader.Bytes(), &l), reader.Text())
 		if l.Open != "" {
-			if _, err := in.Write([]byte(opened(l.Open) + "\n")); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(in.Write([]byte(opened(l.Open) + "\n")))(t)
 		}
 		lines = append(lines, l)
 	}
@@ -252,14 +228,8 @@ var (
 // asks for. It returns the code that goes back to the program.
 func consent(t *testing.T, page, key, callback, plan string) string {
 	t.Helper()
-	jar, err := cookiejar.New(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	at, err := url.Parse(page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	jar := must.Get(cookiejar.New(nil))(t)
+	at := must.Get(url.Parse(page))(t)
 	origin := at.Scheme + "://" + at.Host
 	h := &http.Client{Jar: jar, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	form := url.Values(nil)
@@ -269,29 +239,19 @@ func consent(t *testing.T, page, key, callback, plan string) string {
 			method, body = http.MethodPost, form.Encode()
 		}
 		req, err := http.NewRequest(method, at.String(), strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		if form != nil {
 			req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 			req.Header.Set("Origin", origin)
 		}
-		res, err := h.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		res := must.Get(h.Do(req))(t)
 		text := new(strings.Builder)
 		_, err = bufio.NewReader(res.Body).WriteTo(text)
 		res.Body.Close()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		// The page after the consent sends the browser on by itself.
 		if to := cmp.Or(res.Header.Get("Location"), strings.TrimPrefix(res.Header.Get("Refresh"), "0; url=")); to != "" {
-			next, err := at.Parse(to)
-			if err != nil {
-				t.Fatal(err)
-			}
+			next := must.Get(at.Parse(to))(t)
 			if strings.HasPrefix(to, callback) {
 				if next.Query().Get("state") != "state-of-the-client" || next.Query().Get("iss") == "" {
 					t.Errorf("the program gets %s", to)
@@ -307,9 +267,7 @@ func consent(t *testing.T, page, key, callback, plan string) string {
 			t.Fatalf("%s: %d %s", at.Path, res.StatusCode, shown)
 		}
 		form = fill(shown, key, plan)
-		if at, err = at.Parse(html.UnescapeString(action[1])); err != nil {
-			t.Fatal(err)
-		}
+		at = must.Get(at.Parse(html.UnescapeString(action[1])))(t)
 	}
 	t.Fatal("the pages lead nowhere")
 	return ""
@@ -393,10 +351,7 @@ func (m *managed) signIn() string {
 	const callback, verifier = "http://127.0.0.1:8978/callback", "a-verifier-of-at-least-forty-three-characters"
 	post := func(path, kind, body string, out any) {
 		m.Helper()
-		res, err := http.Post(m.service.url+path, kind, strings.NewReader(body))
-		if err != nil {
-			m.Fatal(err)
-		}
+		res := must.Get(http.Post(m.service.url+path, kind, strings.NewReader(body)))(m)
 		defer res.Body.Close()
 		if err := json.NewDecoder(res.Body).Decode(out); err != nil || res.StatusCode > 299 {
 			m.Fatalf("%s: %d %v %+v", path, res.StatusCode, err, out)
@@ -442,14 +397,9 @@ func TestConformanceSuite(t *testing.T) {
 	met := map[string]bool{}
 	var checks int
 	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(file))(t)
 		var all []struct{ ID, Status, ErrorMessage string }
-		if err := json.Unmarshal(text, &all); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(text, &all))
 		for _, c := range all {
 			checks++
 			if c.Status != "FAILURE" && c.Status != "WARNING" {

@@ -12,16 +12,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/server/servertest"
 )
 
 // published returns the files that the package of the plug-in consists of.
 func published(t *testing.T) []string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "sdk", "x402", "package.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(filepath.Join("..", "sdk", "x402", "package.json")))(t)
 	var manifest struct{ Files []string }
 	if err := json.Unmarshal(text, &manifest); err != nil || len(manifest.Files) == 0 {
 		t.Fatalf("package.json of the plug-in: %v", err)
@@ -58,13 +56,8 @@ func (n node) start(t *testing.T, dir, name string) *role {
 	if r.in, err = cmd.StdinPipe(); err != nil {
 		t.Fatal(err)
 	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(cmd.StdoutPipe())(t)
+	must.Do(t, cmd.Start())
 	read := make(chan struct{})
 	go func() {
 		defer close(read)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/tolltest"
 )
 
@@ -15,12 +16,8 @@ import (
 // and lists the plans of a service. The generator is the one in testdata/generated/go.mod.
 func TestOpenAPI_GeneratedClient(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.CopyFS(dir, os.DirFS(filepath.Join("testdata", "generated"))); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.MkdirAll(filepath.Join(dir, "tollapi"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.CopyFS(dir, os.DirFS(filepath.Join("testdata", "generated"))))
+	must.Do(t, os.MkdirAll(filepath.Join(dir, "tollapi"), 0o700))
 	run := func(args ...string) string {
 		t.Helper()
 		cmd := exec.CommandContext(t.Context(), "go", args...)
@@ -35,10 +32,7 @@ func TestOpenAPI_GeneratedClient(t *testing.T) {
 	run("tool", "oapi-codegen", "-generate", "types,client", "-package", "tollapi", "-o", filepath.Join("tollapi", "client.go"),
 		absolute(t, "..", "docs", "openapi.json"))
 	svc := tolltest.New(t)
-	key, err := svc.NewKey("builder")
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(svc.NewKey("builder"))(t)
 	if out := run("run", ".", svc.URL(), key.Key); out != string(svc.Plan())+"\n" {
 		t.Errorf("plans: %s, want %s", out, svc.Plan())
 	}

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/server/servertest"
 )
 
@@ -178,9 +179,7 @@ func newHost(t *testing.T, plugin string, fields map[string]any, change func(con
 	address := servertest.FreeAddress(t)
 	h.url = "http://" + address
 	for _, name := range []string{"home", "state", "workspace"} {
-		if err := os.Mkdir(filepath.Join(h.dir, name), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Mkdir(filepath.Join(h.dir, name), 0o700))
 	}
 	plugins := map[string]any{
 		"allow": []string{pluginID},
@@ -233,9 +232,7 @@ func (h *host) set(fields map[string]any) {
 	if err == nil {
 		err = os.WriteFile(filepath.Join(h.dir, "state", "openclaw.json"), text, 0o600)
 	}
-	if err != nil {
-		h.Fatal(err)
-	}
+	must.Do(h, err)
 }
 
 // entry is the entry of the plugin in the configuration of a host.
@@ -303,9 +300,7 @@ func (h *host) launch() {
 	cmd, ended := h.command("gateway", "run", "--bind", "loopback"), make(chan struct{})
 	cmd.Stdout, cmd.Stderr = h.log, h.log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := cmd.Start(); err != nil {
-		h.Fatal(err)
-	}
+	must.Do(h, cmd.Start())
 	h.cmd, h.ended = cmd, ended
 	go func() {
 		defer close(ended)
@@ -366,14 +361,8 @@ func (h *host) tryInvoke(tool string) (status int, body string) {
 // send posts JSON to the host as its operator. Status 0 is for a host that does not answer.
 func (h *host) send(path string, header http.Header, body any) (status int, text string) {
 	h.Helper()
-	b, err := json.Marshal(body)
-	if err != nil {
-		h.Fatal(err)
-	}
-	req, err := http.NewRequestWithContext(h.Context(), "POST", h.url+path, bytes.NewReader(b))
-	if err != nil {
-		h.Fatal(err)
-	}
+	b := must.Get(json.Marshal(body))(h)
+	req := must.Get(http.NewRequestWithContext(h.Context(), "POST", h.url+path, bytes.NewReader(b)))(h)
 	req.Header = header.Clone()
 	if req.Header == nil {
 		req.Header = http.Header{}
@@ -387,10 +376,7 @@ func (h *host) send(path string, header http.Header, body any) (status int, text
 		return 0, err.Error()
 	}
 	defer res.Body.Close()
-	b, err = io.ReadAll(res.Body)
-	if err != nil {
-		h.Fatal(err)
-	}
+	b = must.Get(io.ReadAll(res.Body))(h)
 	return res.StatusCode, string(b)
 }
 
@@ -413,10 +399,7 @@ func (h *host) ask(session, prompt string) string {
 // when that is no JSON object, or says that the call failed.
 func (h *host) tool(session, name string, args any, out any) error {
 	h.Helper()
-	b, err := json.Marshal(args)
-	if err != nil {
-		h.Fatal(err)
-	}
+	b := must.Get(json.Marshal(args))(h)
 	said, ok := strings.CutPrefix(h.ask(session, fmt.Sprintf("CALL %s %s", name, b)), "tool said: ")
 	if !ok {
 		h.Fatalf("%s was not called: %s", name, said)
@@ -435,14 +418,9 @@ func (h *host) tool(session, name string, args any, out any) error {
 func (h *host) say(session, message string) (answer string) {
 	h.Helper()
 	if h.chat == nil {
-		dir, err := os.MkdirTemp(h.packages, "run")
-		if err != nil {
-			h.Fatal(err)
-		}
+		dir := must.Get(os.MkdirTemp(h.packages, "run"))(h)
 		h.Cleanup(func() { _ = os.RemoveAll(dir) })
-		if err := os.CopyFS(dir, os.DirFS("js")); err != nil {
-			h.Fatal(err)
-		}
+		must.Do(h, os.CopyFS(dir, os.DirFS("js")))
 		h.chat = h.start(h.T, dir, "chat")
 		args := map[string]any{"url": "ws" + strings.TrimPrefix(h.url, "http"), "token": hostToken}
 		// The host takes requests before it takes clients.
@@ -456,9 +434,7 @@ func (h *host) say(session, message string) (answer string) {
 			}
 		}
 	}
-	if err := h.chat.do("say", map[string]any{"session": session, "message": message}, &answer); err != nil {
-		h.Fatal(err)
-	}
+	must.Do(h, h.chat.do("say", map[string]any{"session": session, "message": message}, &answer))
 	return answer
 }
 
@@ -466,8 +442,6 @@ func (h *host) say(session, message string) (answer string) {
 func (h *host) history(session string) string {
 	h.Helper()
 	var all json.RawMessage
-	if err := h.chat.do("history", map[string]any{"session": session}, &all); err != nil {
-		h.Fatal(err)
-	}
+	must.Do(h, h.chat.do("history", map[string]any{"session": session}, &all))
 	return string(all)
 }

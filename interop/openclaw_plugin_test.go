@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/server/servertest"
 	"github.com/tollhq/toll/tolltest"
 )
@@ -20,17 +21,12 @@ var pluginTools = &set{from: filepath.Join("..", "gateway", "openclaw")}
 func buildPlugin(t *testing.T) (n node, dir string) {
 	t.Helper()
 	n = pluginTools.find(t)
-	dir, err := os.MkdirTemp(n.packages, "run")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir = must.Get(os.MkdirTemp(n.packages, "run"))(t)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	for _, name := range []string{
 		"LICENSE", "README.md", "openclaw.plugin.json", "package.json", "tsconfig.json", "src", "test",
 	} {
-		if err := copyTree(filepath.Join(pluginTools.from, name), filepath.Join(dir, name)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, copyTree(filepath.Join(pluginTools.from, name), filepath.Join(dir, name)))
 	}
 	tsc := exec.Command(n.program, filepath.Join(n.packages, "node_modules", "typescript", "bin", "tsc"))
 	tsc.Dir = dir
@@ -61,20 +57,11 @@ func copyTree(from, to string) error {
 func TestOpenClawPlugin(t *testing.T) {
 	n, dir := buildPlugin(t)
 	svc := tolltest.New(t, tolltest.WithPayments())
-	builder, err := svc.NewKey("builder")
-	if err != nil {
-		t.Fatal(err)
-	}
-	buyer, err := svc.NewKey("buyer")
-	if err != nil {
-		t.Fatal(err)
-	}
+	builder := must.Get(svc.NewKey("builder"))(t)
+	buyer := must.Get(svc.NewKey("buyer"))(t)
 	c := newCore(t)
-	token, err := os.ReadFile(c.tokenFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	given, err := json.Marshal(map[string]any{
+	token := must.Get(os.ReadFile(c.tokenFile))(t)
+	given := must.Get(json.Marshal(map[string]any{
 		"config":      c.fields(svc, nil),
 		"token":       strings.TrimSpace(string(token)),
 		"key":         "sandbox:" + buyer.Key[strings.Index(buyer.Key, ":")+1:],
@@ -83,10 +70,7 @@ func TestOpenClawPlugin(t *testing.T) {
 		"started": map[string]any{
 			"coreUrl": "http://" + servertest.FreeAddress(t), "coreBinary": servertest.Program(t),
 		},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	run := exec.Command(n.program, "--test", "test/")
 	run.Dir = dir
 	run.Env = append(os.Environ(), "TOLL_TEST_OPENCLAW="+string(given), "TOLL_GATEWAY_DATA="+t.TempDir())
@@ -97,10 +81,7 @@ func TestOpenClawPlugin(t *testing.T) {
 
 // TestOpenClawLicense: the package carries the license of the repository.
 func TestOpenClawLicense(t *testing.T) {
-	ours, err := os.ReadFile(filepath.Join("..", "LICENSE"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ours := must.Get(os.ReadFile(filepath.Join("..", "LICENSE")))(t)
 	packed, err := os.ReadFile(filepath.Join(pluginTools.from, "LICENSE"))
 	if err != nil || !bytes.Equal(packed, ours) {
 		t.Errorf("the plugin does not carry the license of the repository: %v", err)

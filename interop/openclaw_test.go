@@ -17,6 +17,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/gateway"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/server/servertest"
 	"github.com/tollhq/toll/tolltest"
 	"github.com/tollhq/toll/x402"
@@ -37,10 +38,7 @@ type core struct {
 func newCore(t *testing.T) *core {
 	t.Helper()
 	dir := t.TempDir()
-	g, err := gateway.New(gateway.Options{Dir: dir})
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := must.Get(gateway.New(gateway.Options{Dir: dir}))(t)
 	t.Cleanup(g.Close)
 	return &core{g, serve(t, g.Handler()), filepath.Join(dir, "gateway.token")}
 }
@@ -65,16 +63,11 @@ func (c *core) fields(svc *tolltest.Service, more map[string]any) map[string]any
 func (c *core) awaitLogin(t *testing.T) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(200 * time.Millisecond) {
-		res, err := http.Get(c.url + "/gateway/v1/health")
-		if err != nil {
-			t.Fatal(err)
-		}
+		res := must.Get(http.Get(c.url + "/gateway/v1/health"))(t)
 		var health struct{ LoggedIn bool }
-		err = json.NewDecoder(res.Body).Decode(&health)
+		err := json.NewDecoder(res.Body).Decode(&health)
 		_ = res.Body.Close()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		if health.LoggedIn {
 			return
 		}
@@ -107,14 +100,8 @@ type quote struct {
 func TestOpenClawBuysAndSells(t *testing.T) {
 	inOpenClaw(t, func(t *testing.T, plugin string) {
 		svc := tolltest.New(t, tolltest.WithPayments())
-		builder, err := svc.NewKey("builder")
-		if err != nil {
-			t.Fatal(err)
-		}
-		buyerKey, err := svc.NewKey("buyer")
-		if err != nil {
-			t.Fatal(err)
-		}
+		builder := must.Get(svc.NewKey("builder"))(t)
+		buyerKey := must.Get(svc.NewKey("buyer"))(t)
 
 		// The seller registers its agent in a chat and sells it then.
 		sellerCore := newCore(t)
@@ -124,7 +111,7 @@ func TestOpenClawBuysAndSells(t *testing.T) {
 			AgentID toll.AgentID
 			PlanID  toll.PlanID
 		}
-		err = seller.tool("main", "service_registerAgent", map[string]any{
+		err := seller.tool("main", "service_registerAgent", map[string]any{
 			"name": "Echo", "agentUrl": seller.url + agentPath, "planName": "Echo plan",
 			"priceAmounts": "$1.00", "pricingType": "erc20", "creditsAmount": 100,
 		}, &made)
@@ -153,10 +140,7 @@ func TestOpenClawBuysAndSells(t *testing.T) {
 
 		balance := client.New(buyerKey.Key, client.WithURL(svc.URL()))
 		available := func() string {
-			b, err := balance.Balance(t.Context(), made.PlanID)
-			if err != nil {
-				t.Fatal(err)
-			}
+			b := must.Get(balance.Balance(t.Context(), made.PlanID))(t)
 			return fmt.Sprint(b.Available)
 		}
 		buyer.context(t, "not ordered yet")
@@ -232,16 +216,11 @@ func approve(t *testing.T, svc *tolltest.Service, key, answer string) {
 	if !strings.HasPrefix(page, svc.URL()+"/device") || code == "" {
 		t.Fatalf("the answer has no page or no code: %s", answer)
 	}
-	jar, err := cookiejar.New(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	jar := must.Get(cookiejar.New(nil))(t)
 	person := &http.Client{Jar: jar, Transport: servertest.FromPages{}}
 	read := func(res *http.Response, err error) string {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		defer res.Body.Close()
 		b, err := io.ReadAll(res.Body)
 		if err != nil || res.StatusCode != http.StatusOK {
@@ -285,42 +264,26 @@ func testPaidPath(t *testing.T, svc *tolltest.Service, seller *host, plan toll.P
 	if err == nil {
 		_, err = svc.Client().Mint(t.Context(), plan, key.Address, 10, 0)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	ann := client.New(key.Key, client.WithURL(svc.URL()))
-	token, err := ann.AccessToken(t.Context(), plan, client.WithTokenFormat("x402"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	token := must.Get(ann.AccessToken(t.Context(), plan, client.WithTokenFormat("x402")))(t)
 	payment := withNonce(t, token.AccessToken, "one-request")
 	left := func() toll.Credits {
 		t.Helper()
-		b, err := ann.Balance(t.Context(), plan)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(ann.Balance(t.Context(), plan))(t)
 		return b.Balance
 	}
 	ask := func(method, payment string) *http.Response {
 		t.Helper()
-		req, err := http.NewRequestWithContext(t.Context(), method, seller.url+agentPath, strings.NewReader(`{"prompt":"hello"}`))
-		if err != nil {
-			t.Fatal(err)
-		}
+		req := must.Get(http.NewRequestWithContext(t.Context(), method, seller.url+agentPath, strings.NewReader(`{"prompt":"hello"}`)))(t)
 		req.Header.Set("Content-Type", "application/json")
 		if payment != "" {
 			req.Header.Set("Payment-Signature", payment)
 		}
-		res, err := http.DefaultClient.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		res := must.Get(http.DefaultClient.Do(req))(t)
 		b, err := io.ReadAll(res.Body)
 		_ = res.Body.Close()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		res.Body = io.NopCloser(strings.NewReader(string(b)))
 		return res
 	}
@@ -346,18 +309,11 @@ func testPaidPath(t *testing.T, svc *tolltest.Service, seller *host, plan toll.P
 // withNonce names the request that an access token of the format x402 pays for.
 func withNonce(t *testing.T, token, nonce string) string {
 	t.Helper()
-	text, err := base64.StdEncoding.DecodeString(token)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(base64.StdEncoding.DecodeString(token))(t)
 	var members map[string]any
-	if err := json.Unmarshal(text, &members); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(text, &members))
 	members["payload"].(map[string]any)["nonce"] = nonce
-	if text, err = json.Marshal(members); err != nil {
-		t.Fatal(err)
-	}
+	text = must.Get(json.Marshal(members))(t)
 	return base64.StdEncoding.EncodeToString(text)
 }
 
@@ -399,13 +355,9 @@ func soldTo(t *testing.T, svc *tolltest.Service, buyer toll.Address, credits tol
 	t.Helper()
 	var found []*toll.Settlement
 	for e, err := range svc.Client().Events(t.Context(), client.OfType(toll.EventSettlementSettled)) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		var s toll.Settlement
-		if err := json.Unmarshal(e.Data, &s); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(e.Data, &s))
 		if s.Payer == buyer {
 			found = append(found, &s)
 		}

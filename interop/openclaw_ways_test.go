@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/server/servertest"
 	"github.com/tollhq/toll/internal/store/rounds"
 	"github.com/tollhq/toll/tolltest"
@@ -24,10 +25,7 @@ func TestOpenClawWays(t *testing.T) {
 	}
 	inOpenClaw(t, func(t *testing.T, plugin string) {
 		svc := tolltest.New(t, tolltest.WithPayments())
-		key, err := svc.NewKey("buyer")
-		if err != nil {
-			t.Fatal(err)
-		}
+		key := must.Get(svc.NewKey("buyer"))(t)
 		t.Run("packed", func(t *testing.T) { packed(t, svc, key, plugin) })
 		t.Run("pasted key", func(t *testing.T) { pastedKey(t, svc, key, plugin) })
 		t.Run("without grant", func(t *testing.T) { withoutGrant(t, svc, key, plugin) })
@@ -37,10 +35,7 @@ func TestOpenClawWays(t *testing.T) {
 
 // packed installs the plugin from its archive into an empty host, as the README says.
 func packed(t *testing.T, svc *tolltest.Service, key toll.APIKey, plugin string) {
-	npm, err := exec.LookPath("npm")
-	if err != nil {
-		t.Fatal(err)
-	}
+	npm := must.Get(exec.LookPath("npm"))(t)
 	to := t.TempDir()
 	pack := exec.Command(npm, "pack", "--ignore-scripts", "--pack-destination", to) // dist is built
 	pack.Dir = plugin
@@ -61,13 +56,10 @@ func packed(t *testing.T, svc *tolltest.Service, key toll.APIKey, plugin string)
 	}
 	// This host also starts the core.
 	coreURL := "http://" + servertest.FreeAddress(t)
-	fields, err := json.Marshal(map[string]any{
+	fields := must.Get(json.Marshal(map[string]any{
 		"startCore": true, "coreBinary": servertest.Program(t), "coreUrl": coreURL, "baseUrl": svc.URL(),
 		"apiKey": key.Key, "planId": svc.Plan(),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	config := "plugins.entries." + pluginID + ".config"
 	for _, set := range [][]string{
 		{"plugins.allow", `["` + pluginID + `"]`, "--strict-json"},
@@ -119,14 +111,9 @@ func packed(t *testing.T, svc *tolltest.Service, key toll.APIKey, plugin string)
 // manifestTools returns the tools that the manifest of a plugin declares.
 func manifestTools(t *testing.T, plugin string) []string {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join(plugin, "openclaw.plugin.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile(filepath.Join(plugin, "openclaw.plugin.json")))(t)
 	var m struct{ Contracts struct{ Tools []string } }
-	if err := json.Unmarshal(b, &m); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(b, &m))
 	return m.Contracts.Tools
 }
 
@@ -140,9 +127,7 @@ func (h *host) offered(t *testing.T) (names []string) {
 	var in struct {
 		Tools []struct{ Function struct{ Name string } }
 	}
-	if err := json.Unmarshal([]byte(asked[len(asked)-1]), &in); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(asked[len(asked)-1]), &in))
 	for _, tool := range in.Tools {
 		names = append(names, tool.Function.Name)
 	}
@@ -153,10 +138,7 @@ func (h *host) offered(t *testing.T) (names []string) {
 // server of the host.
 func pastedKey(t *testing.T, svc *tolltest.Service, key toll.APIKey, plugin string) {
 	core := newCore(t)
-	token, err := os.ReadFile(core.tokenFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	token := must.Get(os.ReadFile(core.tokenFile))(t)
 	fields := core.fields(svc, nil)
 	h := newHost(t, plugin, fields, func(config map[string]any) {
 		config["mcp"] = map[string]any{"servers": map[string]any{"svc": map[string]any{
@@ -252,29 +234,19 @@ func withoutGrant(t *testing.T, svc *tolltest.Service, key toll.APIKey, plugin s
 func withoutContracts(t *testing.T, plugin string) {
 	bare := filepath.Join(t.TempDir(), "plugin")
 	for _, name := range []string{"dist", "package.json", "openclaw.plugin.json"} {
-		if err := os.MkdirAll(bare, 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := copyTree(filepath.Join(plugin, name), filepath.Join(bare, name)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.MkdirAll(bare, 0o755))
+		must.Do(t, copyTree(filepath.Join(plugin, name), filepath.Join(bare, name)))
 	}
 	file := filepath.Join(bare, "openclaw.plugin.json")
 	b, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	var manifest map[string]any
-	if err := json.Unmarshal(b, &manifest); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(b, &manifest))
 	delete(manifest, "contracts")
 	if b, err = json.Marshal(manifest); err == nil {
 		err = os.WriteFile(file, b, 0o644)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	h := newHost(t, bare, map[string]any{}, nil)
 	out, code := h.cli("plugins", "inspect", pluginID, "--runtime", "--json")
 	if code != 0 || !strings.Contains(out, "plugin must declare contracts.tools before registering agent tools") ||

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/server/servertest"
 )
 
@@ -24,23 +25,15 @@ func TestPagesOfOrders(t *testing.T) {
 			fmt.Fprintf(w, `<!doctype html><html lang="en"><title>Shop</title><h1>The shop at %s</h1>`, r.URL.Path)
 		}))
 		b.Cleanup(site.Close)
-		price, err := toll.PriceFiat(toll.UnitsOf(5_000_000), s.builder.Address, "USD")
-		if err != nil {
-			b.Fatal(err)
-		}
-		plan, err := s.client(s.builder).RegisterPlan(ctx, client.PlanParams{
+		price := must.Get(toll.PriceFiat(toll.UnitsOf(5_000_000), s.builder.Address, "USD"))(b)
+		plan := must.Get(s.client(s.builder).RegisterPlan(ctx, client.PlanParams{
 			Metadata: toll.Metadata{Name: "Research, five dollars"}, Price: price, Credits: toll.CreditsDynamic(100, 1, 100),
-		})
-		if err != nil {
-			b.Fatal(err)
-		}
+		}))(b)
 		buyer := s.client(s.subscriber)
 		order := func(kind string) *toll.Checkout {
 			b.Helper()
 			c, err := buyer.Checkout(ctx, plan.PlanID, client.CheckoutParams{SessionType: kind, SuccessURL: site.URL + "/thanks", CancelURL: site.URL + "/basket"})
-			if err != nil {
-				b.Fatal(err)
-			}
+			must.Do(b, err)
 			return c
 		}
 		paid := func(id string) {
@@ -116,12 +109,9 @@ func TestPagesOfOrders(t *testing.T) {
 		if err != nil || len(cards) != 1 {
 			b.Fatalf("%+v, %v", cards, err)
 		}
-		d, err := buyer.CreateDelegation(ctx, client.DelegationParams{
+		d := must.Get(buyer.CreateDelegation(ctx, client.DelegationParams{
 			Provider: toll.ProviderCard, PaymentMethodID: cards[0].ID, SpendingLimit: 1700, Lifetime: 24 * time.Hour, Currency: "usd",
-		})
-		if err != nil {
-			b.Fatal(err)
-		}
+		}))(b)
 		_, err = buyer.OrderPlan(ctx, plan.PlanID, client.PaidBy(d.DelegationID))
 		e, ok := errors.AsType[*toll.Error](err)
 		if !ok || e.Code != toll.CodeCardAuthentication {

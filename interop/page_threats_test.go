@@ -10,6 +10,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/server/servertest"
 )
 
@@ -33,12 +34,8 @@ func TestStoredScriptInABrowser(t *testing.T) {
 			r, err := seller.RegisterAgentWithPlan(b.Context(), client.AgentParams{Metadata: toll.Metadata{Name: text, Description: text}}, client.PlanParams{
 				Metadata: toll.Metadata{Name: text, Description: text}, Price: toll.PriceFree(), Credits: toll.CreditsFixed(10, 1),
 			})
-			if err != nil {
-				b.Fatal(err)
-			}
-			if _, err := seller.OrderPlan(b.Context(), r.PlanID); err != nil {
-				b.Fatal(err)
-			}
+			must.Do(b, err)
+			must.Get(seller.OrderPlan(b.Context(), r.PlanID))(b)
 			for _, path := range []string{"/agents/" + string(r.AgentID), "/plans/" + string(r.PlanID)} {
 				b.visit(at+path, http.StatusOK)
 				b.read("Id")

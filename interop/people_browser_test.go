@@ -22,6 +22,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/server/servertest"
 	"github.com/tollhq/toll/paid"
 	"github.com/tollhq/toll/paidmcp"
@@ -93,9 +94,7 @@ func TestPeopleInABrowser(t *testing.T) {
 		wallet := wallets.start(b.T, wallets.workDir(b.T), "wallet")
 		secret := toll.NewHash().String()
 		var address toll.Address
-		if err := wallet.do("address", map[string]any{"key": secret}, &address); err != nil {
-			b.Fatal(err)
-		}
+		must.Do(b, wallet.do("address", map[string]any{"key": secret}, &address))
 		s.faucet(b.T, fmt.Sprintf(`{"address":%q,"usdc":"20","eth":"1"}`, address))
 		token := w.walletBuys(wallet, secret, coins)
 		w.calls(site, token)
@@ -146,12 +145,8 @@ func TestPeopleInABrowser(t *testing.T) {
 		if runs.Load() != 2 {
 			b.Errorf("%d runs, want 2", runs.Load())
 		}
-		if err := s.process.Signal(syscall.SIGTERM); err != nil {
-			b.Fatal(err)
-		}
-		if _, err := s.process.Wait(roleWait); err != nil {
-			b.Fatal(err)
-		}
+		must.Do(b, s.process.Signal(syscall.SIGTERM))
+		must.Get(s.process.Wait(roleWait))(b)
 		if out, code := servertest.Run(b.T, servertest.Program(b.T), o, "audit"); code != 0 {
 			b.Errorf("toll audit: exit %d: %s", code, out)
 		}
@@ -182,10 +177,7 @@ func (w *town) workspace() string {
 // request sends a request of a page of who acts, with the cookie of the browser.
 func (w *town) request(method, path string, body, out any) {
 	w.Helper()
-	text, err := json.Marshal(body)
-	if err != nil {
-		w.Fatal(err)
-	}
+	text := must.Get(json.Marshal(body))(w)
 	var res struct {
 		Status int
 		Body   string
@@ -224,14 +216,8 @@ func (w *town) sellCalls(seller, sells *client.Client, runs *atomic.Int64) (toll
 	var handler http.Handler
 	agent := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { handler.ServeHTTP(rw, r) }))
 	w.Cleanup(agent.Close)
-	owner, err := toll.ParseAddress(w.seller)
-	if err != nil {
-		w.Fatal(err)
-	}
-	price, err := toll.PriceERC20(toll.UnitsOf(1_000_000), toll.Sandbox.USDC(), owner)
-	if err != nil {
-		w.Fatal(err)
-	}
+	owner := must.Get(toll.ParseAddress(w.seller))(w)
+	price := must.Get(toll.PriceERC20(toll.UnitsOf(1_000_000), toll.Sandbox.USDC(), owner))(w)
 	r := w.register(seller, "Coins", agent.URL+"/ask", client.PlanParams{Price: price, Credits: toll.CreditsDynamic(100, 1, 100)})
 	handler = paid.Handler(sells, content(runs), paid.PublicURL(agent.URL), paid.Plan(r.PlanID), paid.Agent(r.AgentID), paid.Credits(5))
 	return r.PlanID, agent.URL + "/ask"
@@ -252,14 +238,9 @@ func (w *town) sellTools(seller, sells *client.Client, runs *atomic.Int64) (toll
 		runs.Add(1)
 		return said("42"), nil, nil
 	}, paidmcp.Credits(5))
-	srv, err := paidmcp.NewServer(p, tools, paidmcp.ServerConfig{BaseURL: front.URL, ServiceURL: w.url, RequireSignIn: true})
-	if err != nil {
-		w.Fatal(err)
-	}
+	srv := must.Get(paidmcp.NewServer(p, tools, paidmcp.ServerConfig{BaseURL: front.URL, ServiceURL: w.url, RequireSignIn: true}))(w)
 	w.Cleanup(func() {
-		if err := srv.Close(context.Background()); err != nil {
-			w.Error(err)
-		}
+		must.Check(w, srv.Close(context.Background()))
 	})
 	handler = srv.Handler()
 	return r.PlanID, front.URL + "/mcp"
@@ -268,22 +249,16 @@ func (w *town) sellTools(seller, sells *client.Client, runs *atomic.Int64) (toll
 func (w *town) register(seller *client.Client, name, endpoint string, plan client.PlanParams) *client.Registered {
 	w.Helper()
 	plan.Metadata.Name = name
-	r, err := seller.RegisterAgentWithPlan(w.Context(), client.AgentParams{
+	return must.Get(seller.RegisterAgentWithPlan(w.Context(), client.AgentParams{
 		Metadata: toll.Metadata{Name: "Agent of " + name}, API: toll.AgentAPI{Endpoints: toll.EndpointList{{Verb: "POST", URL: endpoint}}},
-	}, plan)
-	if err != nil {
-		w.Fatal(err)
-	}
-	return r
+	}, plan))(w)
 }
 
 // walletBuys buys a plan by an exact payment, and returns the access token that came with it.
 func (w *town) walletBuys(wallet *role, key string, plan toll.PlanID) string {
 	w.Helper()
 	var o outcome
-	if err := wallet.do("buy", map[string]any{"key": key, "url": w.url + "/api/v1/x402/plans/" + string(plan) + "/order"}, &o); err != nil {
-		w.Fatal(err)
-	}
+	must.Do(w, wallet.do("buy", map[string]any{"key": key, "url": w.url + "/api/v1/x402/plans/" + string(plan) + "/order"}, &o))
 	var got bought
 	if err := json.Unmarshal([]byte(o.Body), &got); err != nil || o.Status != http.StatusOK || got.Balance != 100 || got.AccessToken == "" {
 		w.Fatalf("%+v %v", o, err)
@@ -293,10 +268,7 @@ func (w *town) walletBuys(wallet *role, key string, plan toll.PlanID) string {
 
 func (w *town) calls(site, token string) {
 	w.Helper()
-	req, err := http.NewRequestWithContext(w.Context(), http.MethodPost, site, strings.NewReader("{}"))
-	if err != nil {
-		w.Fatal(err)
-	}
+	req := must.Get(http.NewRequestWithContext(w.Context(), http.MethodPost, site, strings.NewReader("{}")))(w)
 	req.Header.Set("payment-signature", token)
 	if a, err := read(req); err != nil || a.status != http.StatusOK {
 		w.Fatalf("%+v %v", a, err)
@@ -329,13 +301,8 @@ func (w *town) logIn() *commandLine {
 	c := &commandLine{w, filepath.Join(w.TempDir(), "config.json")}
 	cmd := c.command("login", "--no-browser", "-o", "json")
 	cmd.Stdout = nil
-	said, err := cmd.StderrPipe()
-	if err != nil {
-		w.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		w.Fatal(err)
-	}
+	said := must.Get(cmd.StderrPipe())(w)
+	must.Do(w, cmd.Start())
 	stop := time.AfterFunc(roleWait, func() { _ = cmd.Process.Kill() })
 	defer stop.Stop()
 	for lines := bufio.NewScanner(said); lines.Scan(); {
@@ -345,9 +312,7 @@ func (w *town) logIn() *commandLine {
 			w.read("Signed in. You can close this page.")
 		}
 	}
-	if err := cmd.Wait(); err != nil {
-		w.Fatalf("toll login: %v", err)
-	}
+	must.Do(w, cmd.Wait(), "toll login")
 	return c
 }
 
@@ -405,14 +370,8 @@ func (w *town) agree(seller *client.Client, c *commandLine, coins, trial toll.Pl
 	ctx := w.Context()
 	var burned, granted toll.Credits
 	for plan, holder := range map[toll.PlanID]string{coins: w.wanda, trial: w.nora} {
-		at, err := toll.ParseAddress(holder)
-		if err != nil {
-			w.Fatal(err)
-		}
-		b, err := seller.BalanceOf(ctx, plan, at)
-		if err != nil {
-			w.Fatal(err)
-		}
+		at := must.Get(toll.ParseAddress(holder))(w)
+		b := must.Get(seller.BalanceOf(ctx, plan, at))(w)
 		burned += b.Used
 		granted += b.Balance + b.Used
 		subscribers := collect(w.T, seller.Subscribers(ctx, plan))
@@ -479,9 +438,7 @@ func same[T any](w *town, what string, api, line []T) {
 func collect[T any](t *testing.T, list iter.Seq2[T, error]) (all []T) {
 	t.Helper()
 	for one, err := range list {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		all = append(all, one)
 	}
 	return all

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/tollhq/toll/internal/must"
 )
 
 // The package of the plug-in: its own tests, and its types against those of the software that takes it.
@@ -38,10 +40,7 @@ func TestPlugin(t *testing.T) {
 		if err != nil || strings.Contains(string(manifest), "ependencies") {
 			t.Errorf("the plug-in depends on something: %v", err)
 		}
-		ours, err := os.ReadFile(filepath.Join("..", "LICENSE"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		ours := must.Get(os.ReadFile(filepath.Join("..", "LICENSE")))(t)
 		packed, err := os.ReadFile(filepath.Join("..", "sdk", "x402", "LICENSE"))
 		if err != nil || !slices.Contains(published(t), "LICENSE") || !bytes.Equal(packed, ours) {
 			t.Errorf("the plug-in does not carry the license of the repository: %v", err)

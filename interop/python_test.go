@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll/internal/checkout/railtest"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/server/servertest"
@@ -67,14 +68,8 @@ func TestPython(t *testing.T) {
 			_ = json.NewEncoder(w).Encode(key) // the suite sees what is missing
 		}))
 		t.Cleanup(keys.Close)
-		rail, err := json.Marshal(map[string]string{"url": s.url, "keys": keys.URL})
-		if err != nil {
-			t.Fatal(err)
-		}
-		dir, err := filepath.Abs(filepath.Join("..", "sdk", "python"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		rail := must.Get(json.Marshal(map[string]string{"url": s.url, "keys": keys.URL}))(t)
+		dir := must.Get(filepath.Abs(filepath.Join("..", "sdk", "python")))(t)
 		env := append(os.Environ(), "TOLL_BIN="+servertest.Program(t), "TOLL_TEST_RAIL="+string(rail),
 			"TOLL_BUILDERS="+builderCases(t), "PYTHONDONTWRITEBYTECODE=1")
 		files, err := filepath.Glob(filepath.Join(dir, "tests", "test_*.py"))

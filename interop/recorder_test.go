@@ -12,6 +12,8 @@ import (
 	"path"
 	"sync"
 	"testing"
+
+	"github.com/tollhq/toll/internal/must"
 )
 
 // call is a request to the facilitator with its answer.
@@ -54,10 +56,7 @@ type recorder struct {
 
 func newRecorder(t *testing.T, target string) *recorder {
 	t.Helper()
-	u, err := url.Parse(target)
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := must.Get(url.Parse(target))(t)
 	r := &recorder{target: u}
 	// Connections are not kept: a service that was killed and started again would be met through a dead one.
 	proxy := &httputil.ReverseProxy{

@@ -15,6 +15,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/paida2a"
 	"github.com/tollhq/toll/x402"
 )
@@ -78,21 +79,11 @@ func (e *errand) send(task, state, status string, meta map[string]any) (said tas
 		m["taskId"], m["metadata"] = task, meta
 	}
 	body, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": "r1", "method": "message/send", "params": map[string]any{"message": m}})
-	if err != nil {
-		e.Fatal(err)
-	}
-	req, err := http.NewRequestWithContext(e.Context(), "POST", e.base+"/", bytes.NewReader(body))
-	if err != nil {
-		e.Fatal(err)
-	}
+	must.Do(e, err)
+	req := must.Get(http.NewRequestWithContext(e.Context(), "POST", e.base+"/", bytes.NewReader(body)))(e)
 	req.Header.Set("X-A2A-Extensions", paida2a.ExtensionURI)
-	a, err := read(req)
-	if err != nil {
-		e.Fatal(err)
-	}
-	if err := json.Unmarshal(a.body, &struct{ Result *taskSaid }{&said}); err != nil {
-		e.Fatal(err)
-	}
+	a := must.Get(read(req))(e)
+	must.Do(e, json.Unmarshal(a.body, &struct{ Result *taskSaid }{&said}))
 	if said.Status.State != state || said.Status.Message.Metadata.Status != status || (len(said.Artifacts) > 0) != (status == "payment-completed") {
 		e.Fatalf("%s, want %s, %s", a.body, state, status)
 	}
@@ -105,10 +96,7 @@ func (e *errand) send(task, state, status string, meta map[string]any) (said tas
 func (e *errand) submit(task taskSaid) map[string]any {
 	e.Helper()
 	asked := task.Status.Message.Metadata.Required
-	payload, err := x402.NewClientScheme(e.scheme, x402.StaticToken(e.token)).CreatePaymentPayload(e.Context(), asked.Accepts[0])
-	if err != nil {
-		e.Fatal(err)
-	}
+	payload := must.Get(x402.NewClientScheme(e.scheme, x402.StaticToken(e.token)).CreatePaymentPayload(e.Context(), asked.Accepts[0]))(e)
 	return map[string]any{
 		"x402.payment.status":  "payment-submitted",
 		"x402.payment.payload": goPayload{2, payload, asked.Accepts[0], asked.Resource, asked.Extensions},
@@ -151,10 +139,7 @@ func paidErrand(t *testing.T, s *service, a *actors) {
 func (e *errand) described() {
 	e.Helper()
 	for _, name := range []string{"agent.json", "agent-card.json"} {
-		res, err := http.Get(e.base + "/.well-known/" + name)
-		if err != nil {
-			e.Fatal(err)
-		}
+		res := must.Get(http.Get(e.base + "/.well-known/" + name))(e)
 		b, err := io.ReadAll(res.Body)
 		_ = res.Body.Close()
 		var card struct {

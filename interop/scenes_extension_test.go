@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"testing"
 
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/paid"
 	"github.com/tollhq/toll/x402"
 )
@@ -15,21 +16,13 @@ func statements(t *testing.T, s *service, a *actors) {
 	o := c.O(paid.Offers(true))
 	r := c.C(o)
 	c.paid(r, 5)
-	req, err := http.NewRequestWithContext(t.Context(), "GET", s.url+"/.well-known/did.json", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	did, err := read(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	req := must.Get(http.NewRequestWithContext(t.Context(), "GET", s.url+"/.well-known/did.json", nil))(t)
+	did := must.Get(read(req))(t)
 	var faults []string
-	if err := a.oracle.do("statements", map[string]any{
+	must.Do(t, a.oracle.do("statements", map[string]any{
 		"required": r.Trips[0].Headers["payment-required"], "response": r.Headers["payment-response"],
 		"did": json.RawMessage(did.body), "payer": c.subscriber.Address, "resource": resource,
-	}, &faults); err != nil {
-		t.Fatal(err)
-	}
+	}, &faults))
 	for _, f := range faults {
 		t.Error(f)
 	}
@@ -57,18 +50,14 @@ func changedEcho(t *testing.T, s *service, a *actors) {
 func catalogue(t *testing.T, s *service, a *actors) {
 	c := newScene(t, s, a)
 	_, hidden := c.register("https://hidden.example.com/ask")
-	if _, err := s.client(s.builder).SetAgentListed(t.Context(), hidden, false); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.client(s.builder).SetAgentListed(t.Context(), hidden, false))(t)
 	for _, query := range []string{"", c.Name()} {
 		var items []struct {
 			Resource string
 			Type     string
 			Accepts  []x402.Requirements
 		}
-		if err := a.oracle.do("catalogue", map[string]any{"service": s.url, "payTo": s.builder.Address, "query": query}, &items); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, a.oracle.do("catalogue", map[string]any{"service": s.url, "payTo": s.builder.Address, "query": query}, &items))
 		found := false
 		for _, item := range items {
 			if item.Resource == "https://hidden.example.com/ask" {

@@ -13,6 +13,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/internal/checkout/railtest"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/server/servertest"
 	"github.com/tollhq/toll/internal/store/storetest"
@@ -26,18 +27,12 @@ func slashes(t *testing.T, s *service, a *actors) {
 	body := string(e.of("verify")[0].sent)
 	plain := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	for _, path := range []string{"//api/v1/x402/verify", "/api/v1/x402/verify/", "/api/v1//x402/verify", "/api/v1/x402//verify"} {
-		req, err := http.NewRequestWithContext(t.Context(), "POST", s.url+path, strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		req := must.Get(http.NewRequestWithContext(t.Context(), "POST", s.url+path, strings.NewReader(body)))(t)
 		req.Header.Set("Authorization", "Bearer "+s.builder.Key)
 		req.Header.Set("Content-Type", "application/json")
-		res, err := plain.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		res := must.Get(plain.Do(req))(t)
 		var verdict struct{ InvalidReason string }
-		err = json.NewDecoder(res.Body).Decode(&verdict)
+		err := json.NewDecoder(res.Body).Decode(&verdict)
 		_ = res.Body.Close()
 		if res.StatusCode != 200 || err != nil || verdict.InvalidReason != x402.ReasonDuplicate {
 			t.Errorf("%s: %d %+v %v", path, res.StatusCode, verdict, err)
@@ -50,10 +45,7 @@ func slashes(t *testing.T, s *service, a *actors) {
 func (c *scene) settledOnce(lost *call) {
 	c.Helper()
 	for range 2 {
-		req, err := http.NewRequestWithContext(c.Context(), "POST", c.url+"/api/v1/x402/settle", strings.NewReader(string(lost.sent)))
-		if err != nil {
-			c.Fatal(err)
-		}
+		req := must.Get(http.NewRequestWithContext(c.Context(), "POST", c.url+"/api/v1/x402/settle", strings.NewReader(string(lost.sent))))(c)
 		req.Header.Set("Authorization", "Bearer "+c.builder.Key)
 		req.Header.Set("Content-Type", "application/json")
 		a, err := read(req)
@@ -109,12 +101,9 @@ func freePlan(t *testing.T, s *service, a *actors) {
 // topUp buys 100 credits for $1 on the embedded chain, on the way.
 func topUp(t *testing.T, s *service, a *actors) {
 	s.fund(t)
-	delegation, err := s.client(s.subscriber).CreateDelegation(t.Context(), client.DelegationParams{
+	delegation := must.Get(s.client(s.subscriber).CreateDelegation(t.Context(), client.DelegationParams{
 		Provider: toll.ProviderCrypto, SpendingLimit: 1000, Lifetime: 24 * time.Hour, Currency: "usdc",
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	c := newScene(t, s, a, func(s *setting) {
 		s.unordered, s.token = true, []client.TokenOption{client.WithDelegation(delegation.DelegationID)}
 	})
@@ -134,10 +123,7 @@ func (s *service) fund(t *testing.T) { t.Helper(); s.faucet(t, `{"usdc":"100"}`)
 func (s *service) faucet(t *testing.T, body string) {
 	t.Helper()
 	for end := time.Now().Add(3 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
-		req, err := http.NewRequestWithContext(t.Context(), "POST", s.url+"/api/v1/sandbox/faucet", strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		req := must.Get(http.NewRequestWithContext(t.Context(), "POST", s.url+"/api/v1/sandbox/faucet", strings.NewReader(body)))(t)
 		req.Header.Set("Authorization", "Bearer "+s.subscriber.Key)
 		req.Header.Set("Content-Type", "application/json")
 		a, err := read(req)
@@ -154,10 +140,7 @@ func (s *service) faucet(t *testing.T, body string) {
 func cards(t *testing.T, a *actors) {
 	s := inside(t, server.Config{})
 	c := newScene(t, s, a, func(set *setting) {
-		price, err := toll.PriceFiat(toll.UnitsOf(1_000_000), s.builder.Address, toll.CurrencyUSD)
-		if err != nil {
-			t.Fatal(err)
-		}
+		price := must.Get(toll.PriceFiat(toll.UnitsOf(1_000_000), s.builder.Address, toll.CurrencyUSD))(t)
 		set.price, set.scheme, set.network = price, x402.Default.SchemeCard(), toll.Sandbox.CardNetwork()
 	})
 	c.paid(c.C(c.E()), 5)
@@ -174,10 +157,7 @@ func limitedCaller(t *testing.T, a *actors) {
 		return time.Now()
 	}})
 	c := newScene(t, s, a)
-	key, err := s.client(s.builder).CreateKey(t.Context(), client.KeyParams{Name: "of the server"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(s.client(s.builder).CreateKey(t.Context(), client.KeyParams{Name: "of the server"}))(t)
 	e := c.E(func(a *serverArgs) { a.Key = key.Key })
 	c.paid(c.C(e), 5)
 	// Other calls come first until one is refused, and no other becomes free while the clock stands.
@@ -211,12 +191,9 @@ func limitedCaller(t *testing.T, a *actors) {
 // were burned elsewhere, and the rail leaves that open. The stock server asks once more, and then it is decided.
 func pendingSettlement(t *testing.T, a *actors) {
 	s := inside(t, server.Config{})
-	delegation, err := s.client(s.subscriber).CreateDelegation(t.Context(), client.DelegationParams{
+	delegation := must.Get(s.client(s.subscriber).CreateDelegation(t.Context(), client.DelegationParams{
 		Provider: toll.ProviderCrypto, SpendingLimit: 1000, Lifetime: 24 * time.Hour, Currency: "usdc",
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	c := newScene(t, s, a, func(s *setting) { s.token = []client.TokenOption{client.WithDelegation(delegation.DelegationID)} })
 	e := c.E(func(a *serverArgs) { a.Pause = true })
 	e.intercept(func(c *call) bool {
@@ -247,9 +224,7 @@ func pendingSettlement(t *testing.T, a *actors) {
 func otherInstance(t *testing.T, a *actors) {
 	cfg := storetest.Config(t, storetest.Postgres)
 	key := t.TempDir() + "/master.key"
-	if err := os.WriteFile(key, []byte(toll.NewHash().String()[2:]+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(key, []byte(toll.NewHash().String()[2:]+"\n"), 0o600))
 	first := run(t, servertest.Options{Database: cfg.Database, MasterKeyFile: key})
 	second := *first
 	second.options.Listen = servertest.FreeAddress(t)

@@ -15,6 +15,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/paidmcp"
 	"github.com/tollhq/toll/x402"
 )
@@ -45,14 +46,9 @@ func openTools(t *testing.T, s *service, a *actors, pause bool, opts ...paidmcp.
 			}
 			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "42"}}}, nil, nil
 		}, append(opts, paidmcp.Credits(5))...)
-		managed, err := paidmcp.NewServer(p, server, paidmcp.ServerConfig{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		managed := must.Get(paidmcp.NewServer(p, server, paidmcp.ServerConfig{}))(t)
 		t.Cleanup(func() {
-			if err := managed.Close(context.Background()); err != nil {
-				t.Error(err)
-			}
+			must.Check(t, managed.Close(context.Background()))
 		})
 		return managed.Handler()
 	})
@@ -60,9 +56,7 @@ func openTools(t *testing.T, s *service, a *actors, pause bool, opts ...paidmcp.
 	var err error
 	m.session, err = mcp.NewClient(&mcp.Implementation{Name: "client", Version: "1.0.0"}, nil).Connect(
 		t.Context(), &mcp.StreamableClientTransport{Endpoint: m.base + "/mcp", DisableStandaloneSSE: true}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	t.Cleanup(func() { _ = m.session.Close() }) // the server may be gone
 	return m
 }
@@ -78,10 +72,7 @@ func (m *tools) call(payment any) (*mcp.CallToolResult, error) {
 // asked returns what an unpaid call is told to pay.
 func (m *tools) asked() goRequired {
 	m.Helper()
-	r, err := m.call(nil)
-	if err != nil {
-		m.Fatal(err)
-	}
+	r := must.Get(m.call(nil))(m)
 	return m.refusal(r)
 }
 
@@ -96,9 +87,7 @@ func (m *tools) refusal(r *mcp.CallToolResult) (asked goRequired) {
 	if err := json.Unmarshal([]byte(text.Text), &said); err != nil || !reflect.DeepEqual(said, r.StructuredContent) {
 		m.Errorf("%s is not %v: %v", text.Text, r.StructuredContent, err)
 	}
-	if err := json.Unmarshal([]byte(text.Text), &asked); err != nil {
-		m.Fatal(err)
-	}
+	must.Do(m, json.Unmarshal([]byte(text.Text), &asked))
 	return asked
 }
 
@@ -106,10 +95,7 @@ func (m *tools) refusal(r *mcp.CallToolResult) (asked goRequired) {
 func (m *tools) payment() goPayload {
 	m.Helper()
 	asked := m.asked()
-	payload, err := x402.NewClientScheme(m.scheme, x402.StaticToken(m.token)).CreatePaymentPayload(m.Context(), asked.Accepts[0])
-	if err != nil {
-		m.Fatal(err)
-	}
+	payload := must.Get(x402.NewClientScheme(m.scheme, x402.StaticToken(m.token)).CreatePaymentPayload(m.Context(), asked.Accepts[0]))(m)
 	return goPayload{2, payload, asked.Accepts[0], asked.Resource, asked.Extensions}
 }
 
@@ -140,10 +126,7 @@ func toolTwice(t *testing.T, s *service, a *actors) {
 	m := openTools(t, s, a, false)
 	payment := m.payment()
 	m.answered(m.call(payment))
-	r, err := m.call(payment)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(m.call(payment))(t)
 	if asked := m.refusal(r); !strings.Contains(asked.Error, x402.ReasonDuplicate) {
 		t.Errorf("%+v", asked)
 	}
@@ -154,9 +137,7 @@ func toolReused(t *testing.T, s *service, a *actors) {
 	m := openTools(t, s, a, false)
 	token := m.buyToken(client.WithTokenFormat(x402.RenderingX402))
 	var payment map[string]any
-	if err := json.Unmarshal(decoded(t, token), &payment); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(decoded(t, token), &payment))
 	for range 2 {
 		m.answered(m.call(payment))
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/must"
 )
 
 func everyPair(t *testing.T, s *service, a *actors) {
@@ -84,9 +85,7 @@ func smallestEntry(t *testing.T, s *service, a *actors) {
 		t.Errorf("%+v %v", failed, err)
 	}
 	var done outcome
-	if err := c.clients.do("fetch", c.args(o, []func(*clientArgs){func(a *clientArgs) { a.SpendControls = false }}), &done); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.clients.do("fetch", c.args(o, []func(*clientArgs){func(a *clientArgs) { a.SpendControls = false }}), &done))
 	c.paid(&done, 5)
 	c.paid(c.goClient(o), 5)
 	c.ends(2, []int{5, 5}, 90)
@@ -112,18 +111,11 @@ func edited(t *testing.T, payment string, change func(map[string]any)) string {
 
 func editedJSON(t *testing.T, payment string, change func(map[string]any)) []byte {
 	t.Helper()
-	b, err := base64.StdEncoding.DecodeString(payment)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(base64.StdEncoding.DecodeString(payment))(t)
 	var object map[string]any
-	if err := json.Unmarshal(b, &object); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(b, &object))
 	change(object)
-	if b, err = json.Marshal(object); err != nil {
-		t.Fatal(err)
-	}
+	b = must.Get(json.Marshal(object))(t)
 	return b
 }
 
@@ -169,13 +161,8 @@ func shortOfCredits(t *testing.T, s *service, a *actors) {
 func revokedKey(t *testing.T, s *service, a *actors) {
 	c := newScene(t, s, a)
 	b := s.client(s.builder)
-	key, err := b.CreateKey(t.Context(), client.KeyParams{Name: "revoked"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := b.RevokeKey(t.Context(), key.ID); err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(b.CreateKey(t.Context(), client.KeyParams{Name: "revoked"}))(t)
+	must.Get(b.RevokeKey(t.Context(), key.ID))(t)
 	e := c.E(func(a *serverArgs) { a.Key = key.Key })
 	text := c.refused(c.C(e))
 	c.begins(text, "unauthorized_server")

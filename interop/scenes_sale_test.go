@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/server/servertest"
 	"github.com/tollhq/toll/x402"
 )
@@ -43,16 +44,11 @@ type sale struct {
 func sell(t *testing.T, m *market, cents int64) *sale {
 	t.Helper()
 	c := newScene(t, m.service, m.actors, func(s *setting) {
-		price, err := toll.PriceERC20(toll.UnitsOf(cents*10_000), toll.Sandbox.USDC(), m.builder.Address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		price := must.Get(toll.PriceERC20(toll.UnitsOf(cents*10_000), toll.Sandbox.USDC(), m.builder.Address))(t)
 		s.price, s.unordered = price, true
 	})
 	s := &sale{scene: c, market: m, key: toll.NewHash().String()}
-	if err := m.wallets.do("address", map[string]any{"key": s.key}, &s.address); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, m.wallets.do("address", map[string]any{"key": s.key}, &s.address))
 	s.faucet(t, fmt.Sprintf(`{"address":%q,"usdc":"20","eth":"1"}`, s.address))
 	at := m.url + "/api/v1/x402/plans/" + string(c.plan)
 	s.order, s.route = &party{ask: at + "/order"}, at+"/token"
@@ -64,9 +60,7 @@ func (s *sale) wallet(command string, args map[string]any) *outcome {
 	s.Helper()
 	o := new(outcome)
 	args["key"] = s.key
-	if err := s.market.wallets.do(command, args, o); err != nil {
-		s.Fatal(err)
-	}
+	must.Do(s, s.market.wallets.do(command, args, o))
 	s.understood(o)
 	return o
 }
@@ -111,22 +105,13 @@ func (s *sale) transfers() int { s.Helper(); return len(s.moved()) }
 func (s *sale) moved() []transfer {
 	s.Helper()
 	topic := func(a toll.Address) string { return "0x" + strings.Repeat("0", 24) + strings.ToLower(a.String()[2:]) }
-	body, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": "eth_getLogs", "params": []any{map[string]any{
+	body := must.Get(json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": "eth_getLogs", "params": []any{map[string]any{
 		"fromBlock": "0x0", "address": toll.Sandbox.USDC(),
 		"topics": []any{"0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef", topic(s.address), topic(s.builder.Address)},
-	}}})
-	if err != nil {
-		s.Fatal(err)
-	}
-	req, err := http.NewRequestWithContext(s.Context(), "POST", s.market.chain, strings.NewReader(string(body)))
-	if err != nil {
-		s.Fatal(err)
-	}
+	}}}))(s)
+	req := must.Get(http.NewRequestWithContext(s.Context(), "POST", s.market.chain, strings.NewReader(string(body))))(s)
 	req.Header.Set("Content-Type", "application/json")
-	a, err := read(req)
-	if err != nil {
-		s.Fatal(err)
-	}
+	a := must.Get(read(req))(s)
 	var logs struct{ Result []transfer }
 	if err := json.Unmarshal(a.body, &logs); err != nil {
 		s.Fatalf("%s %v", a.body, err)
@@ -158,11 +143,7 @@ func walletBuys(t *testing.T, m *market) {
 
 func decoded(t *testing.T, header string) []byte {
 	t.Helper()
-	b, err := base64.StdEncoding.DecodeString(header)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
+	return must.Get(base64.StdEncoding.DecodeString(header))(t)
 }
 
 func aboveTheCap(t *testing.T, m *market) {
@@ -181,9 +162,7 @@ func (s *sale) signed(command string, args map[string]any) string {
 	s.Helper()
 	var header string
 	args["key"], args["required"] = s.key, s.send(s.order).header.Get("Payment-Required")
-	if err := s.market.wallets.do(command, args, &header); err != nil {
-		s.Fatal(err)
-	}
+	must.Do(s, s.market.wallets.do(command, args, &header))
 	return header
 }
 
@@ -277,14 +256,10 @@ func submittedElsewhere(t *testing.T, m *market) {
 			Signature     string          `json:"signature"`
 		}
 	}
-	if err := json.Unmarshal(decoded(t, payment), &p); err != nil {
-		t.Fatal(err)
-	}
-	if err := m.wallets.do("submit", map[string]any{
+	must.Do(t, json.Unmarshal(decoded(t, payment), &p))
+	must.Do(t, m.wallets.do("submit", map[string]any{
 		"key": s.key, "chain": m.chain, "asset": toll.Sandbox.USDC(), "authorization": p.Payload.Authorization, "signature": p.Payload.Signature,
-	}, nil); err != nil {
-		t.Fatal(err)
-	}
+	}, nil))
 	for end := time.Now().Add(3 * time.Minute); s.transfers() == 0; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("the chain did not carry the authorization out")
@@ -312,9 +287,7 @@ func exactForOthers(t *testing.T, m *market) {
 					Amount, ErrorReason string
 				}
 				if header := a.header.Get("Payment-Response"); header != "" {
-					if err := json.Unmarshal(decoded(t, header), &receipt); err != nil {
-						t.Fatal(err)
-					}
+					must.Do(t, json.Unmarshal(decoded(t, header), &receipt))
 				}
 				switch {
 				case i == 0 && (a.status != 200 || !receipt.Success || receipt.Amount != "100000"):
@@ -370,10 +343,7 @@ func badProofs(t *testing.T, m *market) {
 	}
 	refused := func(what, proof string) {
 		t.Helper()
-		req, err := http.NewRequestWithContext(t.Context(), "POST", s.route, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		req := must.Get(http.NewRequestWithContext(t.Context(), "POST", s.route, nil))(t)
 		req.Header.Set("SIGN-IN-WITH-X", proof)
 		a, err := read(req)
 		if err != nil || a.status != 402 || strings.Contains(string(a.body), "accessToken") {
@@ -385,9 +355,7 @@ func badProofs(t *testing.T, m *market) {
 	fresh := func(change func(map[string]any)) string {
 		var proof string
 		args := map[string]any{"key": s.key, "required": s.send(&party{ask: s.route}).header.Get("Payment-Required"), "url": s.route}
-		if err := m.wallets.do("prove", args, &proof); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, m.wallets.do("prove", args, &proof))
 		return edited(t, proof, change)
 	}
 	set := func(name, value string) func(map[string]any) { return func(p map[string]any) { p[name] = value } }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -34,10 +35,7 @@ func refusedSettlement(t *testing.T, s *service, a *actors) {
 func override(t *testing.T, s *service, a *actors, override, amount string) {
 	c := newScene(t, s, a)
 	e := c.E(func(a *serverArgs) { a.Override = override })
-	n, err := toll.ParseCredits(amount)
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := must.Get(toll.ParseCredits(amount))(t)
 	o := c.C(e)
 	c.paid(o, n)
 	if o.Headers["settlement-overrides"] != "" {
@@ -106,10 +104,7 @@ func failingHandler(t *testing.T, s *service, a *actors) {
 	t.Run("in Go", func(t *testing.T) {
 		c := newScene(t, s, a)
 		g := c.G()
-		header, err := c.goPay(c.send(g).header.Get("Payment-Required"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		header := must.Get(c.goPay(c.send(g).header.Get("Payment-Required")))(t)
 		g.ask += "?fail"
 		if r := c.send(g, header); r.status != 500 {
 			t.Errorf("%d %s", r.status, r.body)

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/server/servertest"
 )
 
@@ -69,9 +70,7 @@ func devService(t *testing.T) []string {
 	cmd := exec.Command(servertest.Program(t), "dev", "--data", filepath.Join(t.TempDir(), "data"))
 	cmd.Env = append(os.Environ(), "TOLL_CONFIG="+filepath.Join(t.TempDir(), "config.json"))
 	cmd.Stdout, cmd.Stderr = &out, &out
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cmd.Start())
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	t.Cleanup(func() {
@@ -100,17 +99,11 @@ var (
 // the kinds that it saw.
 func (b *browser) walk(person, first string, more ...string) map[string]bool {
 	b.Helper()
-	base, err := url.Parse(first)
-	if err != nil {
-		b.Fatal(err)
-	}
+	base := must.Get(url.Parse(first))(b)
 	base.Path = strings.TrimSuffix(base.Path, "/") + "/"
 	seen := map[string]bool{}
 	for next := append([]string{first}, more...); len(next) > 0; next = next[1:] {
-		u, err := base.Parse(next[0])
-		if err != nil {
-			b.Fatal(err)
-		}
+		u := must.Get(base.Parse(next[0]))(b)
 		var kind []string
 		for _, part := range strings.Split(strings.Trim(u.Path, "/"), "/") {
 			kind = append(kind, idPart.ReplaceAllString(part, "id"))
@@ -154,9 +147,7 @@ func (b *browser) keep(page, name string) {
 	part := image.NewRGBA(whole.Bounds().Intersect(image.Rect(0, 0, 1280, 820)))
 	draw.Draw(part, part.Bounds(), whole, image.Point{}, draw.Src)
 	file := filepath.Join("..", "docs", "pictures", name+".png")
-	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, os.MkdirAll(filepath.Dir(file), 0o755))
 	out, err := os.Create(file)
 	if err == nil {
 		err = errors.Join((&png.Encoder{CompressionLevel: png.BestCompression}).Encode(out, part), out.Close())

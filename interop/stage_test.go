@@ -15,6 +15,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/internal/checkout/railtest"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/server/servertest"
@@ -65,36 +66,24 @@ func (s *service) restart() {
 // inside starts a service in this process, whose money is taken by a stand-in, of cards as well.
 func inside(t *testing.T, cfg server.Config) *service {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	s := &service{rail: railtest.New()}
 	cfg.Data, cfg.Listen = storetest.Dir(t), ln.Addr().String()
 	given := rail.Rails{rail.Crypto: s.rail, rail.Card: railtest.New()}
 	maps.Copy(given, cfg.Rails.Given)
 	cfg.Rails.Given = given
-	srv, err := server.New(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	srv := must.Get(server.New(t.Context(), cfg))(t)
 	s.url, s.newKey = srv.PublicURL(), srv.CreateKey
 	ctx, stop := context.WithCancel(context.Background())
 	stopped := make(chan error, 1)
 	go func() { stopped <- srv.Serve(ctx, ln) }()
 	t.Cleanup(func() {
 		stop()
-		if err := <-stopped; err != nil {
-			t.Error(err)
-		}
-		if err := srv.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, <-stopped)
+		must.Check(t, srv.Close(context.Background()))
 	})
 	for account, key := range map[string]*toll.APIKey{"builder": &s.builder, "subscriber": &s.subscriber, "operator": &s.operator} {
-		if *key, err = srv.CreateKey(t.Context(), server.KeyRequest{Account: account, Operator: account == "operator"}); err != nil {
-			t.Fatal(err)
-		}
+		*key = must.Get(srv.CreateKey(t.Context(), server.KeyRequest{Account: account, Operator: account == "operator"}))(t)
 	}
 	return s
 }
@@ -141,10 +130,7 @@ type scene struct {
 
 func newScene(t *testing.T, s *service, a *actors, change ...func(*setting)) *scene {
 	t.Helper()
-	price, err := toll.PriceERC20(toll.UnitsOf(1_000_000), toll.Sandbox.USDC(), s.builder.Address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	price := must.Get(toll.PriceERC20(toll.UnitsOf(1_000_000), toll.Sandbox.USDC(), s.builder.Address))(t)
 	c := &scene{T: t, service: s, actors: a, setting: setting{credits: 100, min: 1, max: 10, price: price, scheme: scheme, network: network, resource: resource}}
 	for _, f := range change {
 		f(&c.setting)
@@ -161,57 +147,39 @@ func newScene(t *testing.T, s *service, a *actors, change ...func(*setting)) *sc
 // register makes an agent with a plan.
 func (c *scene) register(url string) (toll.PlanID, toll.AgentID) {
 	c.Helper()
-	r, err := c.service.client(c.builder).RegisterAgentWithPlan(c.Context(), client.AgentParams{
+	r := must.Get(c.service.client(c.builder).RegisterAgentWithPlan(c.Context(), client.AgentParams{
 		Metadata: toll.Metadata{Name: c.Name()}, API: toll.AgentAPI{Endpoints: toll.EndpointList{{Verb: "POST", URL: url}}},
 	}, client.PlanParams{
 		Metadata: toll.Metadata{Name: c.Name()}, Price: c.price, Credits: toll.CreditsConfig{Amount: 100, MinAmount: c.min, MaxAmount: c.max},
-	})
-	if err != nil {
-		c.Fatal(err)
-	}
+	}))(c)
 	return r.PlanID, r.AgentID
 }
 
 func (c *scene) mint(n toll.Credits) {
 	c.Helper()
-	if _, err := c.service.client(c.builder).Mint(c.Context(), c.plan, c.subscriber.Address, n, 0); err != nil {
-		c.Fatal(err)
-	}
+	must.Get(c.service.client(c.builder).Mint(c.Context(), c.plan, c.subscriber.Address, n, 0))(c)
 	c.minted += n
 }
 
 func (c *scene) buyToken(opts ...client.TokenOption) string {
 	c.Helper()
-	token, err := c.service.client(c.subscriber).AccessToken(c.Context(), c.plan, opts...)
-	if err != nil {
-		c.Fatal(err)
-	}
+	token := must.Get(c.service.client(c.subscriber).AccessToken(c.Context(), c.plan, opts...))(c)
 	return token.AccessToken
 }
 
 func (c *scene) balance() *toll.Balance {
 	c.Helper()
-	b, err := c.service.client(c.subscriber).Balance(c.Context(), c.plan)
-	if err != nil {
-		c.Fatal(err)
-	}
-	return b
+	return must.Get(c.service.client(c.subscriber).Balance(c.Context(), c.plan))(c)
 }
 
 // advance moves the clock of the service.
 func (c *scene) advance(d time.Duration) {
 	c.Helper()
 	body := fmt.Sprintf(`{"advanceSecs":%d}`, int64(d/time.Second))
-	req, err := http.NewRequestWithContext(c.Context(), "POST", c.url+"/api/v1/sandbox/clock", strings.NewReader(body))
-	if err != nil {
-		c.Fatal(err)
-	}
+	req := must.Get(http.NewRequestWithContext(c.Context(), "POST", c.url+"/api/v1/sandbox/clock", strings.NewReader(body)))(c)
 	req.Header.Set("Authorization", "Bearer "+c.operator.Key)
 	req.Header.Set("Content-Type", "application/json")
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		c.Fatal(err)
-	}
+	res := must.Get(http.DefaultClient.Do(req))(c)
 	_ = res.Body.Close()
 	if res.StatusCode != http.StatusOK {
 		c.Fatalf("the clock: %s", res.Status)
@@ -222,10 +190,7 @@ func (c *scene) advance(d time.Duration) {
 func (c *scene) burnElsewhere() {
 	c.Helper()
 	f := c.service.client(c.builder)
-	terms, err := f.Terms(c.Context(), c.plan)
-	if err != nil {
-		c.Fatal(err)
-	}
+	terms := must.Get(f.Terms(c.Context(), c.plan))(c)
 	required := x402.NewPaymentRequired([]*x402.Terms{terms}, x402.Options{AgentID: c.agent})
 	for left := c.balance().Available; left > 0; left = c.balance().Available {
 		r, err := f.Settle(c.Context(), &x402.SettleRequest{PaymentRequired: *required, AccessToken: c.buyToken(), MaxAmount: min(left, c.max).Ptr()})
@@ -274,15 +239,11 @@ func (c *scene) E(change ...func(*serverArgs)) *party {
 	for _, f := range change {
 		f(&args)
 	}
-	if err := c.servers.do("open", args, &p.base); err != nil {
-		c.Fatal(err)
-	}
+	must.Do(c, c.servers.do("open", args, &p.base))
 	c.Cleanup(func() { _ = c.servers.do("close", map[string]any{"url": p.base}, nil) }) // it may have ended
 	p.ask = p.base + "/ask"
 	p.runs = func() (n int) {
-		if err := c.servers.do("runs", map[string]any{"url": p.base}, &n); err != nil {
-			c.Error(err)
-		}
+		must.Check(c, c.servers.do("runs", map[string]any{"url": p.base}, &n))
 		return n
 	}
 	c.parties = append(c.parties, p)
@@ -295,9 +256,7 @@ func (c *scene) pass(p *party)    { c.tell("pass", p) }
 
 func (c *scene) tell(command string, p *party) {
 	c.Helper()
-	if err := c.servers.do(command, map[string]any{"url": p.base}, nil); err != nil {
-		c.Fatal(err)
-	}
+	must.Do(c, c.servers.do(command, map[string]any{"url": p.base}, nil))
 }
 
 // judge gives all answers of the facilitator to the schemas of other software.
@@ -320,9 +279,7 @@ func (c *scene) judge() {
 func (c *scene) faults(given map[string]any) {
 	c.Helper()
 	var faults []string
-	if err := c.oracle.do("judge", given, &faults); err != nil {
-		c.Error(err)
-	}
+	must.Check(c, c.oracle.do("judge", given, &faults))
 	for _, f := range faults {
 		c.Errorf("other software does not understand: %s", f)
 	}

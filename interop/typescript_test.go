@@ -20,6 +20,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/checkout/railtest"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/rails"
 	"github.com/tollhq/toll/internal/server"
@@ -45,25 +46,15 @@ const projectTime = 5 * time.Minute
 func newSDKProject(t *testing.T) sdkProject {
 	t.Helper()
 	n := typescriptTools.find(t)
-	dir, err := os.MkdirTemp(n.packages, "sdk")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := must.Get(os.MkdirTemp(n.packages, "sdk"))(t)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	for _, name := range []string{"src", "test", "scripts", "examples"} {
 		from := os.DirFS(filepath.Join(typescriptTools.from, name))
-		if err := os.CopyFS(filepath.Join(dir, name), from); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.CopyFS(filepath.Join(dir, name), from))
 	}
 	for _, name := range []string{"package.json", "tsconfig.json", "tsdown.config.ts", "README.md", "LICENSE"} {
-		text, err := os.ReadFile(filepath.Join(typescriptTools.from, name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, name), text, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(filepath.Join(typescriptTools.from, name)))(t)
+		must.Do(t, os.WriteFile(filepath.Join(dir, name), text, 0o644))
 	}
 	p := sdkProject{n, dir}
 	p.must(t, nil, n.module("tsdown/dist/run.mjs"))
@@ -87,11 +78,7 @@ func (p sdkProject) run(ctx context.Context, env []string, args ...string) (stri
 
 func (p sdkProject) must(t *testing.T, env []string, args ...string) string {
 	t.Helper()
-	out, err := p.run(t.Context(), env, args...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out
+	return must.Get(p.run(t.Context(), env, args...))(t)
 }
 
 // part is a program of the project that runs beside the test until it is waited for.
@@ -139,11 +126,7 @@ func (p *parts) wait(t *testing.T) {
 
 func absolute(t *testing.T, path ...string) string {
 	t.Helper()
-	out, err := filepath.Abs(filepath.Join(path...))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out
+	return must.Get(filepath.Abs(filepath.Join(path...)))(t)
 }
 
 // frameworks are those in which test/paid.test.mjs sells, each with a service of its own.
@@ -232,10 +215,7 @@ func (p sdkProject) elsewhere(t *testing.T, run *parts, env []string) {
 	other.packages = p.packages
 	with := func(more ...string) []string { return append(slices.Clone(env), more...) }
 	other.begin(t, run, "on another node ", with("TOLL_STAGE="+conformanceStage(t)))
-	chromium, err := findChromium()
-	if err != nil {
-		t.Fatal(err)
-	}
+	chromium := must.Get(findChromium())(t)
 	// Names of the same machine.
 	names := map[string][3]string{"amd64": {"64", "x64", "x64"}, "arm64": {"arm64", "aarch64", "arm64"}}[runtime.GOARCH]
 	for name, program := range map[string]string{
@@ -244,9 +224,7 @@ func (p sdkProject) elsewhere(t *testing.T, run *parts, env []string) {
 		"bun":      n.module("@oven/bun-linux-" + names[1] + "/bin/bun"),
 		"deno":     n.module("@deno/linux-" + names[2] + "-glibc/deno"),
 	} {
-		if _, err := os.Stat(program); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(os.Stat(program))(t)
 		run.begin(t, p, name, with("TOLL_STAGE="+conformanceStage(t), "TOLL_"+strings.ToUpper(name)+"="+program), "runtimes.test.mjs")
 	}
 	run.begin(t, p, "paid express4", with("TOLL_FRONT=express4"), "paid.test.mjs")
@@ -257,24 +235,17 @@ func (p sdkProject) elsewhere(t *testing.T, run *parts, env []string) {
 // nextApp builds the application of test/next with the package as it is published, and returns its directory.
 func (p sdkProject) nextApp(t *testing.T, n node) string {
 	t.Helper()
-	dir, err := os.MkdirTemp(n.packages, "next")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := must.Get(os.MkdirTemp(n.packages, "next"))(t)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	installed := filepath.Join(dir, "node_modules", "@tollhq", "toll")
 	for to, from := range map[string]string{dir: "test/next", filepath.Join(installed, "dist"): "dist"} {
-		if err := os.CopyFS(to, os.DirFS(filepath.Join(p.dir, from))); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.CopyFS(to, os.DirFS(filepath.Join(p.dir, from))))
 	}
 	manifest, err := os.ReadFile(filepath.Join(p.dir, "package.json"))
 	if err == nil {
 		err = os.WriteFile(filepath.Join(installed, "package.json"), manifest, 0o644)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	builder := sdkProject{n, dir}
 	builder.program = p.program
 	builder.must(t, []string{"NEXT_TELEMETRY_DISABLED=1", "CI=1"}, n.module("next/dist/bin/next"), "build")
@@ -359,33 +330,20 @@ func conformanceStage(t *testing.T) string {
 		"rail":           {Rails: rails.Config{Given: rail.Rails{rail.Crypto: railtest.New(), rail.Card: page}}},
 		"rate-limit":     limited,
 	} {
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 		cfg.Data, cfg.Listen, cfg.Release, cfg.LoopbackWebhooks = storetest.Dir(t), ln.Addr().String(), "1.1.0", true
-		srv, err := server.New(t.Context(), cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
+		srv := must.Get(server.New(t.Context(), cfg))(t)
 		ctx, stop := context.WithCancel(context.Background())
 		stopped := make(chan error, 1)
 		go func() { stopped <- srv.Serve(ctx, ln) }()
 		t.Cleanup(func() {
 			stop()
-			if err := <-stopped; err != nil {
-				t.Error(err)
-			}
-			if err := srv.Close(context.Background()); err != nil {
-				t.Error(err)
-			}
+			must.Check(t, <-stopped)
+			must.Check(t, srv.Close(context.Background()))
 		})
 		running[need] = srv
 		services[need] = stand{srv.PublicURL(), keys.URL + "/?service=" + need}
 	}
-	text, err := json.Marshal(map[string]any{"services": services})
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(json.Marshal(map[string]any{"services": services}))(t)
 	return string(text)
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/internal/card/double"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/tolltest"
 )
 
@@ -42,17 +43,12 @@ func TestStandardWebhooks(t *testing.T) {
 	}))
 	defer receiver.Close()
 	c := svc.Client()
-	w, err := c.CreateWebhook(t.Context(), client.WebhookParams{URL: receiver.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := must.Get(c.CreateWebhook(t.Context(), client.WebhookParams{URL: receiver.URL}))(t)
 	rotated, err := c.RotateWebhook(t.Context(), w.ID)
 	if err == nil {
 		err = c.TestWebhook(t.Context(), w.ID)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	var first sent
 	select {
 	case first = <-got:
@@ -61,30 +57,17 @@ func TestStandardWebhooks(t *testing.T) {
 	}
 	changed := sent{first.Headers, strings.Replace(first.Body, "{", "{ ", 1)}
 
-	d, err := double.New(double.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(double.New(double.Options{}))(t)
 	defer d.Close()
 	stripe := httptest.NewServer(d.Handler())
 	defer stripe.Close()
 
 	in, err := json.Marshal(map[string]any{"deliveries": []sent{first, changed}, "secrets": []string{w.Secret, rotated.Secret}, "double": stripe.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
-	script, err := os.ReadFile(filepath.Join("webhooks", "check.mjs"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir, err := os.MkdirTemp(n.packages, "run")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
+	script := must.Get(os.ReadFile(filepath.Join("webhooks", "check.mjs")))(t)
+	dir := must.Get(os.MkdirTemp(n.packages, "run"))(t)
 	defer os.RemoveAll(dir)
-	if err := os.WriteFile(filepath.Join(dir, "check.mjs"), script, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(dir, "check.mjs"), script, 0o600))
 	cmd := exec.CommandContext(t.Context(), n.program, "check.mjs")
 	cmd.Dir, cmd.Stdin, cmd.Stderr = dir, bytes.NewReader(in), os.Stderr
 	out, err := cmd.Output()
