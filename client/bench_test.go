@@ -9,6 +9,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -24,10 +25,7 @@ func (a answering) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // BenchmarkSettle is what the client does for a call besides the connection.
 func BenchmarkSettle(b *testing.B) {
-	token, err := os.ReadFile("../x402/testdata/worked-example.jwt")
-	if err != nil {
-		b.Fatal(err)
-	}
+	token := must.Get(os.ReadFile("../x402/testdata/worked-example.jwt"))(b)
 	one := toll.Credits(1)
 	plan := toll.NewPlanID()
 	terms := &x402.Terms{PlanID: plan, Scheme: "svc:erc4337", Network: "eip155:84532", PayTo: "0x00000000000000000000000000000000000000A1", MaxAmount: 5}
@@ -36,9 +34,7 @@ func BenchmarkSettle(b *testing.B) {
 		Success: true, Transaction: "0x1", Network: "eip155:84532", Payer: "0x00000000000000000000000000000000000000A1", CreditsRedeemed: &one, RemainingBalance: &one,
 		Amount: &one, Extra: &x402.SettleExtra{AgentRequestID: "req_1", PlanID: plan, CreditsRedeemed: &one, RemainingBalance: &one},
 	})
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, err)
 	c := client.New("key", client.WithURL("http://127.0.0.1:8402"), client.WithHTTPClient(&http.Client{Transport: answering(answer)}))
 	req := &x402.SettleRequest{PaymentRequired: *needed, AccessToken: string(token), MaxAmount: &one, AgentRequestID: "req_1"}
 	b.ReportAllocs()

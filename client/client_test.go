@@ -16,6 +16,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -103,9 +104,7 @@ func TestRequest(t *testing.T) {
 	}
 	t.Setenv("TOLL_URL", s.URL+"/")
 	t.Setenv("TOLL_API_KEY", "sandbox:from-env")
-	if _, err := client.New("").Health(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(client.New("").Health(ctx))(t)
 	if got := s.sent[len(s.sent)-1].header.Get("Authorization"); got != "Bearer sandbox:from-env" {
 		t.Errorf("Authorization %q", got)
 	}
@@ -330,9 +329,7 @@ func TestKeyIsNotPrinted(t *testing.T) {
 func TestIdempotencyKey(t *testing.T) {
 	s := serve(t, always(200, `{"success":true,"planId":"4474","txHash":"0x`+strings.Repeat("0", 64)+`"}`))
 	ctx := client.WithIdempotencyKey(context.Background(), "once-1")
-	if _, err := s.client().RegisterPlan(ctx, client.PlanParams{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.client().RegisterPlan(ctx, client.PlanParams{}))(t)
 	if got := s.sent[0].header.Get("Idempotency-Key"); got != "once-1" {
 		t.Errorf("Idempotency-Key %q", got)
 	}
@@ -346,9 +343,7 @@ func TestIdempotencyKey(t *testing.T) {
 	})
 	c := s.client(client.WithHTTPClient(&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}))
 	for range 2 {
-		if _, err := c.AccessToken(context.Background(), plan); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(c.AccessToken(context.Background(), plan))(t)
 	}
 	keys := make([]string, 0, 4)
 	for _, one := range s.sent {

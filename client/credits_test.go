@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -22,18 +23,14 @@ func planService(t *testing.T, made *string) *service {
 			return 201, nil, `{"accessToken":"eyJhIjoxfQ.eyJhIjoxfQ.c2ln"}`
 		case strings.Contains(s.target, "/agents"):
 			b, err := x402.Encode(map[string]any{"agents": []any{agentAt("7", "https://a.example/ask")}, "total": 1})
-			if err != nil {
-				t.Error(err)
-			}
+			must.Check(t, err)
 			return 200, nil, string(b)
 		}
 		b, err := x402.Encode(toll.Plan{
 			ID: plan, Owner: toll.Address{9}, Price: toll.Price{IsCrypto: true}, AccessLimit: toll.LimitCredits,
 			Credits: toll.CreditsConfig{Amount: 100, MinAmount: 1, MaxAmount: 5}, CreatedAt: time.Unix(1, 0), UpdatedAt: time.Unix(1, 0),
 		})
-		if err != nil {
-			t.Error(err)
-		}
+		must.Check(t, err)
 		return 200, nil, string(b)
 	})
 }
@@ -105,14 +102,8 @@ func TestCreditsPayer_OlderService(t *testing.T) {
 	}
 	p := s.client().Payer()
 	e := &x402.Entry{Scheme: "svc:erc4337", Network: "eip155:84532", Amount: "3", PlanID: string(plan)}
-	q, err := p.Quote(t.Context(), called, e)
-	if err != nil {
-		t.Fatal(err)
-	}
-	paid, err := p.Pay(t.Context(), e, q)
-	if err != nil {
-		t.Fatal(err)
-	}
+	q := must.Get(p.Quote(t.Context(), called, e))(t)
+	paid := must.Get(p.Pay(t.Context(), e, q))(t)
 	if spent, sure := paid.Spent(t.Context(), new(x402.Settlement)); sure {
 		t.Errorf("%s credits are taken for all that was spent", spent)
 	}

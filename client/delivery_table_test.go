@@ -11,14 +11,12 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/must"
 )
 
 // The table that the clients of all languages share: deliveries of the past and of the future, and of earlier secrets.
 func TestReadDelivery_Table(t *testing.T) {
-	text, err := os.ReadFile("../testdata/conformance/tables/delivery-times.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("../testdata/conformance/tables/delivery-times.json"))(t)
 	var table struct {
 		Now     int64
 		Secrets []string

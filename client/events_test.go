@@ -13,6 +13,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/must"
 )
 
 func event(n int) string {
@@ -73,9 +74,7 @@ func TestFollowEvents_End(t *testing.T) {
 	defer cancel()
 	n := 0
 	for _, err := range c.FollowEvents(ctx, "") {
-		if err != nil {
-			t.Error(err)
-		}
+		must.Check(t, err)
 		n++
 		cancel()
 	}

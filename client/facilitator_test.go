@@ -10,6 +10,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -139,9 +140,7 @@ func TestTerms(t *testing.T) {
 				return 200, nil, `{"name":"toll","environment":"sandbox","network":"eip155:84532"}`
 			}
 			b, err := x402.Encode(p)
-			if err != nil {
-				t.Error(err)
-			}
+			must.Check(t, err)
 			return 200, nil, string(b)
 		})
 		cl := s.client()
@@ -186,9 +185,7 @@ func TestTermsNameTheSale(t *testing.T) {
 				return 200, nil, `{"name":"toll","environment":"sandbox","apiBase":"https://pay.example.com/api/v1"}`
 			}
 			b, err := x402.Encode(p)
-			if err != nil {
-				t.Error(err)
-			}
+			must.Check(t, err)
 			return 200, nil, string(b)
 		})
 		if got, err := s.client().Terms(context.Background(), plan); err != nil || got.OrderURL != c.want {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/must"
 )
 
 func orderBody(status toll.OrderStatus) string {
@@ -73,9 +74,7 @@ func TestLists_Paths(t *testing.T) {
 	})
 	ctx := context.Background()
 	count := func(err error) int {
-		if err != nil {
-			t.Error(err)
-		}
+		must.Check(t, err)
 		return 1
 	}
 	n := 0

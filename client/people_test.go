@@ -8,6 +8,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/must"
 )
 
 // TestPeople_Paths: each call of people asks its own path, in the workspace of the client.
@@ -44,9 +45,7 @@ func TestPeople_Paths(t *testing.T) {
 		"POST /api/v1/credentials/recovery-codes":                         func(c *client.Client) error { _, err := c.RenewRecoveryCodes(ctx); return err },
 	} {
 		s := serve(t, always(200, `{"members":[],"invitations":[],"organizations":[],"sessions":[],"acts":[],"credentials":[],"nextCursor":null}`))
-		if err := call(s.client(client.WithWorkspace("0xab"))); err != nil {
-			t.Errorf("%s: %v", want, err)
-		}
+		must.Check(t, call(s.client(client.WithWorkspace("0xab"))), want)
 		got := s.sent[0]
 		if got.method+" "+got.target != want || got.header.Get("X-Current-Org-Id") != "0xab" {
 			t.Errorf("%s %s %v, not %s", got.method, got.target, got.header, want)

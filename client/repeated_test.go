@@ -13,6 +13,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/paid"
 	"github.com/tollhq/toll/tolltest"
 	"github.com/tollhq/toll/x402"
@@ -62,14 +63,10 @@ func (c *copier) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var required map[string]any
-	if err := x402.DecodeHeader(res.Header.Get(x402.HeaderRequired), &required); err != nil {
-		c.Error(err)
-	}
+	must.Check(c, x402.DecodeHeader(res.Header.Get(x402.HeaderRequired), &required))
 	c.change(required)
 	value, err := x402.EncodeHeader(required)
-	if err != nil {
-		c.Error(err)
-	}
+	must.Check(c, err)
 	w.Header().Set(x402.HeaderRequired, value)
 	w.WriteHeader(http.StatusPaymentRequired)
 }
@@ -111,10 +108,7 @@ func (c *copier) limits() client.Limits {
 
 func hostOf(t *testing.T, address string) string {
 	t.Helper()
-	u, err := url.Parse(address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := must.Get(url.Parse(address))(t)
 	return client.HostOf(u)
 }
 
@@ -249,13 +243,10 @@ func TestTransport_AgentsWithoutHosts(t *testing.T) {
 func TestTransport_EntryWithoutAgent(t *testing.T) {
 	c := newCopier(t, false)
 	c.register("https://agent.example.com/ask")
-	_, err := c.svc.Client().RegisterAgent(t.Context(), client.AgentParams{
+	must.Get(c.svc.Client().RegisterAgent(t.Context(), client.AgentParams{
 		Metadata: toll.Metadata{Name: "Second"}, Plans: []toll.PlanID{c.svc.Plan()},
 		API: toll.AgentAPI{Endpoints: toll.EndpointList{{Verb: "GET", URL: c.honest + "/{item}/*"}}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	who := c.svc.Subscriber(100)
 	c.payHonest(who, who.Client.Payer())
 }
@@ -326,10 +317,7 @@ func TestTransport_Resource(t *testing.T) {
 		{"http://127.0.0.1:8403/ask", "https://localhost:8403/ask", false},
 		{"http://127.0.0.1:8403/ask", "http://localhost.example:8403/ask", false},
 	} {
-		u, err := url.Parse(c.called)
-		if err != nil {
-			t.Fatal(err)
-		}
+		u := must.Get(url.Parse(c.called))(t)
 		paid := false
 		base := roundTripper(func(r *http.Request) (*http.Response, error) {
 			rec := httptest.NewRecorder()
@@ -342,9 +330,7 @@ func TestTransport_Resource(t *testing.T) {
 				"x402Version": 2, "resource": map[string]any{"url": c.resource},
 				"accepts": []any{json.RawMessage(`{"scheme":"coins","network":"n:1","amount":"1"}`)},
 			})
-			if err != nil {
-				t.Error(err)
-			}
+			must.Check(t, err)
 			rec.Header().Set(x402.HeaderRequired, value)
 			rec.WriteHeader(http.StatusPaymentRequired)
 			return rec.Result(), nil

@@ -14,6 +14,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/must"
 )
 
 // TestPages follows cursors, stops when the loop does, and ends with the error of a page.
@@ -242,9 +243,7 @@ func TestGoldenRequests(t *testing.T) {
 	}
 	path := filepath.Join("testdata", "requests.txt")
 	if os.Getenv("UPDATE_GOLDEN") != "" {
-		if err := os.WriteFile(path, []byte(dump.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, []byte(dump.String()), 0o644))
 	}
 	if want, err := os.ReadFile(path); err != nil || string(want) != dump.String() {
 		t.Errorf("%s (%v)\ngot\n%s", path, err, dump.String())

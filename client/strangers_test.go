@@ -15,6 +15,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/tolltest"
 	"github.com/tollhq/toll/x402"
 )
@@ -53,23 +54,14 @@ func (s *seller) endpoints(urls ...string) {
 	for _, u := range urls {
 		list = append(list, toll.Endpoint{Verb: "POST", URL: u})
 	}
-	_, err := s.svc.Client().UpdateAgent(s.Context(), s.svc.Agent(),
-		toll.AgentUpdate{API: toll.AgentAPIUpdate{Endpoints: toll.SetTo(list)}})
-	s.must(err)
-}
-
-func (s *seller) must(err error) {
-	s.Helper()
-	if err != nil {
-		s.Fatal(err)
-	}
+	must.Get(s.svc.Client().UpdateAgent(s.Context(), s.svc.Agent(),
+		toll.AgentUpdate{API: toll.AgentAPIUpdate{Endpoints: toll.SetTo(list)}}))(s)
 }
 
 // required asks for 5 credits.
 func (s *seller) required() *x402.PaymentRequired {
 	s.Helper()
-	terms, err := s.svc.Client().Terms(s.Context(), s.svc.Plan())
-	s.must(err)
+	terms := must.Get(s.svc.Client().Terms(s.Context(), s.svc.Plan()))(s)
 	return x402.NewPaymentRequired([]*x402.Terms{terms}, x402.Options{
 		Endpoint: s.url + "/ask", AgentID: s.svc.Agent(), HTTPVerb: http.MethodPost,
 		Amount: toll.Credits(5).Ptr(),
@@ -78,9 +70,7 @@ func (s *seller) required() *x402.PaymentRequired {
 
 func (s *seller) ask(w http.ResponseWriter, p *x402.PaymentRequired) {
 	value, err := x402.EncodeHeader(p)
-	if err != nil {
-		s.Error(err)
-	}
+	must.Check(s, err)
 	w.Header().Set(x402.HeaderRequired, value)
 	w.WriteHeader(http.StatusPaymentRequired)
 }
@@ -112,8 +102,7 @@ func (s *seller) settle(payment, id string) {
 func (s *seller) buyer() (*tolltest.Subscriber, *client.Client) {
 	s.Helper()
 	who := s.svc.Subscriber(100)
-	to, err := url.Parse(s.svc.URL())
-	s.must(err)
+	to := must.Get(url.Parse(s.svc.URL()))(s)
 	proxy := httputil.NewSingleHostReverseProxy(to)
 	between := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s.asking != nil {
@@ -122,15 +111,13 @@ func (s *seller) buyer() (*tolltest.Subscriber, *client.Client) {
 		proxy.ServeHTTP(w, r)
 	}))
 	s.Cleanup(between.Close)
-	key, err := who.Client.CreateKey(s.Context(), client.KeyParams{Name: "buyer"})
-	s.must(err)
+	key := must.Get(who.Client.CreateKey(s.Context(), client.KeyParams{Name: "buyer"}))(s)
 	return who, client.New(key.Key, client.WithURL(between.URL))
 }
 
 func (s *seller) purse(credits toll.Credits) *client.Spending {
 	s.Helper()
-	u, err := url.Parse(s.url)
-	s.must(err)
+	u := must.Get(url.Parse(s.url))(s)
 	return client.NewPurse(client.Limits{
 		Hosts: []string{client.HostOf(u)}, CreditsPerCall: 5, Credits: credits,
 	})
@@ -262,15 +249,12 @@ func TestTransport_NothingTaken(t *testing.T) {
 	s.took = func(w http.ResponseWriter, payment string) {
 		id := s.hold(payment, 5, 900)
 		_, err := s.svc.Client().Release(t.Context(), &x402.ReleaseRequest{AgentRequestID: id})
-		if err != nil {
-			t.Error(err)
-		}
+		must.Check(t, err)
 		w.WriteHeader(http.StatusInternalServerError)
 	}
 	purse := s.purse(10)
 	h := &http.Client{Transport: client.NewTransport(purse, c.Payer())}
-	res, err := h.Post(s.url+"/ask", "", strings.NewReader("x"))
-	s.must(err)
+	res := must.Get(h.Post(s.url+"/ask", "", strings.NewReader("x")))(s)
 	res.Body.Close()
 	p := purse.Payments()
 	if len(p) != 1 || p[0].State != client.PaymentRefused || counted(purse) != 0 {
@@ -354,7 +338,7 @@ func TestCheck(t *testing.T) {
 			purse, payer := s.purse(100), api.Payer()
 			h := &http.Client{Transport: client.NewTransport(purse, payer)}
 			res, err := h.Post(s.url+"/ask", "", strings.NewReader("x"))
-			s.must(err)
+			must.Do(s, err)
 			res.Body.Close()
 			p := purse.Payments()
 			if len(p) != 1 || p[0].State != client.PaymentUnknown || counted(purse) != 5 || p[0].Permission == nil {
@@ -362,12 +346,11 @@ func TestCheck(t *testing.T) {
 			}
 			c.later(s, payment, id)
 			left := purse.Payments()[0]
-			now, err := payer.Check(t.Context(), left)
-			s.must(err)
+			now := must.Get(payer.Check(t.Context(), left))(s)
 			if now.State != c.want || now.Spent.String() != c.spent {
 				t.Fatalf("it stands now at %s, %s", now.State, now.Spent)
 			}
-			s.must(purse.Close(t.Context(), now))
+			must.Do(s, purse.Close(t.Context(), now))
 			_, err = s.svc.Subscriber(0).Client.Payer().Check(t.Context(), left)
 			if toll.AsError(err).Code != toll.CodePermissionNotFound {
 				t.Errorf("another account is told of it: %v", err)
@@ -406,9 +389,7 @@ func TestCreditsPayer_Directory(t *testing.T) {
 		if _, id, ok := strings.Cut(s.target, "/protocol/agents/"); ok {
 			reads.Add(1)
 			b, err := x402.Encode(agentAt(toll.AgentID(id), "https://a.example/ask"))
-			if err != nil {
-				t.Error(err)
-			}
+			must.Check(t, err)
 			return http.StatusOK, nil, string(b)
 		}
 		return answer(n, s)
@@ -444,10 +425,7 @@ func TestCreditsPayer_Directory(t *testing.T) {
 			"extra": map[string]any{"agentId": fmt.Sprint(1000 + i)},
 		})
 	}
-	value, err := x402.EncodeHeader(map[string]any{"x402Version": 2, "accepts": entries})
-	if err != nil {
-		t.Fatal(err)
-	}
+	value := must.Get(x402.EncodeHeader(map[string]any{"x402Version": 2, "accepts": entries}))(t)
 	reads.Store(0)
 	asking := roundTripper(func(*http.Request) (*http.Response, error) {
 		rec := httptest.NewRecorder()
@@ -470,16 +448,13 @@ func TestCreditsPayer_Directory(t *testing.T) {
 func TestCreditsPayer_ForOneAgent(t *testing.T) {
 	s := newSeller(t)
 	buyer := s.svc.Subscriber(20)
-	called, err := url.Parse(s.url + "/ask")
-	s.must(err)
+	called := must.Get(url.Parse(s.url + "/ask"))(s)
 	other := toll.AgentID("7")
 	entry := func(agent toll.AgentID) *x402.Entry {
 		p := s.required()
 		p.Accepts[0].Extra.AgentID = string(agent)
-		value, err := x402.EncodeHeader(p)
-		s.must(err)
-		ask, err := x402.ReadChallenge(http.Header{"Payment-Required": {value}}, nil)
-		s.must(err)
+		value := must.Get(x402.EncodeHeader(p))(s)
+		ask := must.Get(x402.ReadChallenge(http.Header{"Payment-Required": {value}}, nil))(s)
 		return &ask.Entries[0]
 	}
 	payer := buyer.Client.Payer(s.svc.Plan()).For(s.svc.Agent())
@@ -491,8 +466,7 @@ func TestCreditsPayer_ForOneAgent(t *testing.T) {
 	}
 	for _, named := range []toll.AgentID{s.svc.Agent(), ""} {
 		e := entry(named)
-		q, err := payer.Quote(t.Context(), called, e)
-		s.must(err)
+		q := must.Get(payer.Quote(t.Context(), called, e))(s)
 		made := 0
 		maker := func(
 			ctx context.Context, plan toll.PlanID, agent toll.AgentID, most toll.Credits,

@@ -17,6 +17,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -68,10 +69,7 @@ func settle(w http.ResponseWriter, receipt string) {
 
 func limitsFor(t *testing.T, address string, call, all int64) client.Limits {
 	t.Helper()
-	u, err := url.Parse(address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := must.Get(url.Parse(address))(t)
 	return client.Limits{Hosts: []string{client.HostOf(u)}, MoneyPerCall: toll.UnitsOf(call), Money: toll.UnitsOf(all)}
 }
 
@@ -98,10 +96,7 @@ func TestTransport_Pays(t *testing.T) {
 	payer := new(coins)
 	h := &http.Client{Transport: client.NewTransport(purse, payer)}
 	for _, body := range []io.Reader{strings.NewReader("hello"), io.NopCloser(strings.NewReader("hello"))} {
-		res, err := h.Post(s.URL+"/x?secret=1", "text/plain", body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		res := must.Get(h.Post(s.URL+"/x?secret=1", "text/plain", body))(t)
 		got, _ := io.ReadAll(res.Body)
 		res.Body.Close()
 		if res.StatusCode != http.StatusOK || string(got) != "echo hello" {
@@ -198,10 +193,7 @@ func TestTransport_RecordsWhatItSigned(t *testing.T) {
 		settle(w, `{"success":true,"transaction":"0x1","network":"n:1"}`)
 	})
 	purse = client.NewPurse(limitsFor(t, s.URL, 50, 100))
-	res, err := (&http.Client{Transport: client.NewTransport(purse, new(coins))}).Get(s.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	res := must.Get((&http.Client{Transport: client.NewTransport(purse, new(coins))}).Get(s.URL))(t)
 	res.Body.Close()
 	if len(found) != 1 || found[0].State != client.PaymentSent || found[0].Authorization == nil || found[0].Counts().String() != "40" {
 		t.Errorf("while the payment was under way, the record was %+v", found)
@@ -253,17 +245,11 @@ func TestTransport_Passes(t *testing.T) {
 	defer s.Close()
 	h := &http.Client{Transport: client.NewTransport(client.NewPurse(client.Limits{}), new(coins))}
 	for _, own := range []string{"", "mine"} {
-		req, err := http.NewRequest(http.MethodGet, s.URL, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		req := must.Get(http.NewRequest(http.MethodGet, s.URL, nil))(t)
 		if own != "" {
 			req.Header.Set("payment-signature", own)
 		}
-		res, err := h.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		res := must.Get(h.Do(req))(t)
 		b, _ := io.ReadAll(res.Body)
 		res.Body.Close()
 		if res.StatusCode != http.StatusPaymentRequired || string(b) != "pay at the desk "+own {
@@ -300,10 +286,7 @@ func TestHostOf(t *testing.T) {
 		"http://a.example:443": "a.example:443", "https://a.example:8443": "a.example:8443", "http://[::1]:80": "[::1]:80",
 		"https://[::1]/": "[::1]",
 	} {
-		u, err := url.Parse(address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		u := must.Get(url.Parse(address))(t)
 		if got := client.HostOf(u); got != want {
 			t.Errorf("%s: %s, not %s", address, got, want)
 		}

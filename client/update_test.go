@@ -8,6 +8,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/must"
 )
 
 // agentVersions is a service with one agent, which somebody else changes before each of the first
@@ -50,9 +51,7 @@ func TestEditAgent(t *testing.T) {
 		s := agentVersions(t, 2)
 		c := client.New(key, client.WithURL(s.URL))
 		var seen []string
-		if err := c.EditAgent(t.Context(), agent, describe(c, &seen)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.EditAgent(t.Context(), agent, describe(c, &seen)))
 		if fmt.Sprint(seen) != "[v3 v4 v5]" {
 			t.Errorf("edited %v", seen)
 		}

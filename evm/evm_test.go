@@ -12,6 +12,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/evm"
+	"github.com/tollhq/toll/internal/must"
 )
 
 // walletKey is the first account of a public mnemonic of development chains.
@@ -19,20 +20,12 @@ const walletKey = "0xac0974bec39a17e36ba4a6b4d238ff944bacb478cbed5efcae784d7bf4f
 
 func unhex(t *testing.T, s string) []byte {
 	t.Helper()
-	b, err := hex.DecodeString(strings.TrimPrefix(s, "0x"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
+	return must.Get(hex.DecodeString(strings.TrimPrefix(s, "0x")))(t)
 }
 
 func key(t *testing.T, s string) *evm.Key {
 	t.Helper()
-	k, err := evm.ParseKey(s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return k
+	return must.Get(evm.ParseKey(s))(t)
 }
 
 // usdc is the domain of USDC on Base Sepolia.
@@ -181,16 +174,10 @@ func TestStrictRecovery(t *testing.T) {
 }
 
 func TestAuthorization_Sign(t *testing.T) {
-	k, err := evm.NewKey()
-	if err != nil {
-		t.Fatal(err)
-	}
+	k := must.Get(evm.NewKey())(t)
 	most := new(big.Int).Sub(new(big.Int).Lsh(big.NewInt(1), 256), big.NewInt(1))
 	a := &evm.Authorization{From: k.Address(), To: toll.Address{1}, Value: most, ValidAfter: 1<<64 - 1, ValidBefore: 1<<64 - 1, Nonce: [32]byte{9}}
-	signature, err := a.Sign(k, usdc())
-	if err != nil {
-		t.Fatal(err)
-	}
+	signature := must.Get(a.Sign(k, usdc()))(t)
 	if from, err := evm.Recover(a.Digest(usdc()), signature); err != nil || from != k.Address() {
 		t.Errorf("Recover = %s, %v", from, err)
 	}
@@ -227,10 +214,7 @@ func TestParseKey(t *testing.T) {
 
 func TestKey_IsNotPrinted(t *testing.T) {
 	k := key(t, walletKey)
-	text, err := json.Marshal(struct{ Key *evm.Key }{k})
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(json.Marshal(struct{ Key *evm.Key }{k}))(t)
 	number, _ := new(big.Int).SetString(walletKey[2:], 16)
 	for _, out := range []string{
 		fmt.Sprintf("%v %+v %#v %s %q %x %X %d %o %b %t", k, k, k, k, k, k, k, k, k, k, k), fmt.Sprint(*k, []*evm.Key{k}, struct{ K *evm.Key }{k}), string(text),

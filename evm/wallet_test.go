@@ -11,6 +11,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/evm"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -24,56 +25,32 @@ func entry(t *testing.T, change func(map[string]any)) *x402.Entry {
 	if change != nil {
 		change(m)
 	}
-	raw, err := json.Marshal(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := must.Get(json.Marshal(m))(t)
 	e := &x402.Entry{Raw: raw}
-	if err := x402.Decode(raw, e); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, x402.Decode(raw, e))
 	return e
 }
 
 func TestWallet_Pay(t *testing.T) {
-	key, err := evm.NewKey()
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(evm.NewKey())(t)
 	w, e := evm.NewWallet(key), entry(t, nil)
 	q, err := w.Quote(t.Context(), nil, e)
 	if err != nil || q.Unit != "USDC" || q.Amount.String() != "1000000" {
 		t.Fatalf("quoted %+v: %v", q, err)
 	}
-	p, err := w.Pay(t.Context(), e, q)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := json.Marshal(p.Payload)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(w.Pay(t.Context(), e, q))(t)
+	text := must.Get(json.Marshal(p.Payload))(t)
 	var payload struct {
 		Signature     string
 		Authorization struct{ From, To, Value, ValidAfter, ValidBefore, Nonce string }
 	}
-	if err := json.Unmarshal(text, &payload); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(text, &payload))
 	a := payload.Authorization
 	bytes := func(s string) []byte {
-		b, err := hex.DecodeString(strings.TrimPrefix(s, "0x"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return b
+		return must.Get(hex.DecodeString(strings.TrimPrefix(s, "0x")))(t)
 	}
 	seconds := func(s string) uint64 {
-		n, err := strconv.ParseUint(s, 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return n
+		return must.Get(strconv.ParseUint(s, 10, 64))(t)
 	}
 	signed := evm.Authorization{
 		From: w.Address(), To: toll.MustAddress(a.To), Value: big.NewInt(1_000_000), ValidAfter: seconds(a.ValidAfter),
@@ -105,21 +82,12 @@ func TestWallet_Pay(t *testing.T) {
 
 // An authorization lives as long as the server asks, and begins ten minutes ago: a minute at least, an hour at most.
 func TestWallet_Life(t *testing.T) {
-	key, err := evm.NewKey()
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(evm.NewKey())(t)
 	w := evm.NewWallet(key)
 	for seconds, want := range map[int64]string{0: "660", -1: "660", 120: "720", 3601: "4200", 1 << 40: "4200"} {
 		e := entry(t, func(m map[string]any) { m["maxTimeoutSeconds"] = seconds })
-		q, err := w.Quote(t.Context(), nil, e)
-		if err != nil {
-			t.Fatal(err)
-		}
-		p, err := w.Pay(t.Context(), e, q)
-		if err != nil {
-			t.Fatal(err)
-		}
+		q := must.Get(w.Quote(t.Context(), nil, e))(t)
+		p := must.Get(w.Pay(t.Context(), e, q))(t)
 		a := p.Authorization
 		if life := new(big.Int).Sub(a.ValidBefore.Int(), a.ValidAfter.Int()); life.String() != want {
 			t.Errorf("%d s asked: it counts for %s s", seconds, life)
@@ -129,10 +97,7 @@ func TestWallet_Life(t *testing.T) {
 
 // What a wallet does not sign, whoever asks.
 func TestWallet_Refuses(t *testing.T) {
-	key, err := evm.NewKey()
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(evm.NewKey())(t)
 	w := evm.NewWallet(key)
 	for name, change := range map[string]func(map[string]any){
 		"another scheme":       func(m map[string]any) { m["scheme"] = "upto" },

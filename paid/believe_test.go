@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/paid"
 	"github.com/tollhq/toll/x402"
 )
@@ -70,9 +71,7 @@ func TestAnswerToSomethingElse(t *testing.T) {
 				d.mu.Lock()
 				d.refuseS = nil
 				d.mu.Unlock()
-				if err := q.Drain(context.Background()); err != nil {
-					t.Error(err)
-				}
+				must.Check(t, q.Drain(context.Background()))
 				d.want(t, 2, 1, 0)
 				if len(told) != 2 || !told[1].Success {
 					t.Errorf("%s: told %+v", name, told)

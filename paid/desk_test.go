@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/paid"
 	"github.com/tollhq/toll/x402"
 )
@@ -382,10 +383,7 @@ type reply struct {
 
 func send(t *testing.T, method, url string, header ...string) reply {
 	t.Helper()
-	req, err := http.NewRequest(method, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	req := must.Get(http.NewRequest(method, url, nil))(t)
 	for i := 0; i+1 < len(header); i += 2 {
 		req.Header.Add(header[i], header[i+1])
 	}
@@ -422,9 +420,7 @@ func (r reply) isRefused(t *testing.T, reason string, code toll.Code) {
 		t.Fatalf("status %d, body %q; want 402 without content", r.status, r.body)
 	}
 	var p x402.PaymentRequired
-	if err := x402.DecodeHeader(r.header.Get("payment-required"), &p); err != nil {
-		t.Fatalf("payment-required: %v", err)
-	}
+	must.Do(t, x402.DecodeHeader(r.header.Get("payment-required"), &p), "payment-required")
 	var b struct {
 		x402.PaymentRequired
 		toll.ErrorBody
@@ -446,10 +442,7 @@ func (r reply) isRefused(t *testing.T, reason string, code toll.Code) {
 // raw sends bytes on a fresh connection and returns everything that comes back until it closes, as it must.
 func raw(t *testing.T, addr, text string) string {
 	t.Helper()
-	c, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(net.Dial("tcp", addr))(t)
 	defer c.Close()
 	_ = c.SetDeadline(time.Now().Add(long))
 	answered := make(chan struct{})

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/paid"
 	"github.com/tollhq/toll/x402"
 )
@@ -353,10 +354,7 @@ func TestHangingUpIsNotFree(t *testing.T) {
 			addr, noticed := goneServer(t, front)
 			left = make(chan struct{})
 			for range calls {
-				c, err := net.Dial("tcp", addr)
-				if err != nil {
-					t.Fatal(err)
-				}
+				c := must.Get(net.Dial("tcp", addr))(t)
 				fmt.Fprintf(c, "POST /ask HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nPayment-Signature: %s\r\n\r\nwork", token)
 				<-entered
 				c.Close()
@@ -388,10 +386,7 @@ func TestCallerGone_HalfARequest(t *testing.T) {
 				<-time.After(50 * time.Millisecond)
 				fmt.Fprint(w, content)
 			}), paid.Plan(plan), log))
-			c, err := net.Dial("tcp", addr)
-			if err != nil {
-				t.Fatal(err)
-			}
+			c := must.Get(net.Dial("tcp", addr))(t)
 			fmt.Fprintf(c, "POST /ask HTTP/1.1\r\nHost: a\r\nContent-Length: 400\r\nPayment-Signature: %s\r\n\r\nhalf", token)
 			eventually(t, "verified", func() bool { return d.count("verify") == 1 })
 			c.Close()
@@ -445,10 +440,7 @@ func TestCallerGone_UpstreamFails(t *testing.T) {
 			})).URL)
 			log, _ := logs(t)
 			addr, noticed := goneServer(t, paid.Proxy(d, u, paid.With(paid.Plan(plan), log), paid.Default()))
-			c, err := net.Dial("tcp", addr)
-			if err != nil {
-				t.Fatal(err)
-			}
+			c := must.Get(net.Dial("tcp", addr))(t)
 			fmt.Fprintf(c, "DELETE /ask HTTP/1.1\r\nHost: a\r\nPayment-Signature: %s\r\n\r\n", token)
 			<-entered
 			c.Close()
@@ -473,16 +465,11 @@ func TestCallerGone_UpstreamStreams(t *testing.T) {
 	})).URL)
 	log, _ := logs(t)
 	addr, _ := goneServer(t, paid.Proxy(d, u, paid.With(paid.Plan(plan), paid.Credits(2), log), paid.Default()))
-	c, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(net.Dial("tcp", addr))(t)
 	fmt.Fprintf(c, "POST /ask HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\nPayment-Signature: %s\r\n\r\n", token)
 	in := bufio.NewReader(c)
 	for line := ""; line != "data: 1\n"; {
-		if line, err = in.ReadString('\n'); err != nil {
-			t.Fatal(err)
-		}
+		line = must.Get(in.ReadString('\n'))(t)
 	}
 	c.Close()
 	select {

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/paid"
 	"github.com/tollhq/toll/x402"
 )
@@ -77,10 +78,7 @@ func TestSettledBeforeFirstByte(t *testing.T) {
 		return nil
 	}
 	s := paidServer(t, d, &work{t: t})
-	c, err := net.Dial("tcp", s.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(net.Dial("tcp", s.Listener.Addr().String()))(t)
 	defer c.Close()
 	fmt.Fprintf(c, "GET /ask HTTP/1.1\r\nHost: a\r\nConnection: close\r\nPayment-Signature: %s\r\n\r\n", token)
 	<-entered
@@ -141,9 +139,7 @@ func TestGolden402(t *testing.T) {
 		path := filepath.Join("testdata", name+".txt")
 		want, err := os.ReadFile(path)
 		if os.Getenv("UPDATE_GOLDEN") != "" {
-			if err := os.WriteFile(path, []byte(dump.String()), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(path, []byte(dump.String()), 0o644))
 			continue
 		}
 		if err != nil || string(want) != dump.String() {
@@ -240,9 +236,7 @@ func TestTrailers(t *testing.T) {
 	req, _ := http.NewRequest("GET", s.URL, nil)
 	req.Header.Set(sig, token)
 	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer res.Body.Close()
 	b := make([]byte, 100)
 	n, _ := res.Body.Read(b)
@@ -389,9 +383,7 @@ func TestUnpaid_FollowsRequestAndTerms(t *testing.T) {
 	asks := func(r reply) string {
 		t.Helper()
 		var inHeader, inBody x402.PaymentRequired
-		if err := errors.Join(x402.DecodeHeader(r.header.Get(x402.HeaderRequired), &inHeader), x402.Decode([]byte(r.body), &inBody)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, errors.Join(x402.DecodeHeader(r.header.Get(x402.HeaderRequired), &inHeader), x402.Decode([]byte(r.body), &inBody)))
 		say := func(p *x402.PaymentRequired) string {
 			return p.Resource.URL + " " + p.Accepts[0].Extra.HTTPVerb + " " + p.Accepts[0].Amount + " " + p.Error
 		}
@@ -516,9 +508,7 @@ func TestPriceOutsideOfThePlan(t *testing.T) {
 			w := httptest.NewRecorder()
 			h.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/ask", nil))
 			var required x402.PaymentRequired
-			if err := x402.DecodeHeader(w.Header().Get(x402.HeaderRequired), &required); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, x402.DecodeHeader(w.Header().Get(x402.HeaderRequired), &required))
 			if got := required.Accepts[0].Amount; got != want {
 				t.Errorf("a price of %d: the 402 asks for %s, want %s", price, got, want)
 			}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/paid"
 )
 
@@ -44,15 +45,20 @@ func checkPaths(t *testing.T, d *desk, m *mirror, base string, cases []pathCase)
 	}
 }
 
-// TestPathCase: a router that compares letters without case, as Express does, is not reached below the price of its path. A name
-// keeps the case of its value.
-// T92
-func TestPathCase(t *testing.T) {
+// mirrored returns a desk with 1000 credits, a mirror and its address, and the log of what is before it.
+func mirrored(t *testing.T) (*desk, *mirror, *url.URL, paid.Option) {
 	d := newDesk(1000)
 	d.max = 1000
 	log, _ := logs(t)
 	m := &mirror{}
-	u, _ := url.Parse(serve(t, m).URL)
+	return d, m, must.Get(url.Parse(serve(t, m).URL))(t), log
+}
+
+// TestPathCase: a router that compares letters without case, as Express does, is not reached below the price of its path. A name
+// keeps the case of its value.
+// T92
+func TestPathCase(t *testing.T) {
+	d, m, u, log := mirrored(t)
 	list := []paid.Route{
 		paid.With(paid.Plan(plan), log), paid.At("GET /ask", paid.Credits(40)), paid.Free("GET /api/*"), paid.At("GET /api/users/:id", paid.Credits(3)),
 		paid.Default(paid.Credits(1)),
@@ -81,11 +87,7 @@ func TestPathCase(t *testing.T) {
 // them, and is 400 before the hold if not.
 // T92
 func TestPathReadings(t *testing.T) {
-	d := newDesk(1000)
-	d.max = 1000
-	log, _ := logs(t)
-	m := &mirror{}
-	u, _ := url.Parse(serve(t, m).URL)
+	d, m, u, log := mirrored(t)
 	list := []paid.Route{
 		paid.With(paid.Plan(plan), log), paid.At("GET /files/*", paid.Credits(2)), paid.At("GET /files/one", paid.Credits(4)), paid.At("GET /items/:id", paid.Credits(3)),
 		paid.At("GET /items/:id/all", paid.Credits(6)), paid.Default(paid.Credits(1)),
@@ -122,11 +124,7 @@ func TestProxyQuery(t *testing.T) {
 // TestNoPath: a request target that names no path is refused. A proxy would pass such a target on as it is, while it priced "/".
 // T92
 func TestNoPath(t *testing.T) {
-	d := newDesk(1000)
-	d.max = 1000
-	log, _ := logs(t)
-	m := &mirror{}
-	u, _ := url.Parse(serve(t, m).URL)
+	d, m, u, log := mirrored(t)
 	s := serve(t, paid.Proxy(d, u, paid.With(paid.Plan(plan), log), paid.At("GET /ask", paid.Credits(40)), paid.Default(paid.Credits(1))))
 	checkPaths(t, d, m, s.URL, []pathCase{{"x:http://a/ask", -1, ""}, {"x:ask", -1, ""}, {"*", -1, ""}, {"http://a/ask", 40, "/ask"}, {"http://a", 1, "/"}})
 }
@@ -134,11 +132,7 @@ func TestNoPath(t *testing.T) {
 // TestMixedReadings: routers differ in which of the characters that separate segments they decode, and in when they cut parameters.
 // T92
 func TestMixedReadings(t *testing.T) {
-	d := newDesk(1000)
-	d.max = 1000
-	log, _ := logs(t)
-	m := &mirror{}
-	u, _ := url.Parse(serve(t, m).URL)
+	d, m, u, log := mirrored(t)
 	s := serve(t, paid.Proxy(d, u, paid.With(paid.Plan(plan), log), paid.At("GET /a/b/c", paid.Credits(40)), paid.At("GET /:q/deep", paid.Credits(40)),
 		paid.At("GET /files/*", paid.Credits(3)), paid.Default(paid.Credits(1))))
 	checkPaths(t, d, m, s.URL, []pathCase{

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/paid"
 	"github.com/tollhq/toll/x402"
 )
@@ -318,10 +319,7 @@ func TestPerCall_Proxy(t *testing.T) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		fmt.Fprint(w, content)
 	}))
-	to, err := url.Parse(upstream.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	to := must.Get(url.Parse(upstream.URL))(t)
 	log, _ := logs(t)
 	s := serve(t, paid.Proxy(f, to, paid.Default(paid.Plan(plan), cents), paid.With(log)))
 	value := walletOf(t, asks(t, s.URL), 1, 1, "")
@@ -489,9 +487,7 @@ func TestPerCall_Networks(t *testing.T) {
 			paid.Exact{Currency: toll.CurrencyUSDC, Amount: toll.UnitsOf(1)}, paid.Exact{Currency: toll.CurrencyEURC, Amount: toll.UnitsOf(1)}))
 		for _, e := range asks(t, s.URL).Entries[1:] {
 			var extra x402.ExactExtra
-			if err := x402.Decode(e.Extra, &extra); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, x402.Decode(e.Extra, &extra))
 			got = append(got, network+" "+e.Network+" "+e.Asset+" "+extra.Name+" "+extra.Version)
 		}
 		if strings.Contains(lines.String(), "PerCall cannot be listed") != (network == "eip155:1") {

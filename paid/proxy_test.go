@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/paid"
 )
 
@@ -104,10 +105,7 @@ func TestProxyClientGone(t *testing.T) {
 	}))
 	u, _ := url.Parse(up.URL)
 	s := serve(t, paid.Proxy(d, u, paid.Default(paid.Plan(plan))))
-	c, err := net.Dial("tcp", s.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(net.Dial("tcp", s.Listener.Addr().String()))(t)
 	fmt.Fprintf(c, "GET / HTTP/1.1\r\nHost: a\r\nPayment-Signature: %s\r\n\r\n", token)
 	<-entered
 	c.Close()
@@ -169,16 +167,10 @@ func TestProxyLateBody(t *testing.T) {
 		proxy.ServeHTTP(w, r)
 	}))
 	for _, path := range []string{"/free", "/form", "/paid"} {
-		c, err := net.Dial("tcp", s.Listener.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(net.Dial("tcp", s.Listener.Addr().String()))(t)
 		defer c.Close()
 		fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: a\r\nPayment-Signature: %s\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: 9\r\n\r\na", path, token)
-		res, err := http.ReadResponse(bufio.NewReader(c), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		res := must.Get(http.ReadResponse(bufio.NewReader(c), nil))(t)
 		if b, _ := io.ReadAll(res.Body); res.StatusCode != http.StatusRequestTimeout || !strings.Contains(string(b), "BCK.HTTP.408") {
 			t.Errorf("%s: %d %s", path, res.StatusCode, b)
 		}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/paid"
 	"github.com/tollhq/toll/x402"
 )
@@ -240,14 +241,9 @@ func TestStalledReader(t *testing.T) {
 	}}, atEnd, paid.HoldSecs(2))
 	req, _ := http.NewRequest("GET", s.URL, nil)
 	req.Header.Set(sig, token)
-	res, err := http.DefaultTransport.RoundTrip(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	res := must.Get(http.DefaultTransport.RoundTrip(req))(t)
 	defer res.Body.Close()
-	if _, err := bufio.NewReader(res.Body).ReadByte(); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(bufio.NewReader(res.Body).ReadByte())(t)
 	eventually(t, "one outcome", d.decided)
 	d.want(t, 2, 1, 0)
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/paid"
 	"github.com/tollhq/toll/tolltest"
 	"github.com/tollhq/toll/x402"
@@ -26,17 +27,12 @@ var freePlan = tolltest.WithPlan(client.PlanParams{
 // What a 402 says of buying and signing in can be followed as it stands, whether the terms came over HTTP or not.
 func TestAddressesOfAService(t *testing.T) {
 	svc := tolltest.New(t, freePlan)
-	key, err := svc.NewKey("sue")
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(svc.NewKey("sue"))(t)
 	for name, f := range map[string]x402.Facilitator{"client": svc.Client(), "in process": svc.Facilitator()} {
 		s := serve(t, paid.Handler(f, &work{t: t}, paid.Plan(svc.Plan()), paid.Agent(svc.Agent())))
 		r := send(t, "POST", s.URL+"/ask")
 		var p x402.PaymentRequired
-		if err := x402.DecodeHeader(r.header.Get(x402.HeaderRequired), &p); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, x402.DecodeHeader(r.header.Get(x402.HeaderRequired), &p))
 		e := p.Accepts[0].Extra
 		for _, c := range []struct{ method, url, want string }{
 			{"GET", e.PlanURL, `"id":"` + string(svc.Plan()) + `"`},
@@ -50,10 +46,7 @@ func TestAddressesOfAService(t *testing.T) {
 			if c.method == "POST" {
 				req.Header.Set("Authorization", "Bearer "+key.Key)
 			}
-			res, err := http.DefaultClient.Do(req)
-			if err != nil {
-				t.Fatal(err)
-			}
+			res := must.Get(http.DefaultClient.Do(req))(t)
 			body, err := io.ReadAll(res.Body)
 			_ = res.Body.Close()
 			if err != nil || res.StatusCode != 200 || !strings.Contains(string(body), c.want) {
@@ -70,14 +63,8 @@ func TestAddressesOfAService(t *testing.T) {
 
 // The program in the README and in docs/GO.md names the address under which docs/GO.md registers its agent.
 func TestReadmeNamesAnAbsoluteResource(t *testing.T) {
-	readme, err := os.ReadFile("../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	guide, err := os.ReadFile("../docs/GO.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	readme := must.Get(os.ReadFile("../README.md"))(t)
+	guide := must.Get(os.ReadFile("../docs/GO.md"))(t)
 	inProgram := regexp.MustCompile(`http\.Handle\("POST (/\w+)", paid\.Handler\(f, ask, ([^\n]*)\)\)\n`)
 	program := inProgram.FindStringSubmatch(string(readme))
 	registered := regexp.MustCompile(`\{"POST":"([^"]+)"\}`).FindStringSubmatch(string(guide))
@@ -131,14 +118,8 @@ func TestNoPublicURL(t *testing.T) {
 func TestSellerFindsReason(t *testing.T) {
 	svc := tolltest.New(t)
 	sub := svc.Subscriber(5)
-	other, err := svc.NewKey("other")
-	if err != nil {
-		t.Fatal(err)
-	}
-	good, err := svc.NewKey("more")
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := must.Get(svc.NewKey("other"))(t)
+	good := must.Get(svc.NewKey("more"))(t)
 	for name, c := range map[string]struct {
 		key  string
 		says string

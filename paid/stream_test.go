@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/paid"
 )
 
@@ -61,10 +62,7 @@ func TestStream(t *testing.T) {
 			}))
 			req, _ := http.NewRequest("GET", s.URL, nil)
 			req.Header.Set(sig, token)
-			res, err := http.DefaultTransport.RoundTrip(req)
-			if err != nil {
-				t.Fatal(err)
-			}
+			res := must.Get(http.DefaultTransport.RoundTrip(req))(t)
 			defer res.Body.Close()
 			if res.Header.Get("Service-Request-Id") != "req_0001" || res.Header.Get("payment-response") != "" ||
 				!strings.HasPrefix(res.Header.Get("Cache-Control"), "private") {
@@ -103,23 +101,16 @@ func TestAbortedStream(t *testing.T) {
 					fmt.Fprintf(w, "data: %d\n\n", i)
 				}
 			}}, atEnd)
-			c, err := net.Dial("tcp", s.Listener.Addr().String())
-			if err != nil {
-				t.Fatal(err)
-			}
+			c := must.Get(net.Dial("tcp", s.Listener.Addr().String()))(t)
 			fmt.Fprintf(c, "GET / HTTP/1.1\r\nHost: a\r\nPayment-Signature: %s\r\n\r\n", token)
 			in := bufio.NewReader(c)
 			for line := ""; line != "\r\n"; {
-				if line, err = in.ReadString('\n'); err != nil {
-					t.Fatal(err)
-				}
+				line = must.Get(in.ReadString('\n'))(t)
 			}
 			for i := range part {
 				step <- struct{}{}
 				for line := ""; line != fmt.Sprintf("data: %d\n", i); {
-					if line, err = in.ReadString('\n'); err != nil {
-						t.Fatal(err)
-					}
+					line = must.Get(in.ReadString('\n'))(t)
 				}
 			}
 			c.Close()
@@ -164,10 +155,7 @@ func TestStreamEndsWithItsHold(t *testing.T) {
 	}
 	d.want(t, 2, 1, 0)
 
-	c, err := net.Dial("tcp", s.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(net.Dial("tcp", s.Listener.Addr().String()))(t)
 	defer c.Close()
 	fmt.Fprintf(c, "GET /slow HTTP/1.1\r\nHost: a\r\nPayment-Signature: %s\r\n\r\n", token) // and reads nothing
 	eventually(t, "settled", func() bool { return d.count("settle") == 2 })
@@ -224,10 +212,7 @@ func TestLongStream(t *testing.T) {
 	}}, paid.MaxBuffer(4<<20))
 	req, _ := http.NewRequest("GET", s.URL, nil)
 	req.Header.Set(sig, token)
-	res, err := http.DefaultTransport.RoundTrip(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	res := must.Get(http.DefaultTransport.RoundTrip(req))(t)
 	defer res.Body.Close()
 	n, err := io.Copy(io.Discard, res.Body)
 	if n != size || err != nil || peak > 64<<20 {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/paid"
 )
 
@@ -143,10 +144,7 @@ func TestStrippedAnswer_NameByName(t *testing.T) {
 					name, value = spelling, v
 					req, _ := http.NewRequest("GET", at+"/ask", nil)
 					req.Header.Set(sig, token)
-					res, err := http.DefaultClient.Do(req)
-					if err != nil {
-						t.Fatal(err)
-					}
+					res := must.Get(http.DefaultClient.Do(req))(t)
 					_, _ = io.Copy(io.Discard, res.Body)
 					_ = res.Body.Close()
 					if res.StatusCode != status || res.Header.Get("X-Kept") != "1" {

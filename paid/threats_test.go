@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/paid"
 	"github.com/tollhq/toll/x402"
 )
@@ -27,10 +28,7 @@ func fronts(t *testing.T, d *desk, h *work) map[string]string {
 	mux := http.NewServeMux()
 	mux.Handle("POST /ask", h)
 	inner := serve(t, mux)
-	upstream, err := url.Parse(inner.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	upstream := must.Get(url.Parse(inner.URL))(t)
 	all := serve(t, h)
 	anyPath, _ := url.Parse(all.URL)
 	return map[string]string{
@@ -501,15 +499,10 @@ func TestEarlyClose(t *testing.T) {
 				requests <- r
 				front.ServeHTTP(w, r)
 			}))
-			c, err := net.Dial("tcp", s.Listener.Addr().String())
-			if err != nil {
-				t.Fatal(err)
-			}
+			c := must.Get(net.Dial("tcp", s.Listener.Addr().String()))(t)
 			fmt.Fprintf(c, "GET / HTTP/1.1\r\nHost: a\r\nPayment-Signature: %s\r\n\r\n", token)
 			if when == "in the answer" {
-				if _, err := bufio.NewReader(c).ReadString('\n'); err != nil {
-					t.Fatal(err)
-				}
+				must.Get(bufio.NewReader(c).ReadString('\n'))(t)
 				c.Close()
 			} else {
 				<-entered
@@ -555,14 +548,10 @@ func overriding(t *testing.T, ran *atomic.Value) http.Handler {
 					method = m
 				}
 			case "multipart/form-data":
-				if err := r.ParseMultipartForm(1 << 20); err != nil {
-					t.Error(err)
-				}
+				must.Check(t, r.ParseMultipartForm(1<<20))
 				take(r.PostForm)
 			default:
-				if err := r.ParseForm(); err != nil {
-					t.Error(err)
-				}
+				must.Check(t, r.ParseForm())
 				take(r.PostForm)
 			}
 		}
@@ -594,10 +583,7 @@ func TestHandler_MethodOverrides(t *testing.T) {
 		post := func(path, kind, body string) reply {
 			t.Helper()
 			ran.Store("")
-			req, err := http.NewRequest("POST", s.URL+path, strings.NewReader(body))
-			if err != nil {
-				t.Fatal(err)
-			}
+			req := must.Get(http.NewRequest("POST", s.URL+path, strings.NewReader(body)))(t)
 			req.Header.Set("Content-Type", kind)
 			req.Header.Set(sig, token)
 			return do(t, req)

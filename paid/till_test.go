@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/paid"
 	"github.com/tollhq/toll/x402"
 )
@@ -169,37 +170,25 @@ func challenge(t *testing.T, r reply) *x402.Challenge {
 func walletOf(t *testing.T, c *x402.Challenge, entry int, nonce byte, identifier string) string {
 	t.Helper()
 	e := &c.Entries[entry]
-	amount, err := toll.ParseUnits(e.Amount)
-	if err != nil {
-		t.Fatal(err)
-	}
+	amount := must.Get(toll.ParseUnits(e.Amount))(t)
 	value, err := c.Answer(e, &x402.ExactPayload{
 		Authorization: x402.ExactAuthorization{
 			From: toll.MustAddress(payer), To: toll.MustAddress(e.PayTo), Value: amount, ValidBefore: toll.UnitsOf(1_795_230_000), Nonce: toll.Hash{31: nonce},
 		},
 		Signature: "0x00",
 	}, identifier)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return value
 }
 
 // rewritten changes the JSON of a payment.
 func rewritten(t *testing.T, value string, change func(p map[string]any)) string {
 	t.Helper()
-	text, err := base64.StdEncoding.DecodeString(value)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(base64.StdEncoding.DecodeString(value))(t)
 	var p map[string]any
-	if err := json.Unmarshal(text, &p); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(text, &p))
 	change(p)
-	if text, err = json.Marshal(p); err != nil {
-		t.Fatal(err)
-	}
+	text = must.Get(json.Marshal(p))(t)
 	return base64.StdEncoding.EncodeToString(text)
 }
 
@@ -210,9 +199,7 @@ func (r reply) refusal(t *testing.T) string {
 		Error string `json:"error"`
 	}
 	if r.status == 402 {
-		if err := x402.DecodeHeader(r.header.Get("payment-required"), &p); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, x402.DecodeHeader(r.header.Get("payment-required"), &p))
 	}
 	return fmt.Sprint(r.status, " ", p.Error)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/paid"
 	"github.com/tollhq/toll/tolltest"
 	"github.com/tollhq/toll/x402"
@@ -55,10 +56,7 @@ func (m *mirror) last() http.Header {
 // tokenFronts are the constructors before one upstream: GET /free costs nothing, everything else 2 credits.
 func tokenFronts(t *testing.T, d *desk, m *mirror, opts ...paid.Option) map[string]string {
 	t.Helper()
-	u, err := url.Parse(serve(t, m).URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := must.Get(url.Parse(serve(t, m).URL))(t)
 	log, _ := logs(t)
 	with := paid.With(append([]paid.Option{paid.Plan(plan), paid.Credits(2), log}, opts...)...)
 	return map[string]string{

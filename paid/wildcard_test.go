@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/paid"
 )
 
@@ -116,12 +117,8 @@ func TestCheckRoutes(t *testing.T) {
 			t.Errorf("%s: no error", name)
 		}
 	}
-	if err := paid.CheckRoutes(paid.CaseSensitive(), paid.At("GET /a"), paid.Free("GET /A")); err != nil {
-		t.Error(err)
-	}
-	if err := paid.CheckRoutes(paid.At("GET /a/*"), paid.Free("POST /a/*"), paid.At("GET /a/:b"), paid.Default(), paid.With()); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, paid.CheckRoutes(paid.CaseSensitive(), paid.At("GET /a"), paid.Free("GET /A")))
+	must.Check(t, paid.CheckRoutes(paid.At("GET /a/*"), paid.Free("POST /a/*"), paid.At("GET /a/:b"), paid.Default(), paid.With()))
 }
 
 func FuzzRouteKeys(f *testing.F) {

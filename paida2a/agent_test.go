@@ -17,6 +17,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/paid"
 	"github.com/tollhq/toll/paida2a"
 	"github.com/tollhq/toll/tolltest"
@@ -34,9 +35,7 @@ const (
 func plain(t *testing.T, b []byte) any {
 	t.Helper()
 	var v any
-	if err := json.Unmarshal(b, &v); err != nil {
-		t.Fatalf("%s: %v", b, err)
-	}
+	must.Do(t, json.Unmarshal(b, &v), b)
 	result := v.(map[string]any)["result"].(map[string]any)
 	delete(result, "contextId")
 	delete(result, "history")

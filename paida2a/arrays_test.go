@@ -11,6 +11,7 @@ import (
 	"github.com/a2aproject/a2a-go/a2asrv"
 	"github.com/a2aproject/a2a-go/a2asrv/eventqueue"
 
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/paida2a"
 	"github.com/tollhq/toll/tolltest"
 )
@@ -37,10 +38,7 @@ func TestNoNullArrays(t *testing.T) {
 		func(c *paida2a.Config) { c.Card = a2a.AgentCard{Name: "bare", URL: endpoint} },
 	)
 	for _, url := range []string{s.url, bare.url} {
-		res, err := http.Get(url + "/.well-known/agent-card.json")
-		if err != nil {
-			t.Fatal(err)
-		}
+		res := must.Get(http.Get(url + "/.well-known/agent-card.json"))(t)
 		body, err := io.ReadAll(res.Body)
 		_ = res.Body.Close()
 		if err != nil || bytes.Contains(body, []byte("null")) {

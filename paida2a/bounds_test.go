@@ -14,6 +14,7 @@ import (
 	"github.com/a2aproject/a2a-go/a2asrv"
 	"github.com/a2aproject/a2a-go/a2asrv/eventqueue"
 
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/paida2a"
 	"github.com/tollhq/toll/tolltest"
 )
@@ -56,10 +57,7 @@ func TestRequests(t *testing.T) {
 		t.Errorf("%v", res.Header)
 	}
 	for _, path := range []string{"/.well-known/agent.json", "/.well-known/agent-card.json"} {
-		res, err := http.Get(s.url + path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		res := must.Get(http.Get(s.url + path))(t)
 		var card a2a.AgentCard
 		if err := json.NewDecoder(res.Body).Decode(&card); err != nil || card.URL != endpoint || card.ProtocolVersion == "" ||
 			len(card.Capabilities.Extensions) != 1 || card.Capabilities.Extensions[0].URI != paida2a.ExtensionURI || !card.Capabilities.Extensions[0].Required {

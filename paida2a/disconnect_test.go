@@ -12,6 +12,7 @@ import (
 	"github.com/a2aproject/a2a-go/a2asrv/eventqueue"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/paid"
 	"github.com/tollhq/toll/paida2a"
 	"github.com/tollhq/toll/tolltest"
@@ -159,15 +160,10 @@ func TestLongTask(t *testing.T) {
 			ctx, hangUp := context.WithCancel(t.Context())
 			defer hangUp()
 			req, err := http.NewRequestWithContext(ctx, "POST", s.url+"/", strings.NewReader(request("message/stream", submitted(task.ID, s.payload(task, ann)))))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			req.Header.Set("Content-Type", "application/json")
 			req.Header.Set("X-A2A-Extensions", paida2a.ExtensionURI)
-			res, err := http.DefaultClient.Do(req)
-			if err != nil {
-				t.Fatal(err)
-			}
+			res := must.Get(http.DefaultClient.Do(req))(t)
 			defer res.Body.Close()
 			<-started
 			switch leave {

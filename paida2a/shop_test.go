@@ -17,6 +17,7 @@ import (
 	"github.com/a2aproject/a2a-go/a2asrv"
 	"github.com/a2aproject/a2a-go/a2asrv/eventqueue"
 
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/paida2a"
 	"github.com/tollhq/toll/tolltest"
 	"github.com/tollhq/toll/x402"
@@ -230,9 +231,7 @@ func (s *shop) post(body string, header ...string) (*http.Response, []byte) {
 	}
 	defer res.Body.Close()
 	b, err := io.ReadAll(res.Body)
-	if err != nil {
-		s.Error(err)
-	}
+	must.Check(s, err)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.wire.Write(b)
@@ -253,9 +252,7 @@ func request(method string, params any) string {
 func (s *shop) call(method string, params any) *reply {
 	_, b := s.post(request(method, params), paida2a.ExtensionURI)
 	r := &reply{raw: b}
-	if err := json.Unmarshal(b, r); err != nil {
-		s.Errorf("%s: %v", b, err)
-	}
+	must.Check(s, json.Unmarshal(b, r), b)
 	return r
 }
 
@@ -280,29 +277,16 @@ func (s *shop) ask() *told {
 // payload pays what is asked for, as a plug-in does: with a nonce of its own.
 func (s *shop) payload(task *told, sub *tolltest.Subscriber) map[string]any {
 	s.Helper()
-	b, err := json.Marshal(task.Status.Message.Metadata.Required)
-	if err != nil {
-		s.Fatal(err)
-	}
+	b := must.Get(json.Marshal(task.Status.Message.Metadata.Required))(s)
 	var asked struct {
 		Resource json.RawMessage             `json:"resource"`
 		Accepts  []x402.StandardRequirements `json:"accepts"`
 	}
-	if err := json.Unmarshal(b, &asked); err != nil {
-		s.Fatal(err)
-	}
-	p, err := x402.NewClientScheme(scheme, x402.StaticToken(sub.AccessToken)).CreatePaymentPayload(s.Context(), asked.Accepts[0])
-	if err != nil {
-		s.Fatal(err)
-	}
-	b, err = json.Marshal(map[string]any{"x402Version": 2, "resource": asked.Resource, "accepted": asked.Accepts[0], "payload": p})
-	if err != nil {
-		s.Fatal(err)
-	}
+	must.Do(s, json.Unmarshal(b, &asked))
+	p := must.Get(x402.NewClientScheme(scheme, x402.StaticToken(sub.AccessToken)).CreatePaymentPayload(s.Context(), asked.Accepts[0]))(s)
+	b = must.Get(json.Marshal(map[string]any{"x402Version": 2, "resource": asked.Resource, "accepted": asked.Accepts[0], "payload": p}))(s)
 	var out map[string]any
-	if err := json.Unmarshal(b, &out); err != nil {
-		s.Fatal(err)
-	}
+	must.Do(s, json.Unmarshal(b, &out))
 	return out
 }
 

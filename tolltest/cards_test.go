@@ -7,6 +7,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/tolltest"
 )
 
@@ -15,10 +16,7 @@ func TestWithCards(t *testing.T) {
 	ctx := context.Background()
 	svc := tolltest.New(t, tolltest.WithCards())
 	ann := svc.Subscriber(0)
-	page, err := ann.Client.Checkout(ctx, svc.Plan(), client.CheckoutParams{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(ann.Client.Checkout(ctx, svc.Plan(), client.CheckoutParams{}))(t)
 	for range 2 { // the second time it is paid already
 		if o := svc.PayPage(page.Result.URL, "4242 4242 4242 4242"); o.Status != toll.OrderConfirmed || o.OrderID != page.OrderID || ann.Balance() != 100 {
 			t.Errorf("%+v, balance %d", o, ann.Balance())

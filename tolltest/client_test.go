@@ -13,6 +13,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/tolltest"
 	"github.com/tollhq/toll/x402"
 )
@@ -23,9 +24,7 @@ func TestClientAgainstTheService(t *testing.T) {
 	c, ctx := svc.Client(), t.Context()
 	good := func(what string, err error) {
 		t.Helper()
-		if err != nil {
-			t.Errorf("%s: %v", what, err)
-		}
+		must.Check(t, err, what)
 	}
 
 	for i, price := range []func() (toll.Price, error){
@@ -220,10 +219,7 @@ func TestEventsAgainstTheService(t *testing.T) {
 	}
 	secret <- made.Secret
 
-	key, err := svc.NewKey("builder")
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(svc.NewKey("builder"))(t)
 	begun := opening{make(chan struct{}, 16)}
 	follower := client.New(key.Key, client.WithURL(svc.URL()), client.WithHTTPClient(&http.Client{Transport: begun}))
 	followed := make(chan *toll.Event, 16)
@@ -256,9 +252,7 @@ func TestEventsAgainstTheService(t *testing.T) {
 	}
 	n := 0
 	for e, err := range c.Events(ctx, client.OfType(toll.EventCreditsMinted), client.PageSize(1)) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		var data toll.CreditsMoved
 		if err := json.Unmarshal(e.Data, &data); err != nil || data.Amount != 7 || data.HolderAddress != holder {
 			t.Errorf("%s, %v", e.Data, err)
@@ -286,9 +280,7 @@ func TestEventsAgainstTheService(t *testing.T) {
 	if n != 1 {
 		t.Errorf("%d deliveries", n)
 	}
-	if err := c.DeleteWebhook(ctx, made.ID); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, c.DeleteWebhook(ctx, made.ID))
 	for w, err := range c.Webhooks(ctx) {
 		t.Errorf("%+v, %v", w, err)
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/tolltest"
 )
 
@@ -25,9 +26,7 @@ func TestEditAgent_Race(t *testing.T) {
 				_, err := c.UpdateAgent(ctx, id, toll.AgentUpdate{Tags: toll.SetTo(tags)})
 				return err
 			})
-			if err != nil {
-				t.Errorf("edit: %v", err)
-			}
+			must.Check(t, err, "edit")
 		})
 		all.Go(func() {
 			if _, err := c.AddEndpoints(
@@ -46,9 +45,7 @@ func TestEditAgent_Race(t *testing.T) {
 				_, err := c.UpdatePlan(ctx, p.ID, toll.PlanUpdate{Tags: toll.SetTo(tags)})
 				return err
 			})
-			if err != nil {
-				t.Errorf("edit plan: %v", err)
-			}
+			must.Check(t, err, "edit plan")
 		})
 	}
 	all.Wait()

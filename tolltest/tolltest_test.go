@@ -10,6 +10,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/paid"
 	"github.com/tollhq/toll/tolltest"
 	"github.com/tollhq/toll/x402"
@@ -150,10 +151,7 @@ func TestPayments(t *testing.T) {
 func TestTopUp(t *testing.T) {
 	svc := tolltest.New(t, tolltest.WithPayments())
 	ann := svc.Subscriber(0)
-	tok, err := ann.Client.AccessToken(t.Context(), svc.Plan(), client.WithDelegation(ann.Delegate(1000)), client.WithOrderLimit(1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	tok := must.Get(ann.Client.AccessToken(t.Context(), svc.Plan(), client.WithDelegation(ann.Delegate(1000)), client.WithOrderLimit(1)))(t)
 	var runs int
 	h := paid.Handler(svc.Client(), answers(&runs), paid.Plan(svc.Plan()), paid.Agent(svc.Agent()), paid.Credits(10))
 	svc.Decline(true)

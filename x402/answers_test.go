@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -133,10 +134,7 @@ func TestAnswersByHandAreThoseOfTheStrictDecoder(t *testing.T) {
 	m := mixed{rand.New(rand.NewPCG(16, 1))}
 	byHand := 0
 	for _, full := range []any{fullVerify(), fullSettle()} {
-		text, err := x402.Encode(full)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(x402.Encode(full))(t)
 		if !x402.ReadByHand(text, reflect.New(reflect.TypeOf(full).Elem()).Interface()) {
 			t.Fatalf("%s is not read by hand", text)
 		}
@@ -150,9 +148,7 @@ func TestAnswersByHandAreThoseOfTheStrictDecoder(t *testing.T) {
 		agree(t, append(bytes.Clone(text), ' '))
 		agree(t, append(bytes.Clone(text), '}'))
 		var members map[string]any
-		if err := json.Unmarshal(text, &members); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(text, &members))
 		for range 6000 {
 			var b bytes.Buffer
 			m.write(&b, members)
@@ -184,10 +180,7 @@ func TestAnswersByHandAreThoseOfTheStrictDecoder(t *testing.T) {
 
 func FuzzAnswers(f *testing.F) {
 	for _, full := range []any{fullVerify(), fullSettle()} {
-		text, err := x402.Encode(full)
-		if err != nil {
-			f.Fatal(err)
-		}
+		text := must.Get(x402.Encode(full))(f)
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) { agree(t, data) })
@@ -217,10 +210,7 @@ type (
 
 func TestRequestsByHandAreThoseOfTheGenericEncoder(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(16, 2))
-	margin, err := x402.ParseMargin("7.5")
-	if err != nil {
-		t.Fatal(err)
-	}
+	margin := must.Get(x402.ParseMargin("7.5"))(t)
 	texts := []string{"", "", "POST", "/ask?q=<a>&b", "quote \" slash \\ tab \t nul \x00 del \x7f", "ü 語 \u2028", "not \xff UTF-8", planID}
 	text := func() string { return texts[rnd.IntN(len(texts))] }
 	required := func() x402.PaymentRequired {

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -17,12 +18,8 @@ func BenchmarkVerifyBody(b *testing.B) {
 			b.SetBytes(int64(len(body)))
 			for b.Loop() {
 				var r x402.VerifyRequest
-				if err := x402.Decode(body, &r); err != nil {
-					b.Fatal(err)
-				}
-				if _, err := x402.DecodeToken(r.AccessToken); err != nil {
-					b.Fatal(err)
-				}
+				must.Do(b, x402.Decode(body, &r))
+				must.Get(x402.DecodeToken(r.AccessToken))(b)
 			}
 		})
 	}
@@ -36,9 +33,7 @@ func BenchmarkSettleAnswer(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := x402.Encode(&r); err != nil {
-			b.Fatal(err)
-		}
+		must.Get(x402.Encode(&r))(b)
 	}
 }
 
@@ -70,16 +65,11 @@ func BenchmarkAnswers(b *testing.B) {
 		answer any
 		into   func() any
 	}{"verify": {v, func() any { return new(x402.VerifyResponse) }}, "settle": {s, func() any { return new(x402.SettleResponse) }}} {
-		text, err := x402.Encode(c.answer)
-		if err != nil {
-			b.Fatal(err)
-		}
+		text := must.Get(x402.Encode(c.answer))(b)
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if err := x402.Decode(text, c.into()); err != nil {
-					b.Fatal(err)
-				}
+				must.Do(b, x402.Decode(text, c.into()))
 			}
 		})
 	}
@@ -97,9 +87,7 @@ func BenchmarkRequests(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := x402.Encode(body); err != nil {
-					b.Fatal(err)
-				}
+				must.Get(x402.Encode(body))(b)
 			}
 		})
 	}

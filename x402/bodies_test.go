@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -95,9 +96,7 @@ func TestBodies_Kept(t *testing.T) {
 	bodies := x402.NewBodies()
 	accepts := func(sender byte, body string) *x402.Requirements {
 		var r x402.VerifyRequest
-		if err := bodies.Decode(toll.Address{sender}, []byte(body), &r); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, bodies.Decode(toll.Address{sender}, []byte(body), &r))
 		return &r.PaymentRequired.Accepts[0]
 	}
 	first := accepts(1, usualBody(""))
@@ -142,9 +141,7 @@ func TestBodies_Bounded(t *testing.T) {
 			accepts = `{"asset":"` + strings.Repeat("x", 4000) + fmt.Sprint(i) + `"}`
 		}
 		body := `{"paymentRequired":{"x402Version":2,"accepts":[` + accepts + `]},"x402AccessToken":"a.b.c"}`
-		if err := bodies.Decode(toll.Address{byte(i), byte(i >> 8)}, []byte(body), new(x402.VerifyRequest)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, bodies.Decode(toll.Address{byte(i), byte(i >> 8)}, []byte(body), new(x402.VerifyRequest)))
 	}
 	if grown := int64(heap()) - int64(before); grown > 40<<20 {
 		t.Errorf("%d bytes are kept; 32 MiB are the bound", grown)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -16,9 +17,7 @@ func spec(t testing.TB, members string) []byte {
 
 func TestVerifyBody(t *testing.T) {
 	var r x402.VerifyRequest
-	if err := x402.Decode(spec(t, `,"maxAmount":"5","hold":"true","holdSecs":"900","agentRequestId":"r-1","unknown":1,"batch":7`), &r); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, x402.Decode(spec(t, `,"maxAmount":"5","hold":"true","holdSecs":"900","agentRequestId":"r-1","unknown":1,"batch":7`), &r))
 	if r.AccessToken != "aa.bb.cc" || *r.MaxAmount != 5 || !r.Hold || r.HoldSecs != 900 || r.AgentRequestID != "r-1" || r.PaymentRequired.Accepts[0].PlanID != planID {
 		t.Errorf("%+v", r)
 	}
@@ -44,9 +43,7 @@ func TestVerifyBody(t *testing.T) {
 		r.MaxAmount != nil || r.Hold || r.HoldSecs != 0 || r.AgentRequestID != "" {
 		t.Errorf("%v %+v", err, r)
 	}
-	if err := x402.Decode([]byte(`{"paymentRequired":`+golden(t, "payment-required.json")+`,"x402AccessToken":`+payload(t, nil)+`}`), &r); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, x402.Decode([]byte(`{"paymentRequired":`+golden(t, "payment-required.json")+`,"x402AccessToken":`+payload(t, nil)+`}`), &r))
 	if tok, err := x402.DecodeToken(r.AccessToken); err != nil || tok.JWS != "aa.bb.cc" || tok.Nonce != "n1" {
 		t.Errorf("a token that is an object: %v %+v", err, tok)
 	}
@@ -54,9 +51,7 @@ func TestVerifyBody(t *testing.T) {
 
 func TestSettleBody(t *testing.T) {
 	var r x402.SettleRequest
-	if err := x402.Decode(spec(t, `,"maxAmount":0,"batch":true,"agentRequestId":"r-1","hold":7,"marginPercent":null`), &r); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, x402.Decode(spec(t, `,"maxAmount":0,"batch":true,"agentRequestId":"r-1","hold":7,"marginPercent":null`), &r))
 	if r.AccessToken != "aa.bb.cc" || *r.MaxAmount != 0 || !r.Batch || r.AgentRequestID != "r-1" {
 		t.Errorf("%+v", r)
 	}

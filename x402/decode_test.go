@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -179,9 +180,7 @@ func TestJSONDifferentials(t *testing.T) {
 		"member of the embedded": `{"note":"x"}`,
 	}
 	for name, text := range taken {
-		if err := x402.Decode([]byte(text), new(record)); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+		must.Check(t, x402.Decode([]byte(text), new(record)), name)
 	}
 }
 
@@ -275,9 +274,7 @@ func TestIDs(t *testing.T) {
 		}
 	}
 	max := `"115792089237316195423570985008687907853269984665640564039457584007913129639935"`
-	if err := x402.Decode([]byte(`{"planId":`+max+`}`), new(record)); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, x402.Decode([]byte(`{"planId":`+max+`}`), new(record)))
 }
 
 func TestDecodeReportsAllFaultsAtOnce(t *testing.T) {
@@ -311,9 +308,7 @@ func TestDecodeReportsAllFaultsAtOnce(t *testing.T) {
 	if len(faultsOf(t, err)) != 1 {
 		t.Errorf("broken JSON lacks members, too: %v", pathsOf(t, err))
 	}
-	if err := x402.DecodeRequired([]byte(`{"planId":"1","inner":{"limit":"0"}}`), new(record), "planId", "inner.limit"); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, x402.DecodeRequired([]byte(`{"planId":"1","inner":{"limit":"0"}}`), new(record), "planId", "inner.limit"))
 	many := `{"tags":[` + strings.Repeat("1,", 100000) + `1]}`
 	if n := len(faultsOf(t, x402.Decode([]byte(many), new(record)))); n > 64 {
 		t.Errorf("%d faults are reported", n)

@@ -12,16 +12,14 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/x402"
 )
 
 // generic is the encoder of all values.
 func generic(t testing.TB, v any) string {
 	t.Helper()
-	b, err := jsonx.Marshal(v, jsonx.Deterministic(true), jsontext.AllowInvalidUTF8(true))
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(jsonx.Marshal(v, jsonx.Deterministic(true), jsontext.AllowInvalidUTF8(true)))(t)
 	return string(b)
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/evm"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -43,10 +44,7 @@ func TestSaleRequired(t *testing.T) {
 
 // The payment of the example is read in each encoding, and its signature is that of the key for the domain of the token.
 func TestDecodeExact(t *testing.T) {
-	padded, err := x402.EncodeHeader(json.RawMessage(salePaid))
-	if err != nil {
-		t.Fatal(err)
-	}
+	padded := must.Get(x402.EncodeHeader(json.RawMessage(salePaid)))(t)
 	for _, form := range []string{salePaid, padded, strings.TrimRight(padded, "="), strings.NewReplacer("+", "-", "/", "_").Replace(padded)} {
 		p, err := x402.DecodeExact(form)
 		if err != nil {
@@ -56,10 +54,7 @@ func TestDecodeExact(t *testing.T) {
 		if !entry.Pays(&p.Accepted) || p.PaymentIdentifier != "pay_0f9c1d2e3a4b5c6d7e8f901234567890" || p.ResourceURL != saleRoute {
 			t.Errorf("%+v", p)
 		}
-		key, err := evm.ParseKey(devKey)
-		if err != nil {
-			t.Fatal(err)
-		}
+		key := must.Get(evm.ParseKey(devKey))(t)
 		a := p.Authorization
 		signed := evm.Authorization{
 			From: a.From, To: a.To, Value: a.Value.Int(), ValidAfter: a.ValidAfter.Int().Uint64(), ValidBefore: a.ValidBefore.Int().Uint64(), Nonce: a.Nonce,

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -29,9 +30,7 @@ func TestEchoMismatch(t *testing.T) {
 		`{"sign-in-with-x":{"info":{"domain":"a.example","nonce":"2"}}}`: "", `{"sign-in-with-x":{"info":{"domain":"b.example","nonce":"1","issuedAt":"t"}}}`: "sign-in-with-x",
 	} {
 		var m map[string]json.RawMessage
-		if err := json.Unmarshal([]byte(theirs), &m); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal([]byte(theirs), &m))
 		if got := x402.EchoMismatch(ours, m); got != want {
 			t.Errorf("%s: %q, want %q", theirs, got, want)
 		}
@@ -60,9 +59,7 @@ func TestStatementsVerify(t *testing.T) {
 	}
 	kid := x402.KeyID(offers[0].Signature)
 	key, err := x402.StatementKey([]byte(document), kid)
-	if err != nil {
-		t.Fatalf("%s: %v", kid, err)
-	}
+	must.Do(t, err, kid)
 	o, err := offers[0].Verify(key)
 	entry := x402.Requirements{Scheme: "svc:erc4337", Network: "eip155:84532", Asset: "svc:credits", PayTo: "0x70997970C51812dc3A010C7d01b50e0d17dc79C8", Amount: "5"}
 	if want := x402.OfferOf("https://agent.example.com/ask", &entry, 1795226460); err != nil || *o != want {

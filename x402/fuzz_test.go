@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -69,10 +70,7 @@ func FuzzDecodeHeader(f *testing.F) {
 			refusal(t, err)
 			return
 		}
-		h, err := x402.EncodeHeader(&p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		h := must.Get(x402.EncodeHeader(&p))(t)
 		if err := x402.DecodeHeader(h, &again); err != nil || encode(t, &again) != encode(t, &p) {
 			t.Fatalf("%v\n%+v\n%+v", err, p, again)
 		}

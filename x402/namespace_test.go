@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -133,10 +134,7 @@ func TestParseNamespace(t *testing.T) {
 // TestNamespace_OtherBrand: a scheme of another brand is named with both words, and what is no
 // scheme of this protocol is not.
 func TestNamespace_OtherBrand(t *testing.T) {
-	n, err := x402.ParseNamespace("acme,Acme,acme")
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := must.Get(x402.ParseNamespace("acme,Acme,acme"))(t)
 	for _, scheme := range []string{"other:erc4337", "other:card-delegation"} {
 		want := `the scheme "` + scheme + `" belongs to the namespace "other"; the namespace here is "acme"`
 		if got := n.OtherBrand(scheme); got != want {

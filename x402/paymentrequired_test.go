@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -17,10 +18,7 @@ var exampleTerms = &x402.Terms{
 
 func encode(t testing.TB, v any) string {
 	t.Helper()
-	b, err := x402.Encode(v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(x402.Encode(v))(t)
 	return string(b)
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -26,14 +27,8 @@ func TestClientScheme(t *testing.T) {
 	nonces := map[any]bool{}
 	for _, token := range []string{schemeJWS, rendering, schemeJWS} {
 		s := x402.NewClientScheme("acme:erc4337", x402.StaticToken(token))
-		p, err := s.CreatePaymentPayload(t.Context(), x402.StandardRequirements{Scheme: s.Scheme(), Extra: map[string]any{"planId": "7"}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, err := json.Marshal(map[string]any{"x402Version": 2, "payload": p})
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := must.Get(s.CreatePaymentPayload(t.Context(), x402.StandardRequirements{Scheme: s.Scheme(), Extra: map[string]any{"planId": "7"}}))(t)
+		text := must.Get(json.Marshal(map[string]any{"x402Version": 2, "payload": p}))(t)
 		back, err := x402.DecodeToken(string(text))
 		if err != nil || back.JWS != schemeJWS || back.Authorization.PlanID != "7" || back.Authorization.From == "" || back.Nonce == "" {
 			t.Errorf("%+v %v", back, err)
@@ -75,9 +70,7 @@ func TestServerScheme(t *testing.T) {
 		}
 	}
 	r, err := s.EnhanceRequirements(x402.StandardRequirements{Scheme: "acme:erc4337", Network: "eip155:84532", Asset: "acme:credits", Amount: "5", MaxTimeoutSeconds: 60})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	text, err := json.Marshal(r)
 	want := `{"scheme":"acme:erc4337","network":"eip155:84532","asset":"acme:credits","amount":"5","payTo":"merchant","maxTimeoutSeconds":60,` +
 		`"extra":{"agentId":"9","planId":"7","version":"1"}}`
@@ -108,12 +101,8 @@ func TestServerScheme_Release(t *testing.T) {
 	f := new(releases)
 	s := &x402.ServerScheme{Name: "svc:erc4337", PlanID: "7", Facilitator: f}
 	r, err := s.EnhanceRequirements(x402.StandardRequirements{Scheme: "svc:erc4337", Network: "eip155:84532", Amount: "5", MaxTimeoutSeconds: 60})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Release(t.Context(), `{"x402Version":2}`, r); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
+	must.Do(t, s.Release(t.Context(), `{"x402Version":2}`, r))
 	want := &x402.StockPayment{Payload: `{"x402Version":2}`, Requirements: x402.Requirements{
 		Scheme: "svc:erc4337", Network: "eip155:84532", Amount: "5", PayTo: "merchant", MaxTimeoutSeconds: 60,
 		Extra: x402.RequirementsExtra{Version: "1", PlanID: "7"},

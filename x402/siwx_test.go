@@ -6,6 +6,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/evm"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -43,10 +44,7 @@ func TestSignIn(t *testing.T) {
 	if err != nil || !strings.HasPrefix(string(declared), signInDeclared) {
 		t.Errorf("%v\n got %s\nwant %s", err, declared, signInDeclared)
 	}
-	key, err := evm.ParseKey(devKey)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(evm.ParseKey(devKey))(t)
 	made := x402.NewSignIn(signInInfo(), x402.SignInChain{ChainID: "eip155:84532", Type: x402.TypeEIP191}, key.Address())
 	if made.Text() != signInText {
 		t.Errorf("the text is\n%s\nwant\n%s", made.Text(), signInText)
@@ -67,19 +65,13 @@ func TestSignIn(t *testing.T) {
 
 // A hint at the kind of the signature is carried along, and is no part of what is signed.
 func TestSignIn_SignatureScheme(t *testing.T) {
-	key, err := evm.ParseKey(devKey)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(evm.ParseKey(devKey))(t)
 	made := x402.NewSignIn(signInInfo(), x402.SignInChain{ChainID: "eip155:84532", Type: x402.TypeEIP191, SignatureScheme: "eip1271"}, key.Address())
 	if made.Text() != signInText {
 		t.Errorf("the text is\n%s\nwant\n%s", made.Text(), signInText)
 	}
 	made.Signature = "0x00"
-	header, err := made.Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
+	header := must.Get(made.Encode())(t)
 	if p, err := x402.DecodeSignIn(header); err != nil || p.SignatureScheme != "eip1271" {
 		t.Errorf("%+v, %v", p, err)
 	}
@@ -118,10 +110,7 @@ func TestDecodeSignIn_Bad(t *testing.T) {
 	} {
 		bad := *good
 		change(&bad)
-		header, err := bad.Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
+		header := must.Get(bad.Encode())(t)
 		if _, err := x402.DecodeSignIn(header); err == nil || toll.AsError(err).Code != toll.CodeTokenUndecodable {
 			t.Errorf("%s: %v", name, err)
 		}

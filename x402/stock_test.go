@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -20,15 +21,9 @@ func TestStockBody(t *testing.T) {
 	var v x402.VerifyRequest
 	var s x402.SettleRequest
 	var rel x402.ReleaseRequest
-	if err := x402.Decode([]byte(text), &v); err != nil {
-		t.Fatal(err)
-	}
-	if err := x402.Decode([]byte(text), &s); err != nil {
-		t.Fatal(err)
-	}
-	if err := x402.Decode([]byte(stockText(t, "")), &rel); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, x402.Decode([]byte(text), &v))
+	must.Do(t, x402.Decode([]byte(text), &s))
+	must.Do(t, x402.Decode([]byte(stockText(t, "")), &rel))
 	for _, p := range []*x402.StockPayment{v.Stock, s.Stock, rel.Stock} {
 		if p == nil || p.Requirements.Amount != "5" || p.Requirements.Extra.PlanID != planID || p.Requirements.MaxTimeoutSeconds != 0 {
 			t.Fatalf("%+v", p)
@@ -41,9 +36,7 @@ func TestStockBody(t *testing.T) {
 		t.Errorf("%+v %+v", v, s)
 	}
 	for _, back := range []any{new(x402.VerifyRequest), new(x402.SettleRequest), new(x402.ReleaseRequest)} {
-		if err := x402.Decode([]byte(encode(t, &v)), back); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, x402.Decode([]byte(encode(t, &v)), back))
 		got := reflect.ValueOf(back).Elem().FieldByName("Stock").Interface().(*x402.StockPayment)
 		if !reflect.DeepEqual(got, v.Stock) {
 			t.Errorf("%T: %+v", back, got)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -21,10 +22,7 @@ const (
 
 func golden(t testing.TB, name string) string {
 	t.Helper()
-	b, err := os.ReadFile("testdata/" + name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile("testdata/" + name))(t)
 	return strings.TrimSuffix(string(b), "\n")
 }
 
@@ -49,9 +47,7 @@ func TestEncodeToken_WorkedExample(t *testing.T) {
 	if err != nil || got != want {
 		t.Errorf("from the claims: %v\ngot  %s\nwant %s", err, got, want)
 	}
-	if got, err = x402.WithNonce(want, "one.more:nonce~_-1"); err != nil {
-		t.Fatal(err)
-	}
+	got = must.Get(x402.WithNonce(want, "one.more:nonce~_-1"))(t)
 	tok, err := x402.DecodeToken(got)
 	if err != nil || tok.Nonce != "one.more:nonce~_-1" || tok.JWS != jws || tok.Contradicts(exampleSigned, toll.Sandbox) != "" {
 		t.Errorf("%v %+v", err, tok)
@@ -66,10 +62,7 @@ func TestEncodeToken_WorkedExample(t *testing.T) {
 
 func TestDecodeToken_Forms(t *testing.T) {
 	jws, rendering := golden(t, "worked-example.jwt"), golden(t, "worked-example.x402")
-	plain, err := base64.StdEncoding.DecodeString(rendering)
-	if err != nil {
-		t.Fatal(err)
-	}
+	plain := must.Get(base64.StdEncoding.DecodeString(rendering))(t)
 	tok, err := x402.DecodeToken(jws)
 	if err != nil || !reflect.DeepEqual(*tok, x402.Token{JWS: jws, Rendering: x402.RenderingJWT}) {
 		t.Fatalf("%v %+v", err, tok)
@@ -85,9 +78,7 @@ func TestDecodeToken_Forms(t *testing.T) {
 			"url": url.EncodeToString(p), "url, raw": url.WithPadding(base64.NoPadding).EncodeToString(p),
 		} {
 			tok, err := x402.DecodeToken(s)
-			if err != nil {
-				t.Fatalf("%s: %v", name, err)
-			}
+			must.Do(t, err, name)
 			if tok.JWS != jws || tok.Rendering != x402.RenderingX402 || tok.Nonce != jti || tok.PaymentIdentifier != "" || tok.ResourceURL != "" {
 				t.Errorf("%s: %+v", name, tok)
 			}
@@ -121,10 +112,7 @@ func payload(t testing.TB, edit map[string]any) string {
 			m[last] = v
 		}
 	}
-	b, err := json.Marshal(p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(json.Marshal(p))(t)
 	return string(b)
 }
 
@@ -232,9 +220,7 @@ func TestOuterObjectChanged(t *testing.T) {
 		t.Helper()
 		var p map[string]any
 		b, _ := base64.StdEncoding.DecodeString(golden(t, "worked-example.x402"))
-		if err := json.Unmarshal(b, &p); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(b, &p))
 		m := p
 		names := strings.Split(path, "/")
 		for _, n := range names[:len(names)-1] {
@@ -242,11 +228,7 @@ func TestOuterObjectChanged(t *testing.T) {
 		}
 		m[names[len(names)-1]] = v
 		b, _ = json.Marshal(p)
-		tok, err := x402.DecodeToken(string(b))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return tok
+		return must.Get(x402.DecodeToken(string(b)))(t)
 	}
 	for _, c := range []struct {
 		path string
