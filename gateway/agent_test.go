@@ -11,6 +11,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/gateway"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/paid"
 	"github.com/tollhq/toll/tolltest"
 	"github.com/tollhq/toll/x402"
@@ -44,10 +45,8 @@ func newAgent(t *testing.T, svc *tolltest.Service) *agent {
 	t.Cleanup(s.Close)
 	a.url = s.URL + "/ask"
 	list := toll.EndpointList{{Verb: "POST", URL: a.url}, {Verb: "GET", URL: a.url}, {Verb: "POST", URL: s.URL + "/other"}}
-	if _, err := svc.Client().UpdateAgent(t.Context(), svc.Agent(),
-		toll.AgentUpdate{API: toll.AgentAPIUpdate{Endpoints: toll.SetTo(list)}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(svc.Client().UpdateAgent(t.Context(), svc.Agent(),
+		toll.AgentUpdate{API: toll.AgentAPIUpdate{Endpoints: toll.SetTo(list)}}))(t)
 	return a
 }
 
@@ -79,18 +78,12 @@ func says(text string) http.HandlerFunc {
 
 // challenge is a 402 of 2 credits, as edited.
 func (a *agent) challenge(edit func(*x402.PaymentRequired)) http.HandlerFunc {
-	terms, err := a.svc.Client().Terms(a.t.Context(), a.svc.Plan())
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	terms := must.Get(a.svc.Client().Terms(a.t.Context(), a.svc.Plan()))(a.t)
 	p := x402.NewPaymentRequired([]*x402.Terms{terms}, x402.Options{
 		Endpoint: a.url, AgentID: a.svc.Agent(), HTTPVerb: http.MethodPost, Amount: toll.Credits(2).Ptr(),
 	})
 	edit(p)
-	value, err := x402.EncodeHeader(p)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	value := must.Get(x402.EncodeHeader(p))(a.t)
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set(x402.HeaderRequired, value)
 		w.WriteHeader(http.StatusPaymentRequired)
@@ -109,10 +102,7 @@ func newQuery(t *testing.T, credits toll.Credits, set func(*gateway.Config), opt
 
 func (r *rig) balance() toll.Credits {
 	r.t.Helper()
-	b, err := r.client().Balance(r.t.Context(), r.svc.Plan())
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	b := must.Get(r.client().Balance(r.t.Context(), r.svc.Plan()))(r.t)
 	return b.Balance
 }
 
@@ -120,9 +110,7 @@ func (r *rig) balance() toll.Credits {
 func (r *rig) tokens() (all []*toll.Permission) {
 	r.t.Helper()
 	for p, err := range r.client().Permissions(r.t.Context()) {
-		if err != nil {
-			r.t.Fatal(err)
-		}
+		must.Do(r.t, err)
 		all = append(all, p)
 	}
 	return all

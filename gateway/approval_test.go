@@ -9,6 +9,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/gateway"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/tolltest"
 )
 
@@ -20,10 +21,7 @@ func TestApproval(t *testing.T) {
 		Price:    toll.Price{TokenAddress: toll.Sandbox.USDC(), Amounts: []toll.Units{toll.UnitsOf(1_500_000)}, IsCrypto: true},
 		Credits:  toll.CreditsConfig{Amount: 100, MinAmount: 1, MaxAmount: 10},
 	}))
-	key, err := svc.NewKey("ann")
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(svc.NewKey("ann"))(t)
 	cfg := gateway.Config{APIKey: key.Key, BaseURL: svc.URL(), PlanID: svc.Plan()}
 	c := newControlled(t, gateway.Options{CoreToken: testToken, Config: cfg})
 	if got, body := c.hello(`{"spendApproval":"host"}`); got != 200 {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/gateway"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -111,10 +112,7 @@ func TestConfig_Defaults(t *testing.T) {
 		}
 	}
 	// Below another limit, the proposal is not above it.
-	c, err := gateway.ParseConfig([]byte(`{"maxSpendingLimitCents":200}`), x402.Default)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(gateway.ParseConfig([]byte(`{"maxSpendingLimitCents":200}`), x402.Default))(t)
 	if _, err := gateway.New(gateway.Options{Dir: t.TempDir(), Config: c}); err != nil {
 		t.Error(err)
 	}

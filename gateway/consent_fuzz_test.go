@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/tollhq/toll/gateway"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/tolltest"
 )
 
@@ -15,24 +16,15 @@ import (
 // quoted.
 // T138
 func FuzzConsentFuzz_Params(f *testing.F) {
-	svc, err := tolltest.Start(tolltest.WithPayments())
-	if err != nil {
-		f.Fatal(err)
-	}
+	svc := must.Get(tolltest.Start(tolltest.WithPayments()))(f)
 	f.Cleanup(func() { _ = svc.Close() })
-	key, err := svc.NewKey("ann")
-	if err != nil {
-		f.Fatal(err)
-	}
+	key := must.Get(svc.NewKey("ann"))(f)
 	wire := &recorder{}
-	core, err := gateway.New(gateway.Options{
+	core := must.Get(gateway.New(gateway.Options{
 		Config:        gateway.Config{APIKey: key.Key, BaseURL: svc.URL(), PlanID: svc.Plan()},
 		Dir:           f.TempDir(),
 		ServiceClient: &http.Client{Transport: wire},
-	})
-	if err != nil {
-		f.Fatal(err)
-	}
+	}))(f)
 	tools := []string{
 		"orderPlan", "getAccessToken", "orderFiatPlan", "queryAgent", "checkBalance", "listPlans", "listPaymentMethods",
 	}

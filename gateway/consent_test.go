@@ -14,6 +14,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/gateway"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/tolltest"
 )
 
@@ -23,21 +24,13 @@ import (
 // T138
 func TestAnyOrderOfCalls(t *testing.T) {
 	svc := tolltest.New(t, tolltest.WithPayments())
-	price, err := toll.PriceERC20(toll.UnitsOf(2_000_000), toll.Sandbox.USDC(), svc.Builder())
-	if err != nil {
-		t.Fatal(err)
-	}
-	other, err := svc.Client().RegisterPlan(t.Context(), client.PlanParams{Metadata: toll.Metadata{Name: "Other"}, Price: price})
-	if err != nil {
-		t.Fatal(err)
-	}
+	price := must.Get(toll.PriceERC20(toll.UnitsOf(2_000_000), toll.Sandbox.USDC(), svc.Builder()))(t)
+	other := must.Get(svc.Client().RegisterPlan(t.Context(), client.PlanParams{Metadata: toll.Metadata{Name: "Other"}, Price: price}))(t)
 	plans := []toll.PlanID{svc.Plan(), other.PlanID}
 	// The same few sequences every time; -rapid.seed=N -rapid.checks=N makes others.
 	for name, value := range map[string]string{"rapid.seed": "7", "rapid.checks": "25", "rapid.steps": "40", "rapid.nofailfile": "true"} {
 		if f := flag.Lookup(name); f.Value.String() == f.DefValue {
-			if err := flag.Set(name, value); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, flag.Set(name, value))
 			t.Cleanup(func() { _ = flag.Set(name, f.DefValue) })
 		}
 	}

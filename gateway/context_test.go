@@ -13,6 +13,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/gateway"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/tolltest"
 )
 
@@ -30,10 +31,7 @@ func newReader(t *testing.T, credits toll.Credits, opts ...tolltest.Option) *rea
 	t.Helper()
 	svc := tolltest.New(t, opts...)
 	who := svc.Subscriber(credits)
-	key, err := who.Client.CreateKey(t.Context(), client.KeyParams{Name: "chat"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(who.Client.CreateKey(t.Context(), client.KeyParams{Name: "chat"}))(t)
 	r := &reader{svc: svc, who: who, wire: &wire{}, clock: newClock(), lines: &strings.Builder{}}
 	r.controlled = newControlled(t, gateway.Options{
 		CoreToken:     testToken,
@@ -95,10 +93,7 @@ func TestContext_Nothing(t *testing.T) {
 	for name, config := range map[string]gateway.Config{
 		"no key": {BaseURL: svc.URL(), PlanID: svc.Plan()},
 		"no plan": func() gateway.Config {
-			k, err := svc.NewKey("ann")
-			if err != nil {
-				t.Fatal(err)
-			}
+			k := must.Get(svc.NewKey("ann"))(t)
 			return gateway.Config{BaseURL: svc.URL(), APIKey: k.Key}
 		}(),
 	} {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/gateway"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -30,10 +31,7 @@ type controlled struct {
 func newControlled(t *testing.T, opts gateway.Options) *controlled {
 	t.Helper()
 	opts.Dir = t.TempDir()
-	core, err := gateway.New(opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	core := must.Get(gateway.New(opts))(t)
 	s := httptest.NewServer(core.Handler())
 	t.Cleanup(s.Close)
 	return &controlled{t, core, s.URL}
@@ -42,23 +40,14 @@ func newControlled(t *testing.T, opts gateway.Options) *controlled {
 // do sends a request with the core token, unless edit changes that, and returns status and body.
 func (c *controlled) do(method, path, body string, edit ...func(*http.Request)) (int, string) {
 	c.t.Helper()
-	req, err := http.NewRequestWithContext(c.t.Context(), method, c.url+path, strings.NewReader(body))
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	req := must.Get(http.NewRequestWithContext(c.t.Context(), method, c.url+path, strings.NewReader(body)))(c.t)
 	req.Header.Set("Authorization", "Bearer "+testToken)
 	for _, e := range edit {
 		e(req)
 	}
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	res := must.Get(http.DefaultClient.Do(req))(c.t)
 	defer res.Body.Close()
-	b, err := io.ReadAll(res.Body)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	b := must.Get(io.ReadAll(res.Body))(c.t)
 	return res.StatusCode, string(b)
 }
 
@@ -123,10 +112,7 @@ func TestCoreToken(t *testing.T) {
 // T144
 func TestTokenFile(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
-	core, err := gateway.New(gateway.Options{Dir: dir})
-	if err != nil {
-		t.Fatal(err)
-	}
+	core := must.Get(gateway.New(gateway.Options{Dir: dir}))(t)
 	s := httptest.NewServer(core.Handler())
 	defer s.Close()
 	c := &controlled{t, core, s.URL}
@@ -152,33 +138,23 @@ func TestTokenFile(t *testing.T) {
 	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
 		t.Error(info.Mode(), err)
 	}
-	if err := os.Chmod(dir, 0o777); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Chmod(dir, 0o777))
 	if _, err := gateway.New(gateway.Options{Dir: dir}); err == nil || !strings.Contains(err.Error(), "0777") {
 		t.Error("a directory in which others can put a token:", err)
 	}
-	if err := os.Chmod(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Chmod(dir, 0o700))
 	for name, spoil := range map[string]func() error{
 		"mode 0644": func() error { return os.Chmod(file, 0o644) },
 		"other text": func() error {
 			return os.WriteFile(file, []byte("short"), 0o600)
 		},
 	} {
-		if _, err := gateway.RotateCoreToken(dir); err != nil {
-			t.Fatal(err)
-		}
-		if err := spoil(); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(gateway.RotateCoreToken(dir))(t)
+		must.Do(t, spoil())
 		if _, err := gateway.New(gateway.Options{Dir: dir}); err == nil || !strings.Contains(err.Error(), file) {
 			t.Errorf("%s: %v", name, err)
 		}
-		if err := os.Chmod(file, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Chmod(file, 0o600))
 	}
 }
 
@@ -307,10 +283,7 @@ func TestControl_HelloKeepsKey(t *testing.T) {
 	if stolen != nil {
 		t.Error("the core sent", stolen)
 	}
-	key, err := r.svc.NewKey("bob")
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(r.svc.NewKey("bob"))(t)
 	c.hello(`{"apiKey":"` + key.Key + `","baseUrl":"` + thief.URL + `"}`)
 	_, _ = r.try(owner, "", "checkBalance", `{}`)
 	for _, header := range stolen {
@@ -342,14 +315,8 @@ func TestControl_HelloKeepsLogins(t *testing.T) {
 	t.Cleanup(s.Close)
 	t.Cleanup(r.core.Close)
 	c := &controlled{t, r.core, s.URL}
-	own, err := r.svc.NewKey("bob")
-	if err != nil {
-		t.Fatal(err)
-	}
-	pasted, err := r.svc.NewKey("cid")
-	if err != nil {
-		t.Fatal(err)
-	}
+	own := must.Get(r.svc.NewKey("bob"))(t)
+	pasted := must.Get(r.svc.NewKey("cid"))(t)
 	if got, body := c.hello(`{"apiKey":"` + own.Key + `","baseUrl":"` + thief.URL + `"}`); got != 200 {
 		t.Fatal(got, body)
 	}
@@ -557,8 +524,6 @@ func TestControl_Namespace(t *testing.T) {
 func encoded(t *testing.T, v any) string {
 	t.Helper()
 	var b bytes.Buffer
-	if err := json.NewEncoder(&b).Encode(v); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.NewEncoder(&b).Encode(v))
 	return b.String()
 }

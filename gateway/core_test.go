@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/tollhq/toll/gateway"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/tolltest"
 )
 
@@ -36,17 +37,12 @@ func (panicking) RoundTrip(*http.Request) (*http.Response, error) { panic("secre
 // TestCall_Panics: a tool that panics fails alone, and its answer says nothing of the inside.
 func TestCall_Panics(t *testing.T) {
 	key, err := tolltest.New(t).NewKey("ann")
-	if err != nil {
-		t.Fatal(err)
-	}
-	core, err := gateway.New(gateway.Options{
+	must.Do(t, err)
+	core := must.Get(gateway.New(gateway.Options{
 		Dir:           t.TempDir(),
 		Config:        gateway.Config{APIKey: key.Key, PlanID: "5"},
 		ServiceClient: &http.Client{Transport: panicking{}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	_, err = core.Call(t.Context(), "service_checkBalance", nil, "", owner)
 	e, ok := errors.AsType[*gateway.Error](err)
 	if !ok || e.Code != gateway.ServiceUnavailable || strings.Contains(e.Error(), "inside") {

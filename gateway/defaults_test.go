@@ -8,6 +8,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/gateway"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/tolltest"
 )
 
@@ -17,10 +18,7 @@ func (r *rig) register(p client.PlanParams) toll.PlanID {
 	if p.Metadata.Name == "" {
 		p.Metadata.Name = "Another"
 	}
-	made, err := r.svc.Client().RegisterPlan(r.t.Context(), p)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	made := must.Get(r.svc.Client().RegisterPlan(r.t.Context(), p))(r.t)
 	return made.PlanID
 }
 
@@ -66,10 +64,7 @@ func TestKindsOfPlans(t *testing.T) {
 	price := func(units int64) toll.Price {
 		return toll.Price{TokenAddress: usdc, Amounts: []toll.Units{toll.UnitsOf(units)}, IsCrypto: true}
 	}
-	payg, err := toll.PricePayAsYouGo(toll.UnitsOf(20_000), r.svc.Builder(), usdc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	payg := must.Get(toll.PricePayAsYouGo(toll.UnitsOf(20_000), r.svc.Builder(), usdc))(t)
 	for plan, want := range map[toll.PlanID][]string{
 		r.register(client.PlanParams{Credits: toll.CreditsFixed(5, 1)}):                                                                  {"costs nothing", "credits"},
 		r.register(client.PlanParams{Price: price(3_000_000), Credits: toll.CreditsExpirable(toll.UnitsOf(86400)), AccessLimit: "time"}): {"3.00 USDC", "time"},
@@ -89,10 +84,7 @@ func TestKindsOfPlans(t *testing.T) {
 // larger one is not used for a smaller limit.
 func TestToken_PayAsYouGo(t *testing.T) {
 	r := newRig(t, nil, tolltest.WithPayments())
-	price, err := toll.PricePayAsYouGo(toll.UnitsOf(20_000), r.svc.Builder(), toll.Sandbox.USDC())
-	if err != nil {
-		t.Fatal(err)
-	}
+	price := must.Get(toll.PricePayAsYouGo(toll.UnitsOf(20_000), r.svc.Builder(), toll.Sandbox.USDC()))(t)
 	plan := string(r.register(client.PlanParams{Price: price, Credits: toll.CreditsPayAsYouGo()}))
 	token := func(cents string) string {
 		t.Helper()

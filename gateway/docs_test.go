@@ -8,16 +8,14 @@ import (
 	"testing"
 
 	"github.com/tollhq/toll/gateway"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/x402"
 )
 
 // firstCells returns the words in code quotes of the first cell of each row below a heading.
 func firstCells(t *testing.T, page, heading string) (words []string) {
 	t.Helper()
-	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(page))(t)
 	section := regexp.MustCompile(`(?s)\n## ` + heading + `\n(.*?)(\n## |$)`).FindSubmatch(text)
 	if section == nil {
 		t.Fatalf("%s has no heading %s", page, heading)
@@ -34,17 +32,12 @@ func firstCells(t *testing.T, page, heading string) (words []string) {
 // TestDocs_PluginTables: the page of the plugin lists the tools of the registry and the fields of
 // the configuration, and no others.
 func TestDocs_PluginTables(t *testing.T) {
-	files, err := gateway.Manifest(x402.Default)
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := must.Get(gateway.Manifest(x402.Default))(t)
 	var m struct {
 		Contracts    struct{ Tools []string }
 		ConfigSchema struct{ Properties map[string]any }
 	}
-	if err := json.Unmarshal(files[gateway.ManifestFile], &m); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(files[gateway.ManifestFile], &m))
 	var fields []string
 	for name := range m.ConfigSchema.Properties {
 		fields = append(fields, name)
@@ -61,10 +54,7 @@ func TestDocs_PluginTables(t *testing.T) {
 
 // TestDocs_Errors: docs/CHAT.md has a row for each code of a tool.
 func TestDocs_Errors(t *testing.T) {
-	source, err := os.ReadFile("errors.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	source := must.Get(os.ReadFile("errors.go"))(t)
 	var words []string
 	for _, m := range regexp.MustCompile(`(?m)^\t\w+ +Word = "(\w+)"(?: \+ "(\w+)")?`).FindAllSubmatch(source, -1) {
 		words = append(words, string(m[1])+string(m[2]))

@@ -17,6 +17,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/gateway"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/tolltest"
 	"github.com/tollhq/toll/x402"
 )
@@ -223,9 +224,7 @@ func TestEndpoint_Settlement(t *testing.T) {
 	for i, c := range s.wire.calls {
 		if strings.HasSuffix(c, "/settle") {
 			var in struct{ AgentRequestID string }
-			if err := json.Unmarshal([]byte(s.wire.bodies[i]), &in); err != nil {
-				t.Error(err)
-			}
+			must.Check(t, json.Unmarshal([]byte(s.wire.bodies[i]), &in))
 			ids[in.AgentRequestID]++
 		}
 	}
@@ -270,18 +269,9 @@ func TestPaidEndpoint_Concurrent(t *testing.T) {
 func TestPaidEndpoint_Repeats(t *testing.T) {
 	s := newSeller(t, tolltest.New(t), nil)
 	ann := s.svc.Subscriber(10)
-	asked, err := x402.ReadChallenge(s.ask("", hi).header, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	payload, err := x402.NewCreditsPayload(ann.AccessToken)
-	if err != nil {
-		t.Fatal(err)
-	}
-	payment, err := asked.Answer(&asked.Entries[0], payload, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	asked := must.Get(x402.ReadChallenge(s.ask("", hi).header, nil))(t)
+	payload := must.Get(x402.NewCreditsPayload(ann.AccessToken))(t)
+	payment := must.Get(asked.Answer(&asked.Entries[0], payload, ""))(t)
 	for i, want := range []int{200, 402} {
 		if a := s.ask(payment, hi); a.status != want {
 			t.Errorf("payment %d: %+v", i, a)
@@ -361,23 +351,15 @@ func TestPaidEndpoint_NotConfigured(t *testing.T) {
 	live := func(o *gateway.Options) {
 		o.Config.Environment, o.Config.APIKey = toll.Live, "live:"+strings.TrimPrefix(o.Config.APIKey, "sandbox:")
 	}
-	spender, err := svc.Client().CreateKey(t.Context(), client.KeyParams{
+	spender := must.Get(svc.Client().CreateKey(t.Context(), client.KeyParams{
 		Rights: toll.Rights{toll.RightRead, toll.RightSpend, toll.RightManage},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	revoked, err := svc.Client().CreateKey(t.Context(), client.KeyParams{})
 	if err == nil {
 		_, err = svc.Client().RevokeKey(t.Context(), revoked.ID)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	stranger, err := svc.NewKey("stranger")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
+	stranger := must.Get(svc.NewKey("stranger"))(t)
 	for name, test := range map[string]struct {
 		edit func(*gateway.Options)
 		want string // in the start-up error
@@ -427,9 +409,7 @@ func TestPaidEndpoint_NotConfigured(t *testing.T) {
 	if a := off.ask(ann.AccessToken, hi); a.status != 401 {
 		t.Errorf("off: %+v", a)
 	}
-	if err := newSeller(t, svc, nil).core.CheckPaidEndpoint(t.Context()); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, newSeller(t, svc, nil).core.CheckPaidEndpoint(t.Context()))
 }
 
 // A program of the operator answers, and may lower the price.

@@ -11,6 +11,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/must"
 )
 
 // agree does each act once as a person would have it, so that the test cannot pass by refusals.
@@ -178,10 +179,7 @@ func (w *hostileWorld) other() {
 		path, body["tool"] = "approval", "service_orderPlan"
 		body["params"] = map[string]any{"planId": w.one(w.ids...), "confirm": true}
 	}
-	b, err := json.Marshal(body)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	b := must.Get(json.Marshal(body))(w.t)
 	w.front.do("POST", "/gateway/v1/"+path, string(b))
 	for _, one := range w.taken() {
 		w.t.Errorf("%s %s sent %+v", path, b, one)
@@ -242,13 +240,10 @@ func (w *hostileWorld) call(tool string, args map[string]any, conversation, id s
 }
 
 func (w *hostileWorld) overHTTP(c *toolCall, id string) result {
-	b, err := json.Marshal(map[string]any{
+	b := must.Get(json.Marshal(map[string]any{
 		"params": c.args, "callId": id,
 		"caller": map[string]any{"sessionKey": c.conversation, "senderId": fmt.Sprint(c.owner), "senderIsOwner": c.owner},
-	})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	}))(w.t)
 	_, text := w.front.do("POST", "/gateway/v1/tools/service_"+c.tool, string(b))
 	var got struct{ Result, Error result }
 	if err := json.Unmarshal([]byte(text), &got); err != nil || (got.Result == nil) == (got.Error == nil) {
@@ -261,10 +256,7 @@ func (w *hostileWorld) overHTTP(c *toolCall, id string) result {
 }
 
 func (w *hostileWorld) overMCP(session *mcp.ClientSession, c *toolCall) result {
-	res, err := session.CallTool(w.t.Context(), &mcp.CallToolParams{Name: "service_" + c.tool, Arguments: c.args})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	res := must.Get(session.CallTool(w.t.Context(), &mcp.CallToolParams{Name: "service_" + c.tool, Arguments: c.args}))(w.t)
 	answer, _ := res.StructuredContent.(map[string]any)
 	return answer
 }
@@ -291,23 +283,16 @@ func (w *hostileWorld) listen(v any) {
 // audit compares what the service has with what was allowed.
 func (w *hostileWorld) audit() {
 	w.t.Logf("allowed: %v", w.rule.counts)
-	key, err := w.svc.NewKey("ann")
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	key := must.Get(w.svc.NewKey("ann"))(w.t)
 	ann := client.New(key.Key, client.WithURL(w.svc.URL()))
 	for d, err := range ann.Delegations(w.t.Context()) {
-		if err != nil {
-			w.t.Fatal(err)
-		}
+		must.Do(w.t, err)
 		if w.rule.budgets[d.DelegationID].plan == "" {
 			w.t.Errorf("nobody allowed %+v", d)
 		}
 	}
 	for p, err := range ann.Permissions(w.t.Context()) {
-		if err != nil {
-			w.t.Fatal(err)
-		}
+		must.Do(w.t, err)
 		if p.DelegationID != nil && w.rule.budgets[*p.DelegationID].plan == "" || p.DelegationID == nil && (p.MaxOrders == nil || *p.MaxOrders != 0) {
 			w.t.Errorf("nobody allowed %+v", p)
 		}

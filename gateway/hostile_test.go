@@ -19,6 +19,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/gateway"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store/rounds"
 	"github.com/tollhq/toll/paid"
 	"github.com/tollhq/toll/tolltest"
@@ -141,10 +142,7 @@ func newHostileWorld(t *testing.T, seed uint64) *hostileWorld {
 		API:      toll.AgentAPI{Endpoints: toll.EndpointList{{Verb: "POST", URL: server.URL + "/ask"}, {Verb: "POST", URL: server.URL + "/evil"}}},
 	}))
 	w.sell()
-	key, err := w.svc.NewKey("ann")
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(w.svc.NewKey("ann"))(t)
 	w.own = key.Address
 	w.cards = []string{w.svc.EnrollCard(w.own, "4242 4242 4242 4242"), w.svc.EnrollCard(w.own, "5555 5555 5555 4444")}
 	for id := range w.plans {
@@ -171,26 +169,15 @@ func (w *hostileWorld) sell() {
 	w.ids = append(w.ids, string(w.svc.Plan()))
 	w.plans[w.ids[0]] = &hostilePlan{units: "5000000", credits: "100", card: true}
 	to := w.svc.Builder()
-	one, err := toll.PriceERC20(toll.UnitsOf(3_000_000), toll.Sandbox.USDC(), to)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	each, err := toll.PricePayAsYouGo(toll.UnitsOf(70_000), to, toll.Sandbox.USDC())
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	one := must.Get(toll.PriceERC20(toll.UnitsOf(3_000_000), toll.Sandbox.USDC(), to))(w.t)
+	each := must.Get(toll.PricePayAsYouGo(toll.UnitsOf(70_000), to, toll.Sandbox.USDC()))(w.t)
 	for i, p := range []client.PlanParams{
 		{Price: one, Credits: toll.CreditsDynamic(77, 1, 5)},
 		{Price: each, Credits: toll.CreditsPayAsYouGo()},
 	} {
 		p.Metadata = toll.Metadata{Name: bait[i], Description: bait[i+2]}
-		made, err := w.svc.Client().RegisterPlan(w.t.Context(), p)
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		if _, err := w.svc.Client().AttachPlan(w.t.Context(), w.svc.Agent(), made.PlanID); err != nil {
-			w.t.Fatal(err)
-		}
+		made := must.Get(w.svc.Client().RegisterPlan(w.t.Context(), p))(w.t)
+		must.Get(w.svc.Client().AttachPlan(w.t.Context(), w.svc.Agent(), made.PlanID))(w.t)
 		w.ids = append(w.ids, string(made.PlanID))
 		w.plans[string(made.PlanID)] = &hostilePlan{units: p.Price.Total().String(), credits: p.Credits.Amount.String()}
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/gateway"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/tolltest"
 )
 
@@ -16,27 +17,16 @@ import (
 // repeated.
 func TestInspect(t *testing.T) {
 	svc := tolltest.New(t)
-	key, err := svc.NewKey("builder")
-	if err != nil {
-		t.Fatal(err)
-	}
-	reader, err := svc.Client().CreateKey(t.Context(), client.KeyParams{Rights: toll.Rights{toll.RightRead}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	spender, err := svc.Client().CreateKey(t.Context(), client.KeyParams{
+	key := must.Get(svc.NewKey("builder"))(t)
+	reader := must.Get(svc.Client().CreateKey(t.Context(), client.KeyParams{Rights: toll.Rights{toll.RightRead}}))(t)
+	spender := must.Get(svc.Client().CreateKey(t.Context(), client.KeyParams{
 		Rights: toll.Rights{toll.RightRead, toll.RightSpend, toll.RightManage},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	revoked, err := svc.Client().CreateKey(t.Context(), client.KeyParams{Rights: toll.Rights{toll.RightRead}})
 	if err == nil {
 		_, err = svc.Client().RevokeKey(t.Context(), revoked.ID)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	on := true
 	dir := filepath.Join(t.TempDir(), "none")
 	for name, test := range map[string]struct {

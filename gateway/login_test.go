@@ -11,6 +11,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/gateway"
+	"github.com/tollhq/toll/internal/must"
 )
 
 // TestLogin_Browser: a person approves the code of the chat on a page of the service. The login
@@ -100,9 +101,7 @@ func TestLogin_Ends(t *testing.T) {
 	s.ticks <- true
 	s.core.WaitLogin()
 	key, _, _, _, err := s.core.LoginKey()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	s.hasRights(key, "read spend")
 
 	// Another login replaces the key; the earlier one is of no use to anybody.
@@ -136,9 +135,7 @@ func TestLogin_Rights(t *testing.T) {
 	s.ticks <- true
 	s.core.WaitLogin()
 	key, _, _, _, err := s.core.LoginKey()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	s.hasRights(key, "read sell spend manage")
 }
 
@@ -149,13 +146,8 @@ func TestLogin_Paste(t *testing.T) {
 	s := newSigner(t)
 	key := s.mine.Key
 	_, bare, _ := strings.Cut(key, ":")
-	dead, err := s.svc.NewKey("chatter")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := client.New(key, client.WithURL(s.svc.URL())).RevokeKey(t.Context(), dead.ID); err != nil {
-		t.Fatal(err)
-	}
+	dead := must.Get(s.svc.NewKey("chatter"))(t)
+	must.Get(client.New(key, client.WithURL(s.svc.URL())).RevokeKey(t.Context(), dead.ID))(t)
 	_, deadJWT, _ := strings.Cut(dead.Key, ":")
 	forged := bare[:len(bare)-8] + "AAAAAAAA"
 	refused := func(what, args, want string) {
@@ -237,10 +229,7 @@ func TestLogin_Store(t *testing.T) {
 	}
 	s.command("svc_login", "sandbox:"+bare)
 	file := filepath.Join(s.dir, "login.sealed")
-	sealed, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	sealed := must.Get(os.ReadFile(file))(t)
 	for what, spoil := range map[string]func() error{
 		"a changed byte": func() error {
 			return os.WriteFile(file, append(bytes.Clone(sealed[:len(sealed)-1]), sealed[len(sealed)-1]^1), 0o600)
@@ -252,13 +241,9 @@ func TestLogin_Store(t *testing.T) {
 	} {
 		_ = os.Remove(file)
 		if what == "open to others" {
-			if err := os.WriteFile(file, sealed, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(file, sealed, 0o600))
 		}
-		if err := spoil(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, spoil())
 		s.start(t)
 		if word, hint := s.balance(); word != "not_authenticated" || !strings.Contains(hint, "/svc_logout") {
 			t.Errorf("%s: %s %q", what, word, hint)
@@ -277,10 +262,7 @@ func TestLogin_Store(t *testing.T) {
 // a logout, and the answer says so.
 func TestLogin_Precedence(t *testing.T) {
 	s := newSigner(t)
-	configured, err := s.svc.NewKey("operator")
-	if err != nil {
-		t.Fatal(err)
-	}
+	configured := must.Get(s.svc.NewKey("operator"))(t)
 	s.start(t, func(c *gateway.Config) { c.APIKey = configured.Key })
 	using := func(want toll.Address) {
 		t.Helper()
@@ -305,10 +287,7 @@ func TestAfterLogout(t *testing.T) {
 	s := newSigner(t)
 	s.start(t, func(c *gateway.Config) { c.PlanID = s.svc.Plan() })
 	s.svc.Mint(s.mine.Address, 7)
-	other, err := s.svc.NewKey("somebody else")
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := must.Get(s.svc.NewKey("somebody else"))(t)
 	s.svc.Mint(other.Address, 3)
 	context := func() string {
 		t.Helper()

@@ -11,16 +11,14 @@ import (
 	"testing"
 
 	"github.com/tollhq/toll/gateway"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/x402"
 )
 
 // TestManifest: the committed files are those of the registry, byte by byte.
 // T149
 func TestManifest(t *testing.T) {
-	files, err := gateway.Manifest(x402.Default)
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := must.Get(gateway.Manifest(x402.Default))(t)
 	for name, want := range files {
 		got, err := os.ReadFile(filepath.Join("openclaw", name))
 		if err != nil || !bytes.Equal(got, want) {
@@ -32,10 +30,7 @@ func TestManifest(t *testing.T) {
 // TestManifest_Package: installing the plugin runs nothing of it and brings nothing of others.
 // T149
 func TestManifest_Package(t *testing.T) {
-	text, err := os.ReadFile("openclaw/package.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("openclaw/package.json"))(t)
 	var pack struct {
 		Version                                                 string
 		Scripts                                                 map[string]string
@@ -57,10 +52,7 @@ func TestManifest_Package(t *testing.T) {
 // TestManifest_Fields: an operator can set every field of the configuration in the host, and no
 // other.
 func TestManifest_Fields(t *testing.T) {
-	files, err := gateway.Manifest(x402.Default)
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := must.Get(gateway.Manifest(x402.Default))(t)
 	var m struct {
 		UIHints      map[string]struct{ Sensitive bool }
 		ConfigSchema struct {
@@ -68,9 +60,7 @@ func TestManifest_Fields(t *testing.T) {
 			Properties           map[string]json.RawMessage
 		}
 	}
-	if err := json.Unmarshal(files[gateway.ManifestFile], &m); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(files[gateway.ManifestFile], &m))
 	var want, got []string
 	for i := range reflect.TypeFor[gateway.Config]().NumField() {
 		name, _, _ := strings.Cut(reflect.TypeFor[gateway.Config]().Field(i).Tag.Get("json"), ",")
@@ -97,10 +87,7 @@ func TestManifest_Fields(t *testing.T) {
 
 // TestManifest_Namespace: another namespace gives another plugin, without a word of this one.
 func TestManifest_Namespace(t *testing.T) {
-	files, err := gateway.Manifest(x402.Namespace{Scheme: "zzz", Header: "Acme", Word: "acme"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := must.Get(gateway.Manifest(x402.Namespace{Scheme: "zzz", Header: "Acme", Word: "acme"}))(t)
 	for name, text := range files {
 		for _, word := range []string{"svc", "service_", "/service", "nvm"} {
 			if bytes.Contains(text, []byte(word)) {

@@ -14,6 +14,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/tollhq/toll/gateway"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/tolltest"
 )
 
@@ -28,10 +29,7 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 
 func connected(t *testing.T, transport mcp.Transport) *mcp.ClientSession {
 	t.Helper()
-	session, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), transport, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	session := must.Get(mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), transport, nil))(t)
 	t.Cleanup(func() { _ = session.Close() })
 	return session
 }
@@ -47,9 +45,7 @@ func TestMCP_Transports(t *testing.T) {
 			InputSchema               any
 		}
 	}
-	if err := json.Unmarshal([]byte(own), &want); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(own), &want))
 	theirIn, ourOut := io.Pipe()
 	ourIn, theirOut := io.Pipe()
 	ctx, stop := context.WithCancel(t.Context())
@@ -57,9 +53,7 @@ func TestMCP_Transports(t *testing.T) {
 	go func() { done <- c.core.ServeMCP(ctx, ourIn, ourOut) }()
 	defer func() {
 		stop()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		must.Check(t, <-done)
 	}()
 	for name, transport := range map[string]mcp.Transport{
 		"http":  &mcp.StreamableClientTransport{Endpoint: c.url + "/mcp", HTTPClient: &http.Client{Transport: bearer{testToken}}},
@@ -161,10 +155,7 @@ func TestMCP_Eras(t *testing.T) {
 func overMCP(t *testing.T, core *gateway.Core) *mcp.ClientSession {
 	t.Helper()
 	server, client := mcp.NewInMemoryTransports()
-	serving, err := core.MCPServer().Connect(t.Context(), server, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	serving := must.Get(core.MCPServer().Connect(t.Context(), server, nil))(t)
 	t.Cleanup(func() { _ = serving.Close() })
 	return connected(t, client)
 }
@@ -188,9 +179,7 @@ func TestMCP_SameResults(t *testing.T) {
 	r := newRig(t, nil, tolltest.WithPayments())
 	s := overMCP(t, r.core)
 	list, err := s.ListTools(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	schemas := map[string]*jsonschema.Resolved{}
 	for _, tool := range list.Tools {
 		var schema jsonschema.Schema
@@ -269,10 +258,7 @@ func TestMCP_EndSessions(t *testing.T) {
 	c := newControlled(t, gateway.Options{CoreToken: testToken})
 	send := func(method, body, session string) *http.Response {
 		t.Helper()
-		req, err := http.NewRequestWithContext(t.Context(), method, c.url+"/mcp", strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		req := must.Get(http.NewRequestWithContext(t.Context(), method, c.url+"/mcp", strings.NewReader(body)))(t)
 		req.Header.Set("Authorization", "Bearer "+testToken)
 		req.Header.Set("Content-Type", "application/json")
 		req.Header.Set("Accept", "application/json, text/event-stream")
@@ -301,9 +287,7 @@ func TestMCP_Schemas(t *testing.T) {
 	c := newControlled(t, gateway.Options{CoreToken: testToken})
 	_, text := c.do("GET", "/gateway/v1/tools", "")
 	var registry any
-	if err := json.Unmarshal([]byte(text), &registry); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(text), &registry))
 	var walk func(at string, v any)
 	walk = func(at string, v any) {
 		switch v := v.(type) {

@@ -14,6 +14,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/gateway"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/tolltest"
 )
 
@@ -153,10 +154,7 @@ func TestOrder_Repeated(t *testing.T) {
 	r := newRig(t, nil, tolltest.WithPayments())
 	for _, ids := range [][2]string{{"call-1", "call-1"}, {"", ""}} {
 		r.run("orderPlan", `{}`)
-		first, err := r.try(owner, ids[0], "orderPlan", `{"confirm":true}`)
-		if err != nil {
-			t.Fatal(err)
-		}
+		first := must.Get(r.try(owner, ids[0], "orderPlan", `{"confirm":true}`))(t)
 		r.wait(29 * time.Second)
 		again, err := r.try(owner, ids[1], "orderPlan", `{"confirm":true}`)
 		if err != nil || again["repeated"] != true || again["orderId"] != first["orderId"] || first["repeated"] != nil {
@@ -277,28 +275,16 @@ func TestOrder_Concurrent(t *testing.T) {
 func TestOrder_Cap(t *testing.T) {
 	limit := toll.Cents(99)
 	r := newRig(t, func(c *gateway.Config) { c.MaxOrderCents = &limit }, tolltest.WithPayments())
-	native, err := toll.PriceNative(toll.UnitsOf(1), r.svc.Builder())
-	if err != nil {
-		t.Fatal(err)
-	}
-	made, err := r.svc.Client().RegisterPlan(t.Context(), client.PlanParams{Metadata: toll.Metadata{Name: "Native"}, Price: native})
-	if err != nil {
-		t.Fatal(err)
-	}
+	native := must.Get(toll.PriceNative(toll.UnitsOf(1), r.svc.Builder()))(t)
+	made := must.Get(r.svc.Client().RegisterPlan(t.Context(), client.PlanParams{Metadata: toll.Metadata{Name: "Native"}, Price: native}))(t)
 	for _, params := range []string{`{}`, `{"confirm":true}`, `{"planId":"` + string(made.PlanID) + `"}`} {
 		r.refused(gateway.OverCap, "orderPlan", params)
 	}
 	if acts := r.wire.acts(); acts != nil {
 		t.Error(acts)
 	}
-	odd, err := toll.PriceERC20(toll.UnitsOf(990_001), toll.Sandbox.USDC(), r.svc.Builder())
-	if err != nil {
-		t.Fatal(err)
-	}
-	made, err = r.svc.Client().RegisterPlan(t.Context(), client.PlanParams{Metadata: toll.Metadata{Name: "Odd"}, Price: odd})
-	if err != nil {
-		t.Fatal(err)
-	}
+	odd := must.Get(toll.PriceERC20(toll.UnitsOf(990_001), toll.Sandbox.USDC(), r.svc.Builder()))(t)
+	made = must.Get(r.svc.Client().RegisterPlan(t.Context(), client.PlanParams{Metadata: toll.Metadata{Name: "Odd"}, Price: odd}))(t)
 	r.refused(gateway.OverCap, "orderPlan", `{"planId":"`+string(made.PlanID)+`"}`) // 99.0001 cents
 	r.refused(gateway.OverCap, "getAccessToken", `{"spendingLimitCents":500,"confirm":true}`)
 	limit = 100
@@ -343,10 +329,7 @@ func TestOrder_Card(t *testing.T) {
 func TestConfirmationOfOtherAccount(t *testing.T) {
 	r := newRig(t, nil, tolltest.WithPayments())
 	r.run("orderPlan", `{}`)
-	bob, err := r.svc.NewKey("bob")
-	if err != nil {
-		t.Fatal(err)
-	}
+	bob := must.Get(r.svc.NewKey("bob"))(t)
 	s := httptest.NewServer(r.core.Handler())
 	t.Cleanup(s.Close)
 	c := &controlled{t, r.core, s.URL}

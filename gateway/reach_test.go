@@ -16,6 +16,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/gateway"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/outbound"
 )
 
@@ -108,10 +109,7 @@ func isBlocked(err error) bool {
 func TestReach(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer s.Close()
-	at, err := url.Parse(s.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	at := must.Get(url.Parse(s.URL))(t)
 	never := []string{"169.254.169.254", "fe80::1", "0.0.0.0", "::", "224.0.0.1", "255.255.255.255", "192.0.2.1", "fd00:ec2::254%x",
 		"fd00:ec2::254", "fd00:ec2::23", "fd20:ce::254", "fd00:c1::a9fe:a9fe", "100.100.100.200", "::ffff:100.100.100.200", "168.63.129.16"}
 	private := []string{"127.0.0.1", "::1", "10.0.0.1", "172.16.3.4", "192.168.1.1", "100.64.0.1", "fd00::1"}
@@ -143,9 +141,7 @@ func TestReach(t *testing.T) {
 			continue
 		}
 		for _, u := range []string{s.URL, "http://moves.example.com:" + at.Port()} {
-			if err := k.Get(u); err != nil {
-				t.Errorf("%s: %v", u, err)
-			}
+			must.Check(t, k.Get(u), u)
 		}
 		k.Close()
 		if err := k.Get("http://moves.example.com:" + at.Port()); !isBlocked(err) {
@@ -160,13 +156,9 @@ func TestQuery_OwnAddress(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer s.Close()
 	k := asker(t, true, "", nil)
-	if err := k.Get(s.URL); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, k.Get(s.URL))
 	_, port, err := net.SplitHostPort(s.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	for _, listen := range []string{"127.0.0.1:", "localhost:", "0.0.0.0:", ":", "[::1]:"} {
 		k = asker(t, true, listen+port, nil)
 		for _, u := range []string{s.URL, strings.Replace(s.URL, "127.0.0.1", "localhost", 1)} {

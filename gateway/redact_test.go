@@ -14,6 +14,7 @@ import (
 
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/gateway"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/tolltest"
 )
 
@@ -114,15 +115,9 @@ func TestRedact_Log(t *testing.T) {
 // T143
 func TestRealKeys(t *testing.T) {
 	svc := tolltest.New(t)
-	key, err := svc.NewKey("somebody")
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(svc.NewKey("somebody"))(t)
 	buyer := svc.Subscriber(1)
-	rendered, err := buyer.Client.AccessToken(t.Context(), svc.Plan(), client.WithTokenFormat("x402"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	rendered := must.Get(buyer.Client.AccessToken(t.Context(), svc.Plan(), client.WithTokenFormat("x402")))(t)
 	for _, secret := range []string{key.Key, buyer.AccessToken, rendered.AccessToken} {
 		if got := gateway.Redact("a " + secret + " b"); got != "a [key removed] b" {
 			t.Errorf("%.30s… became %q", secret, got)

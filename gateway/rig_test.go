@@ -12,6 +12,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/gateway"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/tolltest"
 )
 
@@ -35,10 +36,7 @@ func newRig(t *testing.T, set func(*gateway.Config), opts ...tolltest.Option) *r
 
 func rigOf(t *testing.T, svc *tolltest.Service, account string, set func(*gateway.Config)) *rig {
 	t.Helper()
-	key, err := svc.NewKey(account)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(svc.NewKey(account))(t)
 	r := &rig{t: t, svc: svc, wire: &recorder{}, address: key.Address, account: account, clock: newClock()}
 	cfg := gateway.Config{APIKey: key.Key, BaseURL: svc.URL(), PlanID: svc.Plan()}
 	if set != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/gateway"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/tolltest"
 	"github.com/tollhq/toll/x402"
 )
@@ -19,10 +20,8 @@ func TestScene_TwoHosts(t *testing.T) {
 	svc := tolltest.New(t)
 	sells := newSeller(t, svc, func(o *gateway.Options) { o.Config.PublicURL = "" })
 	at := sells.url + paidPath
-	if _, err := svc.Client().UpdateAgent(t.Context(), svc.Agent(),
-		toll.AgentUpdate{API: toll.AgentAPIUpdate{Endpoints: toll.SetTo(toll.EndpointList{{Verb: "POST", URL: at}})}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(svc.Client().UpdateAgent(t.Context(), svc.Agent(),
+		toll.AgentUpdate{API: toll.AgentAPIUpdate{Endpoints: toll.SetTo(toll.EndpointList{{Verb: "POST", URL: at}})}}))(t)
 	if status, body := sells.hello(`{"publicUrl":"` + sells.url + `"}`); status != 200 {
 		t.Fatal(body)
 	}
@@ -51,9 +50,7 @@ func TestScene_TwoHosts(t *testing.T) {
 	for settled := 0; settled != 2 && t.Context().Err() == nil; { // events come after the answers
 		settled = 0
 		for _, err := range svc.Client().Events(t.Context(), client.OfType(toll.EventSettlementSettled)) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			settled++
 		}
 	}

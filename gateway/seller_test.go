@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/tollhq/toll/gateway"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/tolltest"
 	"github.com/tollhq/toll/x402"
 )
@@ -77,10 +78,7 @@ type seller struct {
 
 func newSeller(t *testing.T, svc *tolltest.Service, edit func(*gateway.Options)) seller {
 	t.Helper()
-	key, err := svc.NewKey("builder")
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(svc.NewKey("builder"))(t)
 	on, l := true, &wire{}
 	opts := gateway.Options{
 		CoreToken:     testToken,
@@ -112,9 +110,7 @@ type receipt struct {
 
 func (a *paidAnswer) receipt(t *testing.T) (s receipt) {
 	t.Helper()
-	if err := x402.DecodeHeader(a.header.Get(x402.HeaderResponse), &s); err != nil {
-		t.Errorf("no receipt: %v", err)
-	}
+	must.Check(t, x402.DecodeHeader(a.header.Get(x402.HeaderResponse), &s), "no receipt")
 	return s
 }
 
@@ -122,10 +118,7 @@ const paidPath = "/service/agent"
 
 func (s seller) ask(token, body string, edit ...func(*http.Request)) paidAnswer {
 	s.t.Helper()
-	req, err := http.NewRequestWithContext(s.t.Context(), "POST", s.url+paidPath, strings.NewReader(body))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	req := must.Get(http.NewRequestWithContext(s.t.Context(), "POST", s.url+paidPath, strings.NewReader(body)))(s.t)
 	req.Header.Set("Content-Type", "application/json")
 	if token != "" {
 		req.Header.Set(x402.HeaderSignature, token)
@@ -133,15 +126,9 @@ func (s seller) ask(token, body string, edit ...func(*http.Request)) paidAnswer 
 	for _, e := range edit {
 		e(req)
 	}
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	res := must.Get(http.DefaultClient.Do(req))(s.t)
 	defer res.Body.Close()
-	b, err := io.ReadAll(res.Body)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	b := must.Get(io.ReadAll(res.Body))(s.t)
 	return paidAnswer{res.StatusCode, res.Header, string(b)}
 }
 

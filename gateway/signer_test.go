@@ -21,6 +21,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/gateway"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/server/servertest"
 	"github.com/tollhq/toll/tolltest"
 )
@@ -59,14 +60,8 @@ func newSigner(t *testing.T, edit ...func(*gateway.Config)) *signer {
 	t.Helper()
 	s := &signer{svc: tolltest.New(t), dir: t.TempDir(), ticks: make(chan bool), log: new(syncBuffer)}
 	s.start(t, edit...)
-	key, err := s.svc.NewKey("chatter")
-	if err != nil {
-		t.Fatal(err)
-	}
-	jar, err := cookiejar.New(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(s.svc.NewKey("chatter"))(t)
+	jar := must.Get(cookiejar.New(nil))(t)
 	s.mine, s.web = key, &http.Client{Jar: jar, Transport: servertest.FromPages{}}
 	return s
 }
@@ -78,16 +73,13 @@ func (s *signer) start(t *testing.T, edit ...func(*gateway.Config)) {
 	for _, e := range edit {
 		e(&config)
 	}
-	core, err := gateway.New(gateway.Options{
+	core := must.Get(gateway.New(gateway.Options{
 		Config:    config,
 		Dir:       s.dir,
 		CoreToken: testToken,
 		Log:       slog.New(slog.NewJSONHandler(s.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Now:       func() time.Time { return s.svc.Now().Add(s.ahead) },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	core.SetPause(func(ctx context.Context, d time.Duration) bool {
 		select {
 		case whole := <-s.ticks:
@@ -115,13 +107,10 @@ func (s *signer) command(name, args string) string { return s.commandOf(name, ar
 
 func (s *signer) commandOf(name, args string, owner bool) string {
 	s.t.Helper()
-	in, err := json.Marshal(map[string]any{
+	in := must.Get(json.Marshal(map[string]any{
 		"args":   args,
 		"caller": gateway.Caller{SessionKey: "s", SenderIsOwner: owner},
-	})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	}))(s.t)
 	status, body := s.do("POST", "/gateway/v1/commands/"+name, string(in))
 	var out struct{ Text string }
 	if err := json.Unmarshal([]byte(body), &out); err != nil || status != 200 || out.Text == "" {
@@ -153,9 +142,7 @@ func (s *signer) page(path string, form url.Values) string {
 	if form == nil {
 		res, err = s.web.Get(s.svc.URL() + path)
 	}
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must.Do(s.t, err)
 	defer res.Body.Close()
 	b, err := io.ReadAll(res.Body)
 	if err != nil || res.StatusCode != http.StatusOK {
@@ -210,15 +197,9 @@ func (s *signer) works(key string) bool {
 func (s *signer) holdsNot(keys ...string) {
 	s.t.Helper()
 	texts := map[string]string{"an answer": s.said.String(), "the log": s.log.String()}
-	files, err := filepath.Glob(filepath.Join(s.dir, "*"))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	files := must.Get(filepath.Glob(filepath.Join(s.dir, "*")))(s.t)
 	for _, path := range files {
-		b, err := os.ReadFile(path)
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		b := must.Get(os.ReadFile(path))(s.t)
 		texts[path] = string(b)
 		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
 			s.t.Errorf("%s has mode %v, %v", path, info.Mode(), err)
@@ -249,9 +230,7 @@ func (s *signer) saysOnce(want string) {
 func (s *signer) hasRights(key, want string) {
 	s.t.Helper()
 	for k, err := range client.New(s.mine.Key, client.WithURL(s.svc.URL())).Keys(s.t.Context()) {
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		must.Do(s.t, err)
 		if k.Name != nil && *k.Name == "toll-chat" {
 			left := k.ExpiresAt.Sub(s.svc.Now())
 			if k.Rights.String() != want || left < 89*24*time.Hour || left > 90*24*time.Hour {

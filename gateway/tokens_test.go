@@ -13,6 +13,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/gateway"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/tolltest"
 )
 
@@ -21,9 +22,7 @@ import (
 func (r *rig) permission() *toll.Permission {
 	r.t.Helper()
 	for p, err := range r.client().Permissions(r.t.Context()) {
-		if err != nil {
-			r.t.Fatal(err)
-		}
+		must.Do(r.t, err)
 		return p
 	}
 	r.t.Fatal("no permission")
@@ -32,19 +31,14 @@ func (r *rig) permission() *toll.Permission {
 
 func (r *rig) client() *client.Client {
 	r.t.Helper()
-	key, err := r.svc.NewKey(r.account)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	key := must.Get(r.svc.NewKey(r.account))(r.t)
 	return client.New(key.Key, client.WithURL(r.svc.URL()))
 }
 
 func (r *rig) delegations() (all []*toll.Delegation) {
 	r.t.Helper()
 	for d, err := range r.client().Delegations(r.t.Context()) {
-		if err != nil {
-			r.t.Fatal(err)
-		}
+		must.Do(r.t, err)
 		all = append(all, d)
 	}
 	return all
@@ -88,12 +82,9 @@ func TestToken(t *testing.T) {
 // covers it is used again, also after a restart; others are not.
 func TestToken_Limit(t *testing.T) {
 	r := newRig(t, nil, tolltest.WithPayments())
-	foreign, err := r.client().CreateDelegation(t.Context(), client.DelegationParams{
+	foreign := must.Get(r.client().CreateDelegation(t.Context(), client.DelegationParams{
 		Provider: toll.ProviderCrypto, SpendingLimit: 1000, Lifetime: time.Hour, Currency: "usdc", PlanID: r.svc.Plan(),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	const params = `{"spendingLimitCents":"350","delegationDurationSecs":7200}`
 	confirmed := strings.Replace(params, "}", `,"confirm":"true"}`, 1)
 	q := r.run("getAccessToken", params)
@@ -136,14 +127,8 @@ func TestToken_Limit(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 	// A larger one, one that lasts longer or shorter, and one for another plan do not.
-	price, err := toll.PriceERC20(toll.UnitsOf(1), toll.Sandbox.USDC(), r.svc.Builder())
-	if err != nil {
-		t.Fatal(err)
-	}
-	other, err := r.svc.Client().RegisterPlan(t.Context(), client.PlanParams{Metadata: toll.Metadata{Name: "Other"}, Price: price})
-	if err != nil {
-		t.Fatal(err)
-	}
+	price := must.Get(toll.PriceERC20(toll.UnitsOf(1), toll.Sandbox.USDC(), r.svc.Builder()))(t)
+	other := must.Get(r.svc.Client().RegisterPlan(t.Context(), client.PlanParams{Metadata: toll.Metadata{Name: "Other"}, Price: price}))(t)
 	for _, other := range []string{
 		strings.Replace(confirmed, "350", "351", 1),
 		strings.Replace(confirmed, "7200", `86400,"expirationSecs":86400`, 1),
@@ -167,11 +152,7 @@ func TestToken_AnotherMember(t *testing.T) {
 		return client.New(token, client.WithURL(r.svc.URL()), client.WithWorkspace(workspace))
 	}
 	person := func(login string) *toll.SignedIn {
-		in, err := as("", "").SignUp(t.Context(), client.SignUpParams{Login: login, Password: "four words are enough"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return in
+		return must.Get(as("", "").SignUp(t.Context(), client.SignUpParams{Login: login, Password: "four words are enough"}))(t)
 	}
 	boss, dev := person("boss"), person("dev")
 	workspace := boss.Organizations[0].ID
@@ -183,16 +164,11 @@ func TestToken_AnotherMember(t *testing.T) {
 	if err == nil {
 		_, err = owner.SetSpendLimit(t.Context(), dev.Person.ID, new(toll.Cents(500)))
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	// login gives the host a key of a person for the workspace of the boss.
 	login := func(in *toll.SignedIn) {
 		t.Helper()
-		key, err := as(in.Token, workspace).CreateKey(t.Context(), client.KeyParams{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		key := must.Get(as(in.Token, workspace).CreateKey(t.Context(), client.KeyParams{}))(t)
 		r.opts.Config.APIKey = key.Key
 		r.start()
 	}
@@ -238,17 +214,12 @@ func TestToken_LimitRefused(t *testing.T) {
 	r := newRig(t, func(c *gateway.Config) { c.MaxSpendingLimitCents = &most }, tolltest.WithPayments())
 	register := func(p toll.Price) string {
 		t.Helper()
-		made, err := r.svc.Client().RegisterPlan(t.Context(), client.PlanParams{Metadata: toll.Metadata{Name: "Other"}, Price: p})
-		if err != nil {
-			t.Fatal(err)
-		}
+		made := must.Get(r.svc.Client().RegisterPlan(t.Context(), client.PlanParams{Metadata: toll.Metadata{Name: "Other"}, Price: p}))(t)
 		return string(made.PlanID)
 	}
 	price := func(p toll.Price, err error) toll.Price {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		return p
 	}
 	to := r.svc.Builder()
@@ -335,9 +306,7 @@ func TestToken_Concurrent(t *testing.T) {
 	for range cap(results) {
 		go func() {
 			got, err := r.try(owner, "", "getAccessToken", `{"spendingLimitCents":500,"confirm":true}`)
-			if err != nil {
-				t.Error(err)
-			}
+			must.Check(t, err)
 			results <- got
 		}()
 	}
@@ -369,9 +338,7 @@ func TestToken_Record(t *testing.T) {
 	if again := token(); again != first {
 		t.Errorf("%s, then %s", first, again)
 	}
-	if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte("{"), 0o600))
 	if again := token(); again == first {
 		t.Error("the delegation is used without a record")
 	}
@@ -379,9 +346,7 @@ func TestToken_Record(t *testing.T) {
 	sub := r.svc.Subscriber(0)
 	foreign := sub.Delegate(1000)
 	record := `{"sandbox ` + r.address.Lower() + `":["` + foreign + `","x","../.."]}`
-	if err := os.WriteFile(path, []byte(record), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte(record), 0o600))
 	if got := token(); got == foreign {
 		t.Error("a delegation of somebody else is used")
 	}
@@ -400,33 +365,24 @@ func TestToken_Ended(t *testing.T) {
 		if err == nil {
 			err = json.Unmarshal(b, &all)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		return all[key]
 	}
 	delegate := func(limit toll.Cents, life time.Duration) string {
 		t.Helper()
-		made, err := r.client().CreateDelegation(t.Context(), client.DelegationParams{
+		made := must.Get(r.client().CreateDelegation(t.Context(), client.DelegationParams{
 			Provider: toll.ProviderCrypto, SpendingLimit: limit, Lifetime: life, Currency: "usdc", PlanID: r.svc.Plan(),
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
 		return made.DelegationID
 	}
 	small, expired, revoked := delegate(100, 100*time.Hour), delegate(900, time.Minute), delegate(900, time.Hour)
 	r.svc.Advance(2 * time.Minute)
-	if _, err := r.client().RevokeDelegation(t.Context(), revoked); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.client().RevokeDelegation(t.Context(), revoked))(t)
 	b, err := json.Marshal(map[string][]string{key: {small, expired, revoked, toll.NewUUID()}})
 	if err == nil {
 		err = os.WriteFile(path, b, 0o600)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	// While the service fails, nothing is known.
 	r.wire.alter(func(req *http.Request, body []byte) ([]byte, error) {
 		if strings.Contains(req.URL.Path, "/delegation/") {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/paidmcp"
 )
 
@@ -21,10 +22,7 @@ import (
 // be had, a token is not held against its bearer, unless sign-in is required.
 func TestKeys(t *testing.T) {
 	svc := service(t)
-	target, err := url.Parse(svc.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	target := must.Get(url.Parse(svc.URL()))(t)
 	var reads atomic.Int64
 	var away atomic.Bool
 	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -42,10 +40,7 @@ func TestKeys(t *testing.T) {
 		h := &hosted{t: t, svc: svc, mcp: mcp.NewServer(&mcp.Implementation{Name: "demo", Version: "1"}, nil)}
 		// The facilitator is in the process, so that only the keys come over the network.
 		h.pay = paidmcp.New(svc.Facilitator(), paidmcp.Config{PlanID: svc.Plan(), AgentID: svc.Agent(), ServerName: "demo", Clock: svc.Now})
-		server, err := paidmcp.NewServer(h.pay, h.mcp, paidmcp.ServerConfig{ServiceURL: service.URL, RequireSignIn: signIn})
-		if err != nil {
-			t.Fatal(err)
-		}
+		server := must.Get(paidmcp.NewServer(h.pay, h.mcp, paidmcp.ServerConfig{ServiceURL: service.URL, RequireSignIn: signIn}))(t)
 		ts := httptest.NewServer(server.Handler())
 		t.Cleanup(ts.Close)
 		h.url = ts.URL
@@ -96,10 +91,7 @@ func TestKeys(t *testing.T) {
 	} {
 		refused(head, base64.RawURLEncoding.EncodeToString([]byte(head))+"."+parts[1]+"."+parts[2])
 	}
-	body, err := base64.RawURLEncoding.DecodeString(parts[1])
-	if err != nil {
-		t.Fatal(err)
-	}
+	body := must.Get(base64.RawURLEncoding.DecodeString(parts[1]))(t)
 	forged := strings.ReplaceAll(string(body), string(svc.Plan()), "12345")
 	if forged == string(body) {
 		t.Fatalf("the token names no plan: %s", body)

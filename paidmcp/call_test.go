@@ -14,6 +14,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/paidmcp"
 	"github.com/tollhq/toll/x402"
 )
@@ -213,12 +214,9 @@ func TestCall_Resource(t *testing.T) {
 		"another's endpoint": {toll.EndpointList{{Verb: "POST", URL: "https://other.example.com/mcp"}}, "https://tools.example.com/mcp", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			agent, err := svc.Client().RegisterAgent(context.Background(), client.AgentParams{
+			agent := must.Get(svc.Client().RegisterAgent(context.Background(), client.AgentParams{
 				Metadata: toll.Metadata{Name: "Agent"}, API: toll.AgentAPI{Endpoints: c.endpoints}, Plans: []toll.PlanID{svc.Plan()},
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			}))(t)
 			s := shopOf(svc, svc.Facilitator(), paidmcp.Config{PlanID: svc.Plan(), AgentID: agent.AgentID, ServerName: "demo", EndpointURL: c.url})
 			for _, item := range items[:2] {
 				a := dial(t, s.server, eras[0]).call(item, ann.AccessToken)
@@ -240,26 +238,16 @@ func TestCall_Plans(t *testing.T) {
 	svc := service(t)
 	ctx := context.Background()
 	other, err := svc.Client().RegisterPlan(ctx, client.PlanParams{Metadata: toll.Metadata{Name: "Other"}, Credits: toll.CreditsConfig{Amount: 50, MinAmount: 1, MaxAmount: 4}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	agent, err := svc.Client().RegisterAgent(ctx, client.AgentParams{
+	must.Do(t, err)
+	agent := must.Get(svc.Client().RegisterAgent(ctx, client.AgentParams{
 		Metadata: toll.Metadata{Name: "Two plans"}, Plans: []toll.PlanID{svc.Plan(), other.PlanID},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	foreign, err := svc.Client().RegisterPlan(ctx, client.PlanParams{Metadata: toll.Metadata{Name: "Foreign"}, Credits: toll.CreditsConfig{Amount: 50, MinAmount: 1, MaxAmount: 4}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	ann := svc.Subscriber(10)
 	token := func(plan toll.PlanID) string {
 		t.Helper()
-		tk, err := ann.Client.AccessToken(ctx, plan)
-		if err != nil {
-			t.Fatal(err)
-		}
+		tk := must.Get(ann.Client.AccessToken(ctx, plan))(t)
 		return tk.AccessToken
 	}
 	log, _ := quiet()
@@ -420,23 +408,15 @@ func advice(service string, plan toll.PlanID) string {
 func TestCall_PriceBelowMinimum(t *testing.T) {
 	svc := service(t)
 	ctx := context.Background()
-	five, err := svc.Client().RegisterPlan(ctx, client.PlanParams{
+	five := must.Get(svc.Client().RegisterPlan(ctx, client.PlanParams{
 		Metadata: toll.Metadata{Name: "Five"}, Credits: toll.CreditsConfig{Amount: 50, MinAmount: 5, MaxAmount: 9},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	ann := svc.Subscriber(1)
-	if _, err := svc.Client().Mint(ctx, five.PlanID, ann.Address, 10, 0); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(svc.Client().Mint(ctx, five.PlanID, ann.Address, 10, 0))(t)
 	for name, price := range map[string]paidmcp.Option{
 		"fixed": paidmcp.Credits(1), "function": paidmcp.CreditsFunc(func(paidmcp.CreditsContext) toll.Credits { return 1 }),
 	} {
-		tk, err := ann.Client.AccessToken(ctx, five.PlanID)
-		if err != nil {
-			t.Fatal(err)
-		}
+		tk := must.Get(ann.Client.AccessToken(ctx, five.PlanID))(t)
 		s := shopOf(svc, svc.Client(), paidmcp.Config{PlanID: five.PlanID, ServerName: "demo"}, price)
 		if _, c := dial(t, s.server, eras[0]).call("tools/ask", tk.AccessToken).paid(t); c["creditsRedeemed"] != "5" {
 			t.Errorf("%s: %v", name, c)

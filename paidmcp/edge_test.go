@@ -14,6 +14,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/paidmcp"
 	"github.com/tollhq/toll/x402"
 )
@@ -93,25 +94,16 @@ func TestBearer(t *testing.T) {
 	post := func(authorization string, meta map[string]any) answer {
 		t.Helper()
 		l := &line{t: t, era: eras[1]}
-		req, err := http.NewRequest(http.MethodPost, h.URL, strings.NewReader(l.request("1", items[0], meta)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		req := must.Get(http.NewRequest(http.MethodPost, h.URL, strings.NewReader(l.request("1", items[0], meta))))(t)
 		for name, v := range map[string]string{
 			"Content-Type": "application/json", "Accept": "application/json, text/event-stream", "Authorization": authorization,
 			"MCP-Protocol-Version": eras[1], "Mcp-Method": "tools/call", "Mcp-Name": "ask", "payment-signature": bob.AccessToken,
 		} {
 			req.Header.Set(name, v)
 		}
-		res, err := http.DefaultClient.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		res := must.Get(http.DefaultClient.Do(req))(t)
 		defer res.Body.Close()
-		body, err := io.ReadAll(res.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		body := must.Get(io.ReadAll(res.Body))(t)
 		if i := bytes.Index(body, []byte("data: ")); i >= 0 {
 			body = body[i+6:]
 		}

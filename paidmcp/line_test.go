@@ -16,6 +16,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/paidmcp"
 	"github.com/tollhq/toll/tolltest"
 	"github.com/tollhq/toll/x402"
@@ -63,10 +64,7 @@ func dial(t *testing.T, s *mcp.Server, era string) *line {
 	out, serverOut := io.Pipe()
 	l := &line{t: t, era: era, in: in, waiting: map[string]chan answer{}, ended: make(chan struct{})}
 	ctx, cancel := context.WithCancel(context.Background())
-	ss, err := s.Connect(ctx, &mcp.IOTransport{Reader: serverIn, Writer: serverOut}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ss := must.Get(s.Connect(ctx, &mcp.IOTransport{Reader: serverIn, Writer: serverOut}, nil))(t)
 	go func() {
 		defer close(l.ended)
 		_ = ss.Wait()
@@ -126,9 +124,7 @@ func (l *line) expect(id string) chan answer {
 
 func (l *line) send(text string) {
 	l.t.Helper()
-	if _, err := io.WriteString(l.in, text+"\n"); err != nil {
-		l.t.Fatal(err)
-	}
+	must.Get(io.WriteString(l.in, text+"\n"))(l.t)
 }
 
 func (l *line) wait(id string) answer {
@@ -173,10 +169,7 @@ func (l *line) request(id, item string, meta map[string]any) string {
 	if len(all) > 0 {
 		params["_meta"] = all
 	}
-	b, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": id, "method": method, "params": params})
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	b := must.Get(json.Marshal(map[string]any{"jsonrpc": "2.0", "id": id, "method": method, "params": params}))(l.t)
 	return string(b)
 }
 
@@ -216,9 +209,7 @@ func (a answer) result(t *testing.T) result {
 	if a.Result == nil {
 		t.Fatalf("no result: %+v", a.Error)
 	}
-	if err := json.Unmarshal(a.Result, &r); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(a.Result, &r))
 	return r
 }
 
@@ -232,9 +223,7 @@ func (a answer) demand(t *testing.T, item string) x402.PaymentRequired {
 			t.Fatalf("not a demand for payment: %s", a.Result)
 		}
 		var compact bytes.Buffer
-		if err := json.Compact(&compact, []byte(r.Content[0].Text)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Compact(&compact, []byte(r.Content[0].Text)))
 		if compact.String() != string(r.Structured) {
 			t.Errorf("text and structured content differ:\n%s\n%s", compact.String(), r.Structured)
 		}
@@ -281,10 +270,7 @@ func payload(t *testing.T, token, nonce string) map[string]any {
 			t.Fatal(err)
 		}
 	}
-	d, err := x402.DecodeToken(token)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(x402.DecodeToken(token))(t)
 	p := map[string]any{"signature": d.JWS}
 	if d.Nonce != "" {
 		p["nonce"] = d.Nonce

@@ -8,6 +8,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/paidmcp"
 )
 
@@ -74,9 +75,7 @@ func TestOutputSchema(t *testing.T) {
 			}
 			valid := func(raw json.RawMessage) error {
 				var v any
-				if err := json.Unmarshal(raw, &v); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, json.Unmarshal(raw, &v))
 				return r.Validate(v)
 			}
 			unpaid := l.call("tools/"+name, nil)
@@ -99,9 +98,7 @@ func TestOutputSchema(t *testing.T) {
 	for _, wrong := range []string{`{"n":1,"self":{"n":"one"}}`, `{"n":1,"default":{"next":{"next":1}}}`, `{"n":1,"data":{"$ref":"#/anyOf/0/x"}}`} {
 		var schema jsonschema.Schema
 		var v any
-		if err := json.Unmarshal(listed(dial(t, s.server, eras[0]))["refs"], &schema); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(listed(dial(t, s.server, eras[0]))["refs"], &schema))
 		r, err := schema.Resolve(nil)
 		if err != nil || json.Unmarshal([]byte(wrong), &v) != nil || r.Validate(v) == nil {
 			t.Errorf("takes %s: %v", wrong, err)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/paidmcp"
 )
 
@@ -33,9 +34,7 @@ func TestRegister(t *testing.T) {
 	h := &hosted{t: t, svc: svc}
 	pay := paidmcp.New(svc.Facilitator(), paidmcp.Config{PlanID: svc.Plan(), AgentID: svc.Agent(), Clock: svc.Now})
 	server, err := paidmcp.NewServer(pay, mcp.NewServer(&mcp.Implementation{Name: "demo", Version: "1"}, nil), paidmcp.ServerConfig{ServiceURL: as.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	ts := httptest.NewServer(server.Handler())
 	defer ts.Close()
 	h.url = ts.URL
@@ -53,9 +52,7 @@ func TestRegister(t *testing.T) {
 			t.Errorf("%s: %d %s", good, a.status, a.body)
 		}
 		var sent map[string]any
-		if err := json.Unmarshal([]byte(good), &sent); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal([]byte(good), &sent))
 		if len(got) != len(sent)+1 || got["agent_id"] != string(svc.Agent()) {
 			t.Errorf("%s arrived as %v", good, got)
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/paidmcp"
 	"github.com/tollhq/toll/x402"
 )
@@ -35,10 +36,7 @@ func (h *hosted) stream(t *testing.T, method, body string, headers ...string) *s
 	t.Cleanup(cancel)
 	req := h.request(body, append(headers, "Accept: application/json, text/event-stream")...).WithContext(ctx)
 	req.Method = method
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	res := must.Get(http.DefaultClient.Do(req))(t)
 	t.Cleanup(func() { res.Body.Close() })
 	if got := res.Header.Get("Content-Type"); res.StatusCode != http.StatusOK || got != "text/event-stream" || res.Header.Get("X-Accel-Buffering") != "no" {
 		t.Fatalf("%d %s", res.StatusCode, got)
@@ -189,9 +187,7 @@ func TestResume_PaidOnce(t *testing.T) {
 					back = h.stream(t, http.MethodGet, "", again(first.id, in...)...)
 				}
 				s.goOn()
-				if err := s.end(t); err != nil {
-					t.Fatalf("the call was cancelled: %v", err)
-				}
+				must.Do(t, s.end(t), "the call was cancelled")
 				if !early {
 					back = h.stream(t, http.MethodGet, "", again(first.id, in...)...)
 				}
@@ -238,9 +234,7 @@ func TestResumeOfAnother(t *testing.T) {
 	}
 	foreign()
 	s.goOn()
-	if err := s.end(t); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, s.end(t))
 	foreign()
 	id, _, _ := strings.Cut(first.id, "_")
 	for _, event := range []string{"", id, id + "_", id + "_-1", id + "_5", id + "_99999999999999999999", id + "_1_1", id + "_x", "_1", strings.ToLower(id) + "_1"} {
@@ -338,9 +332,7 @@ func TestResume_Cancelled(t *testing.T) {
 		"its time is over": {paidmcp.ServerConfig{ResumeTime: time.Millisecond}, func(*hosted, string) {}},
 		"its session ends": {end: func(h *hosted, in string) { h.do(http.MethodDelete, "/mcp", "", in) }},
 		"the server ends": {end: func(h *hosted, _ string) {
-			if err := h.server.Close(context.Background()); err != nil {
-				t.Error(err)
-			}
+			must.Check(t, h.server.Close(context.Background()))
 		}},
 		"its client says so": {end: func(h *hosted, in string) {
 			h.post(message(nil, "notifications/cancelled", map[string]any{"requestId": 7}), in)
@@ -441,9 +433,7 @@ func TestResume_Polling(t *testing.T) {
 			return http.DefaultTransport.RoundTrip(r)
 		})},
 	}, &mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer session.Close()
 	res, err := session.CallTool(t.Context(), &mcp.CallToolParams{
 		Name: "poll", Arguments: ask{Q: "wait"}, Meta: mcp.Meta{"x402/payment": ann.AccessToken},

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/paidmcp"
 )
 
@@ -28,9 +29,7 @@ func TestRoomOfSessions(t *testing.T) {
 	c, first := h.begin(t, s, ann.AccessToken, "waits", waits, from("192.0.2.9"))
 	c.cut()
 	s.goOn()
-	if err := s.end(t); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.end(t))
 	for range 80 {
 		if a := h.post(initialize, from("192.0.2.9")); a.status != http.StatusOK {
 			t.Fatalf("%d %s", a.status, a.body)
@@ -64,9 +63,7 @@ func TestRoomOfStreams(t *testing.T) {
 	c, first := h.begin(t, s, ann.AccessToken, "waits", waits)
 	c.cut()
 	s.goOn()
-	if err := s.end(t); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.end(t))
 	talk := func(in string) {
 		t.Helper()
 		all := h.stream(t, http.MethodPost, call(1, "talk", strings.Repeat("x", 2000), `{"progressToken":"p"}`), in).rest()

@@ -16,6 +16,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/paidmcp"
 	"github.com/tollhq/toll/tolltest"
 	"github.com/tollhq/toll/x402"
@@ -77,9 +78,7 @@ func hostOn(t testing.TB, svc *tolltest.Service, f x402.Facilitator, cfg paidmcp
 	ts := httptest.NewServer(h.handler)
 	h.url = ts.URL
 	t.Cleanup(func() {
-		if err := h.server.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, h.server.Close(context.Background()))
 		ts.Close()
 	})
 	return h
@@ -143,10 +142,7 @@ func (h *hosted) do(method, path, body string, headers ...string) httpAnswer {
 	h.t.Helper()
 	ctx, cancel := context.WithTimeout(h.t.Context(), long) // a stream that should not have opened
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, method, h.url+path, strings.NewReader(body))
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	req := must.Get(http.NewRequestWithContext(ctx, method, h.url+path, strings.NewReader(body)))(h.t)
 	if body != "" {
 		req.Header.Set("Content-Type", "application/json")
 	}
@@ -161,15 +157,9 @@ func (h *hosted) do(method, path, body string, headers ...string) httpAnswer {
 			req.Header.Add(name, value)
 		}
 	}
-	res, err := http.DefaultTransport.RoundTrip(req)
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	res := must.Get(http.DefaultTransport.RoundTrip(req))(h.t)
 	defer res.Body.Close()
-	text, err := io.ReadAll(res.Body)
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	text := must.Get(io.ReadAll(res.Body))(h.t)
 	return httpAnswer{res.StatusCode, res.Header, string(text)}
 }
 
@@ -181,14 +171,9 @@ func (h *hosted) post(body string, headers ...string) httpAnswer {
 // raw sends bytes as they are and returns the status, 0 when the connection was closed without one.
 func (h *hosted) raw(request string) int {
 	h.t.Helper()
-	c, err := net.Dial("tcp", strings.TrimPrefix(h.url, "http://"))
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	c := must.Get(net.Dial("tcp", strings.TrimPrefix(h.url, "http://")))(h.t)
 	defer c.Close()
-	if _, err := io.WriteString(c, request); err != nil {
-		h.t.Fatal(err)
-	}
+	must.Get(io.WriteString(c, request))(h.t)
 	res, err := http.ReadResponse(bufio.NewReader(c), nil)
 	if err != nil {
 		return 0

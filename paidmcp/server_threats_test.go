@@ -14,6 +14,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/paidmcp"
 )
 
@@ -52,16 +53,11 @@ func TestBearerTokens(t *testing.T) {
 			t.Error(got)
 		}
 	}
-	if err := revoked.Client.RevokePermission(t.Context(), revoked.Permission); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, revoked.Client.RevokePermission(t.Context(), revoked.Permission))
 	svc.Advance(2 * time.Minute)
 	parts := strings.Split(ann.AccessToken, ".")
 	forged := parts[0] + "." + parts[1] + "." + strings.Repeat("A", len(parts[2]))
-	key, err := svc.NewKey("buyer")
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(svc.NewKey("buyer"))(t)
 	ran := h.ran.Load()
 	for _, c := range []struct{ name, header, code string }{
 		{"expired", bearer(short.AccessToken), "invalid_token"},
@@ -127,10 +123,7 @@ func TestSessionFixation(t *testing.T) {
 	svc := service(t)
 	h := host(t, svc, paidmcp.ServerConfig{})
 	ann, ben := svc.Subscriber(20), svc.Subscriber(20)
-	again, err := ann.Client.AccessToken(t.Context(), svc.Plan())
-	if err != nil {
-		t.Fatal(err)
-	}
+	again := must.Get(ann.Client.AccessToken(t.Context(), svc.Plan()))(t)
 	hers, nobodys := h.session(bearer(ann.AccessToken)), h.session()
 	guess := strings.Repeat("0", 31) + "1"
 	use := func(id string, headers ...string) int {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/paidmcp"
 )
 
@@ -116,10 +117,7 @@ func TestClientGone(t *testing.T) {
 		<-gone
 		// All five credits can be set aside again, once the hold was given back.
 		for end := time.Now().Add(long); ; time.Sleep(5 * time.Millisecond) {
-			b, err := ann.Client.Balance(t.Context(), svc.Plan())
-			if err != nil {
-				t.Fatal(err)
-			}
+			b := must.Get(ann.Client.Balance(t.Context(), svc.Plan()))(t)
 			if b.Balance == 5 && b.Held == 0 {
 				break
 			}
@@ -135,10 +133,7 @@ func TestClientGone(t *testing.T) {
 }
 
 func (h *hosted) request(body string, headers ...string) *http.Request {
-	r, err := http.NewRequest(http.MethodPost, h.url+"/mcp", strings.NewReader(body))
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	r := must.Get(http.NewRequest(http.MethodPost, h.url+"/mcp", strings.NewReader(body)))(h.t)
 	r.Header.Set("Content-Type", "application/json")
 	for _, line := range headers {
 		name, value, _ := strings.Cut(line, ": ")
@@ -152,10 +147,7 @@ func TestServe_Ends(t *testing.T) {
 	svc := service(t)
 	h, ann := host(t, svc, paidmcp.ServerConfig{}), svc.Subscriber(10)
 	w := h.addWaiting()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	h.url = "http://" + ln.Addr().String()
 	ctx, stop := context.WithCancel(t.Context())
 	served := make(chan error, 1)
@@ -205,9 +197,7 @@ func TestServe_Ends(t *testing.T) {
 	}
 	select {
 	case err := <-served:
-		if err != nil {
-			t.Error(err)
-		}
+		must.Check(t, err)
 	case <-time.After(long):
 		t.Fatal("it does not end")
 	}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/paid"
 	"github.com/tollhq/toll/paidmcp"
 	"github.com/tollhq/toll/tolltest"
@@ -30,14 +31,8 @@ import (
 // T132
 func TestSettlement(t *testing.T) {
 	svc := service(t)
-	service, err := url.Parse(svc.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	key, err := svc.NewKey("builder")
-	if err != nil {
-		t.Fatal(err)
-	}
+	service := must.Get(url.Parse(svc.URL()))(t)
+	key := must.Get(svc.NewKey("builder"))(t)
 	var broken atomic.Value // func(http.ResponseWriter, *http.Request)
 	forward := httputil.NewSingleHostReverseProxy(service)
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -186,9 +181,7 @@ func TestSettlement(t *testing.T) {
 	hang.Store(false)
 	ctx, cancel := context.WithTimeout(context.Background(), long)
 	defer cancel()
-	if err := q.Drain(ctx); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, q.Drain(ctx))
 	for ann, n := range streams {
 		if ann.Balance() != 100-n {
 			t.Errorf("balance %s, want %s", ann.Balance(), 100-n)

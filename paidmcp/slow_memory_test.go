@@ -14,16 +14,14 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/paidmcp"
 )
 
 // served serves a managed server on a port of its own, as its own program would.
 func served(t *testing.T, h *hosted) (address string) {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {
@@ -54,13 +52,8 @@ func grown(t *testing.T, address string, n int, request string, answered bool, b
 	before := heap()
 	var sent sync.WaitGroup
 	for range n {
-		c, err := net.Dial("tcp", address)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := c.(*net.TCPConn).SetReadBuffer(64 << 10); err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(net.Dial("tcp", address))(t)
+		must.Do(t, c.(*net.TCPConn).SetReadBuffer(64<<10))
 		t.Cleanup(func() { _ = c.Close() })
 		sent.Go(func() {
 			_ = c.SetWriteDeadline(time.Now().Add(long))

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/paidmcp"
 )
 
@@ -19,16 +20,11 @@ import (
 func TestSlowReaderOfServer(t *testing.T) {
 	h := host(t, service(t), paidmcp.ServerConfig{Description: strings.Repeat("a", 32<<20)})
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	ctx, stop := context.WithCancel(t.Context())
 	served := make(chan error, 1)
 	go func() { served <- h.server.Serve(ctx, ln) }()
-	c, err := net.Dial("tcp", ln.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(net.Dial("tcp", ln.Addr().String()))(t)
 	defer c.Close()
 	began := time.Now()
 	_, err = io.WriteString(c, "GET / HTTP/1.1\r\nHost: "+ln.Addr().String()+"\r\n\r\n")
@@ -68,18 +64,13 @@ func TestSilentBodies(t *testing.T) {
 		"the end of a head": "",
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, err := net.Dial("tcp", address)
-			if err != nil {
-				t.Fatal(err)
-			}
+			c := must.Get(net.Dial("tcp", address))(t)
 			defer c.Close()
 			request := "POST /mcp HTTP/1.1\r\n"
 			if head != "" {
 				request = fmt.Sprintf(head, address) + "Content-Length: 2000\r\n\r\n{"
 			}
-			if _, err := io.WriteString(c, request); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(io.WriteString(c, request))(t)
 			// An end within the time of a server without deadlines, which is none.
 			_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
 			if _, err := io.Copy(io.Discard, c); errors.Is(err, os.ErrDeadlineExceeded) {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/paidmcp"
 	"github.com/tollhq/toll/x402"
 )
@@ -25,10 +26,7 @@ func TestUnpaidByForm(t *testing.T) {
 	svc := service(t)
 	ann := svc.Subscriber(10)
 	s := newShop(svc, svc.Facilitator())
-	paid, err := json.Marshal(payload(t, ann.AccessToken, ""))
-	if err != nil {
-		t.Fatal(err)
-	}
+	paid := must.Get(json.Marshal(payload(t, ann.AccessToken, "")))(t)
 	params := `"method":"tools/call","params":{"name":"ask","arguments":{},"_meta":{"x402/payment":` + string(paid) + `}}`
 	unpaid := `"method":"tools/call","params":{"name":"ask","arguments":{}}`
 	for _, text := range []string{
@@ -212,10 +210,7 @@ func TestMetaAbuse(t *testing.T) {
 	padded := func(size int) map[string]any {
 		p := payload(t, ann.AccessToken, "")
 		p["pad"] = ""
-		b, err := json.Marshal(p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(json.Marshal(p))(t)
 		p["pad"] = strings.Repeat("a", size-len(b))
 		return p
 	}
@@ -258,10 +253,7 @@ func TestMetaAbuse(t *testing.T) {
 				t.Errorf("%s: %+v", name, pr)
 			}
 		}
-		raw, err := json.Marshal(good)
-		if err != nil {
-			t.Fatal(err)
-		}
+		raw := must.Get(json.Marshal(good))(t)
 		for i, text := range []string{
 			`"params":{"name":"ask","arguments":{"_meta":{"x402/payment":` + string(raw) + `}},"x402/payment":` + string(raw) + `}`,
 			`"_meta":{"x402/payment":` + string(raw) + `},"params":{"name":"ask","arguments":{}}`,
@@ -452,10 +444,7 @@ func TestInBand(t *testing.T) {
 		if resource != "" {
 			opts = append(opts, client.WithResource(resource))
 		}
-		token, err := ann.Client.AccessToken(t.Context(), svc.Plan(), opts...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		token := must.Get(ann.Client.AccessToken(t.Context(), svc.Plan(), opts...))(t)
 		ran := s.count()
 		a := l.call(items[0], token.AccessToken)
 		if taken {
