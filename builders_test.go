@@ -6,16 +6,14 @@ import (
 	"testing"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 )
 
 const eurcL = "0x60a3E35Cc302bFA44Cb288Bc5a4F316Fdb1adb42"
 
 func encoded(t *testing.T, v any) string {
 	t.Helper()
-	b, err := json.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(json.Marshal(v))(t)
 	return string(b)
 }
 
@@ -83,11 +81,7 @@ func TestBuilders_Credits(t *testing.T) {
 			`","amount":"` + amount + `","minAmount":"` + least + `","maxAmount":"` + most + `"}`
 	}
 	redemption := func(s string) toll.RedemptionInput {
-		r, err := toll.ParseRedemption(s)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return r
+		return must.Get(toll.ParseRedemption(s))(t)
 	}
 	fixed, dynamic := toll.CreditsFixed(100, 5), toll.CreditsDynamic(100, 1, 10)
 	for name, c := range map[string]struct {
@@ -137,9 +131,7 @@ func TestBuilders_Normalized(t *testing.T) {
 		toll.CreditsNonExpirable(), toll.CreditsFixed(7, 1).WithOnchainMirror(true),
 	} {
 		var in toll.CreditsInput
-		if err := json.Unmarshal([]byte(encoded(t, c)), &in); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal([]byte(encoded(t, c)), &in))
 		got, _, err := toll.NormalizeCredits(in, nil)
 		if err != nil || encoded(t, got) != encoded(t, c) {
 			t.Errorf("%s becomes %s (%v)", encoded(t, c), encoded(t, got), err)
@@ -149,9 +141,5 @@ func TestBuilders_Normalized(t *testing.T) {
 
 func units(t *testing.T, s string) toll.Units {
 	t.Helper()
-	u, err := toll.ParseUnits(s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return u
+	return must.Get(toll.ParseUnits(s))(t)
 }

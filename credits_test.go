@@ -7,14 +7,13 @@ import (
 	json "github.com/go-json-experiment/json"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 )
 
 func normalizeCredits(t *testing.T, body string, fileAmount *toll.Credits) (toll.CreditsConfig, toll.AccessLimit, error) {
 	t.Helper()
 	var in toll.CreditsInput
-	if err := json.Unmarshal([]byte(body), &in); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(body), &in))
 	return toll.NormalizeCredits(in, fileAmount)
 }
 
@@ -135,9 +134,7 @@ func TestNormalizeCredits_FixedMaximum(t *testing.T) {
 		`{"isRedemptionAmountFixed":true,"minAmount":2}`:                                     false,
 	} {
 		var sent toll.CreditsInput
-		if err := json.Unmarshal([]byte(in), &sent); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal([]byte(in), &sent))
 		c, _, err := toll.NormalizeCredits(sent, nil)
 		if err != nil || !c.IsRedemptionAmountFixed || c.MinAmount != 2 || c.MaxAmount != 2 {
 			t.Errorf("%s: %+v, %v", in, c, err)
@@ -148,9 +145,7 @@ func TestNormalizeCredits_FixedMaximum(t *testing.T) {
 	}
 	ranged := `{"isRedemptionAmountFixed":false,"minAmount":"2","maxAmount":"10"}`
 	var sent toll.CreditsInput
-	if err := json.Unmarshal([]byte(ranged), &sent); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(ranged), &sent))
 	if c, _, err := toll.NormalizeCredits(sent, nil); err != nil || c.MaxAmount != 10 || sent.Warnings(c) != nil {
 		t.Errorf("%+v, %v", c, err)
 	}

@@ -14,6 +14,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/tollhq/toll/internal/must"
 )
 
 var updateDocs = flag.Bool("update", false, "rewrite docs/ROOMS.md, and the rooms in the table of docs/TESTING.md")
@@ -109,9 +111,7 @@ func TestDocs_Program(t *testing.T) {
 		}
 	}
 	file := filepath.Join(t.TempDir(), "main.go")
-	if err := os.WriteFile(file, []byte(program[1]), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte(program[1]), 0o600))
 	if out, err := exec.CommandContext(t.Context(), "go", "vet", file).CombinedOutput(); err != nil {
 		t.Errorf("the program of docs/GO.md: %v\n%s", err, out)
 	}
@@ -137,9 +137,7 @@ func TestDocs_Rooms(t *testing.T) {
 		}
 	}
 	if *updateDocs {
-		if err := os.WriteFile(page, []byte(b.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(page, []byte(b.String()), 0o644))
 	}
 	if text, err := os.ReadFile(page); err != nil || string(text) != b.String() {
 		t.Errorf("%s is not the table of rooms_test.go: run this test with -update (%v)", page, err)
@@ -184,10 +182,7 @@ func threatTests(t *testing.T) map[string][]string {
 		if !strings.HasSuffix(file, "_test.go") {
 			continue
 		}
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(file))(t)
 		room := strings.TrimPrefix(filepath.ToSlash(filepath.Dir(file)), "internal/")
 		if room == "." {
 			room = "toll"
@@ -221,18 +216,13 @@ func TestDocs_Threats(t *testing.T) {
 		}
 	}
 	const page = "docs/TESTING.md"
-	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(page))(t)
 	if *updateDocs {
 		text = threatRow.ReplaceAllFunc(text, func(row []byte) []byte {
 			m := threatRow.FindStringSubmatch(string(row))
 			return fmt.Appendf(nil, "| %s | %s | %s |", m[1], m[2], strings.Join(tests[m[1]], ", "))
 		})
-		if err := os.WriteFile(page, text, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(page, text, 0o644))
 	}
 	listed := map[string]bool{}
 	for _, m := range threatRow.FindAllStringSubmatch(string(text), -1) {
@@ -259,15 +249,9 @@ func TestDocs_StatesOfOrders(t *testing.T) {
 	}
 	var changes []string
 	for _, room := range []string{"checkout", "chain"} {
-		files, err := filepath.Glob(filepath.Join("internal", room, "*.go"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		files := must.Get(filepath.Glob(filepath.Join("internal", room, "*.go")))(t)
 		for _, name := range files {
-			text, err := os.ReadFile(name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := must.Get(os.ReadFile(name))(t)
 			short := room + "/" + filepath.Base(name)
 			if !strings.HasSuffix(name, "_test.go") && !slices.Contains(others, short) && change.Match(text) {
 				changes = append(changes, short)
@@ -289,10 +273,7 @@ func TestDocs_StatesOfOrders(t *testing.T) {
 func TestDocs_Metrics(t *testing.T) {
 	var code []byte
 	for _, name := range []string{"metrics.go", "money.go"} {
-		part, err := os.ReadFile("internal/metrics/" + name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		part := must.Get(os.ReadFile("internal/metrics/" + name))(t)
 		code = append(code, part...)
 	}
 	metric := regexp.MustCompile(`toll_[a-z]+_[a-z_]+`)
@@ -328,10 +309,7 @@ func TestDocs_Versions(t *testing.T) {
 		"sdk/typescript/package-lock.json": `"version": "` + m[1] + `"`,
 		"sdk/x402/package.json":            `"version": "` + m[1] + `"`,
 	} {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(file))(t)
 		if !strings.Contains(string(text), want) {
 			t.Errorf("%s lacks %s", file, want)
 		}

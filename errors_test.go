@@ -9,6 +9,7 @@ import (
 	json "github.com/go-json-experiment/json"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 )
 
 // TestCodes_Table: each code is in the table once, with a message and a next step.
@@ -37,10 +38,7 @@ func TestCodes_Table(t *testing.T) {
 func TestError_Body(t *testing.T) {
 	cause := errors.New("canary of the inside")
 	e := toll.NewError(toll.CodePlanNotFound).WithDetails("planId %s", "11111").WithHint("Check the id.").WithParam("planId", "11111").WithCause(cause)
-	b, err := json.Marshal(e.Body("1019366f", "https://pay.example.com/docs/errors"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(json.Marshal(e.Body("1019366f", "https://pay.example.com/docs/errors")))(t)
 	want := `{"code":"BCK.PROTOCOL.0003","message":"No plan has this id.","httpStatus":404,"category":"business","hint":"Check the id.","details":"planId 11111",` +
 		`"retryable":false,"correlationId":"1019366f","docsUrl":"https://pay.example.com/docs/errors#bck-protocol-0003","params":"{\"planId\":\"11111\"}"}`
 	if string(b) != want {
@@ -50,9 +48,7 @@ func TestError_Body(t *testing.T) {
 		t.Error("the cause is shown")
 	}
 	var body toll.ErrorBody
-	if err := json.Unmarshal(b, &body); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(b, &body))
 	back := fmt.Errorf("over the wire: %w", body.Err())
 	if !errors.Is(back, toll.ErrPlanNotFound) || errors.Is(back, toll.ErrAgentNotFound) {
 		t.Errorf("%v is not what it was", back)

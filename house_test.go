@@ -15,6 +15,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/tollhq/toll/internal/must"
 )
 
 // layers are the layers of rooms, from the top. "public" has the packages for builders and the leaves that they share with the service,
@@ -39,9 +41,7 @@ var privateWords = strings.Fields("remedy lack lacking foreign fresh told tell t
 func TestHouse(t *testing.T) {
 	got := figures(t, ".")
 	file, err := os.Open(ceilings)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer file.Close()
 	most := map[string]int{}
 	for lines := bufio.NewScanner(file); lines.Scan(); {
@@ -66,9 +66,7 @@ func TestHouse(t *testing.T) {
 			fmt.Fprintf(&b, "%s %d\n", name, n)
 		}
 	}
-	if err := os.WriteFile(ceilings, []byte(b.String()), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(ceilings, []byte(b.String()), 0o644))
 }
 
 func cutLast(line string) (name, figure string, ok bool) {
@@ -112,10 +110,7 @@ func figures(t *testing.T, dir string) map[string]int {
 			continue
 		}
 		fset := token.NewFileSet()
-		f, err := parser.ParseFile(fset, filepath.Join(dir, name), nil, parser.ParseComments|parser.SkipObjectResolution)
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := must.Get(parser.ParseFile(fset, filepath.Join(dir, name), nil, parser.ParseComments|parser.SkipObjectResolution))(t)
 		if ast.IsGenerated(f) {
 			continue
 		}

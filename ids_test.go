@@ -10,6 +10,7 @@ import (
 	json "github.com/go-json-experiment/json"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 )
 
 const (
@@ -80,9 +81,7 @@ func TestAddress_JSON(t *testing.T) {
 		}
 	}
 	var a toll.Address
-	if err := json.Unmarshal([]byte(strings.ToLower(`"`+good+`"`)), &a); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(strings.ToLower(`"`+good+`"`)), &a))
 	if b, err := json.Marshal(a); err != nil || string(b) != `"`+good+`"` {
 		t.Errorf("got %s, %v", b, err)
 	}
@@ -156,9 +155,7 @@ func TestTime(t *testing.T) {
 		`"2026-11-22T12:33:13"`:              "2026-11-22T12:33:13.000Z",
 	} {
 		var v toll.Time
-		if err := json.Unmarshal([]byte(in), &v); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal([]byte(in), &v))
 		if b, _ := json.Marshal(v); string(b) != `"`+want+`"` {
 			t.Errorf("%s became %s, want %s", in, b, want)
 		}

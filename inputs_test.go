@@ -10,6 +10,7 @@ import (
 	json "github.com/go-json-experiment/json"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 )
 
 var now = time.Date(2026, 11, 21, 1, 52, 17, 872_123_000, time.UTC)
@@ -207,25 +208,19 @@ func manyIDs(n int) string {
 
 func TestAgentPlanInput(t *testing.T) {
 	r, err := registerBoth(`{"agentMetadata":{},"agentApi":{},"planMetadata":{},"priceConfig":{},"creditsConfig":{}}`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if r.Plan.Metadata.Name != "" || !r.Plan.Price.IsFree() || r.Plan.Credits.Amount != 1 || len(r.Agent.Plans) != 1 || !r.Agent.HasPlan(r.Plan.ID) {
 		t.Errorf("five empty objects made %+v", r)
 	}
 	r, err = registerBoth(`{"agentMetadata":{"name":"Ask"},"agentApi":{"endpoints":[{"POST":"https://a.example/ask"}]},"planMetadata":{"name":"Basic","isTrialPlan":true},` +
 		`"priceConfig":{"priceType":"FIXED_PRICE","tokenAddress":"` + usdc + `","amounts":[1000000],"receivers":["` + bob + `"]},"creditsConfig":{"creditsType":"EXPIRABLE","amount":5,"durationOfThePlan":60},"accessLimit":"time"}`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if r.Plan.Kind().Charges() || !r.Plan.IsTrial || r.Plan.PayTo() != toll.MustAddress(bob) || r.Agent.Plans[0].Name != "Basic" || len(r.Agent.API.Endpoints) != 1 {
 		t.Errorf("dialect A made %+v", r)
 	}
 	r, err = registerBoth(`{"plan":{"metadataAttributes":{"name":"Basic"},"priceConfig":{"isCrypto":false,"amounts":["2000000"]},"creditsConfig":{"amount":"9"},"currency":"EUR","nonce":"12"},` +
 		`"agent":{"metadataAttributes":{"name":"Ask"},"agentApiAttributes":{"endpoints":[{"POST":"/ask"}],"apiKey":"secret-canary"}}}`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if r.Plan.Price.Currency != "EUR" || r.Plan.Credits.Amount != 9 || r.Agent.Metadata.Name != "Ask" || r.Credentials == nil || r.Nonce.String() != "12" {
 		t.Errorf("dialect B made %+v", r)
 	}
@@ -317,9 +312,7 @@ func TestPlanInput_OtherNames(t *testing.T) {
 func TestInputs_RoundTrip(t *testing.T) {
 	body := `{"name":"p","priceConfig":{"tokenAddress":"` + usdc + `","amounts":["1"],"receivers":["` + bob + `"]},"creditsConfig":{"amount":"5","redemptionType":"dynamic"},"accessLimit":7,"nonce":"1"}`
 	var in toll.PlanInput
-	if err := json.Unmarshal([]byte(body), &in); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(body), &in))
 	if b, err := json.Marshal(in); err != nil || string(b) != body {
 		t.Errorf("got %s, %v, want %s", b, err, body)
 	}

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/tollhq/toll/internal/must"
 )
 
 const thirdParty = "licenses/THIRD-PARTY.txt"
@@ -25,10 +27,7 @@ var statedElsewhere = map[string]string{"github.com/holiman/bloomfilter/v2": "bl
 func TestLicenses(t *testing.T) {
 	cmd := exec.Command("go", "list", "-deps", "-f", "{{with .Module}}{{if not .Main}}{{.Path}} {{.Version}}\t{{.Dir}}{{end}}{{end}}", "./cmd/toll")
 	cmd.Env = append(os.Environ(), "GOOS=linux", "CGO_ENABLED=0") // as in a release
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(cmd.Output())(t)
 	modules := map[string]string{}
 	for _, line := range strings.Split(strings.TrimSpace(string(out)), "\n") {
 		if name, dir, ok := strings.Cut(line, "\t"); ok {
@@ -37,29 +36,20 @@ func TestLicenses(t *testing.T) {
 	}
 	users := map[string][]string{} // by text
 	for name, dir := range modules {
-		entries, err := os.ReadDir(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		entries := must.Get(os.ReadDir(dir))(t)
 		found := false
 		for _, e := range entries {
 			if !licenseFile.MatchString(e.Name()) || e.IsDir() {
 				continue
 			}
-			text, err := os.ReadFile(filepath.Join(dir, e.Name()))
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := must.Get(os.ReadFile(filepath.Join(dir, e.Name())))(t)
 			plain := strings.TrimSpace(strings.ReplaceAll(string(text), "\r\n", "\n"))
 			users[plain] = append(users[plain], name+", "+e.Name())
 			found = true
 		}
 		path, _, _ := strings.Cut(name, " ")
 		if file, ok := statedElsewhere[path]; ok && !found {
-			source, err := os.ReadFile(filepath.Join(dir, file))
-			if err != nil {
-				t.Fatal(err)
-			}
+			source := must.Get(os.ReadFile(filepath.Join(dir, file)))(t)
 			header, _, _ := strings.Cut(string(source), "\npackage ")
 			mit, err := os.ReadFile("licenses/MIT.txt")
 			if err != nil || !strings.Contains(header, "MIT") {
@@ -84,9 +74,7 @@ func TestLicenses(t *testing.T) {
 		fmt.Fprintf(&b, "\n%s\n%s\n%s\n\n%s\n", strings.Repeat("=", 80), strings.Join(users[text], "\n"), strings.Repeat("-", 80), text)
 	}
 	if *updateDocs {
-		if err := os.WriteFile(thirdParty, []byte(b.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(thirdParty, []byte(b.String()), 0o644))
 	}
 	if text, err := os.ReadFile(thirdParty); err != nil || string(text) != b.String() {
 		t.Errorf("%s is not the texts of the linked modules: run this test with -update (%v)", thirdParty, err)

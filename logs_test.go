@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/tollhq/toll/internal/must"
 )
 
 // A line of the log that is written while a context is at hand is written with it: the handler of the log finds the id of the
@@ -20,15 +22,9 @@ func TestRooms_LogsHaveContext(t *testing.T) {
 			room == "internal/chain/devchain" { // commands, programs of builders, and what stands for others
 			continue
 		}
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(file))(t)
 		set := token.NewFileSet()
-		parsed, err := parser.ParseFile(set, file, text, parser.SkipObjectResolution)
-		if err != nil {
-			t.Fatal(err)
-		}
+		parsed := must.Get(parser.ParseFile(set, file, text, parser.SkipObjectResolution))(t)
 		for _, d := range parsed.Decls {
 			if f, ok := d.(*ast.FuncDecl); ok && f.Body != nil {
 				seen += logsOf(f.Type, f.Body, false, func(at token.Pos) {

@@ -9,6 +9,7 @@ import (
 	json "github.com/go-json-experiment/json"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 )
 
 // badNumbers is the table of threat T41: each is refused wherever a number of credits or units stands.
@@ -101,10 +102,7 @@ func TestNumbers_Overflow(t *testing.T) {
 	}
 	_, err := toll.ParseUnits(twoTo256)
 	wantCode(t, err, toll.CodeBadNumber)
-	most, err := toll.ParseUnits(maxUint256)
-	if err != nil {
-		t.Fatal(err)
-	}
+	most := must.Get(toll.ParseUnits(maxUint256))(t)
 	if _, ok := most.Add(toll.UnitsOf(0)); !ok {
 		t.Error("2^256-1 + 0 overflows")
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 )
 
 func TestPlanKind(t *testing.T) {
@@ -52,10 +53,7 @@ func TestPlanKind(t *testing.T) {
 func TestPlanKind_IsNamedInFewFiles(t *testing.T) {
 	var named []string
 	for _, name := range goFiles(t, ".") {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(name))(t)
 		if !strings.HasSuffix(name, "_test.go") && regexp.MustCompile(`\bLimitTime\b`).Match(text) {
 			named = append(named, name)
 		}

@@ -7,6 +7,7 @@ import (
 	json "github.com/go-json-experiment/json"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 )
 
 const (
@@ -22,9 +23,7 @@ const (
 func normalizePrice(t *testing.T, body string) (toll.Price, *toll.Credits, error) {
 	t.Helper()
 	var in toll.PriceInput
-	if err := json.Unmarshal([]byte(body), &in); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(body), &in))
 	return toll.NormalizePrice(in, toll.MustAddress(alice))
 }
 
@@ -160,9 +159,7 @@ func TestPrice_Text(t *testing.T) {
 		{`{"isCrypto":false,"amounts":["2000000"],"currency":"EUR"}`, "2.00", "EUR"},
 	} {
 		p, _, err := normalizePrice(t, c.in)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		if p.Text() != c.text || p.CurrencyName() != c.currency {
 			t.Errorf("%s: %s %s, want %s %s", c.in, p.Text(), p.CurrencyName(), c.text, c.currency)
 		}
@@ -187,13 +184,8 @@ func TestPricePerCredit(t *testing.T) {
 		{`{"amounts":["` + maxUint256 + `"]}`, "1", "115792089237316195423570985008687907853269984665640564039457.584007913129639935"},
 	} {
 		price, _, err := normalizePrice(t, c.price)
-		if err != nil {
-			t.Fatal(err)
-		}
-		amount, err := toll.ParseCredits(c.amount)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
+		amount := must.Get(toll.ParseCredits(c.amount))(t)
 		got := toll.PricePerCredit(&toll.Plan{Price: price, Credits: toll.CreditsConfig{Amount: amount}})
 		if string(got) != c.want {
 			t.Errorf("%s for %s credits: %s, want %s", c.price, c.amount, got, c.want)

@@ -13,19 +13,15 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 )
 
 // golden returns a wire file without insignificant blanks.
 func golden(t *testing.T, name string) string {
 	t.Helper()
-	b, err := os.ReadFile("testdata/wire/1.1/" + name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile("testdata/wire/1.1/" + name))(t)
 	var c bytes.Buffer
-	if err := stdjson.Compact(&c, b); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, stdjson.Compact(&c, b))
 	return c.String()
 }
 
@@ -49,13 +45,8 @@ func examplePlan(t *testing.T) toll.Plan {
 	var in toll.PlanInput
 	body := `{"name":"Basic","description":"100 calls","tags":["ai"],"priceConfig":{"priceType":"FIXED_PRICE","tokenAddress":"` + strings.ToLower(usdc) +
 		`","amounts":[1000000],"receivers":["` + alice + `"]},"creditsConfig":{"creditsType":"FIXED","amount":100,"minAmount":5}}`
-	if err := json.Unmarshal([]byte(body), &in); err != nil {
-		t.Fatal(err)
-	}
-	p, err := in.Plan(toll.MustAddress(alice), time.Date(2026, 11, 21, 1, 52, 17, 872_999_000, time.UTC))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(body), &in))
+	p := must.Get(in.Plan(toll.MustAddress(alice), time.Date(2026, 11, 21, 1, 52, 17, 872_999_000, time.UTC)))(t)
 	p.ID, p.Version = "44740763894012640513283458935261826389113914372058302935105268716590425481071", 1
 	return p
 }
@@ -70,9 +61,7 @@ func TestAgent_Golden(t *testing.T) {
 	p := examplePlan(t)
 	a, _, err := registerAgent(`{"name":"Ask","description":"Ask the agent","tags":["ai"],"endpoints":[{"verb":"post","url":"https://agent.example.com/ask"}],` +
 		`"agentDefinitionUrl":"https://agent.example.com/openapi.json","plans":["` + string(p.ID) + `"]}`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	a.ID, a.Version = "50635819442167098612057283904123576809182736450192837465019283746501928375899", 1
 	a.Plans[0].Name = "Basic"
 	at := toll.At(time.Date(2026, 11, 21, 1, 52, 18, 100_000_000, time.UTC))
@@ -82,9 +71,7 @@ func TestAgent_Golden(t *testing.T) {
 
 func TestPlan_FiatRecord(t *testing.T) {
 	p, err := registerPlan(`{"name":"p","priceConfig":{"isCrypto":false,"amounts":["2000000"]},"creditsConfig":{"durationSecs":60},"maxOrders":3}`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	r := p.Record()
 	if r.Metadata.Plan.FiatPaymentProvider != "stripe" || *r.Metadata.Plan.Currency != "USD" || r.CreditsConfig.CreditsType != "EXPIRABLE" || *r.MaxOrders != 3 {
 		t.Errorf("%+v", r)
@@ -97,10 +84,7 @@ func TestPlan_FiatRecord(t *testing.T) {
 
 func TestPlan_FreeHasNoCurrency(t *testing.T) {
 	for _, price := range []string{`{"priceType":"FREE"}`, `{"amounts":["0"],"tokenAddress":"` + usdc + `"}`} {
-		p, err := registerPlan(`{"name":"p","priceConfig":` + price + `,"creditsConfig":{"amount":1}}`)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := must.Get(registerPlan(`{"name":"p","priceConfig":` + price + `,"creditsConfig":{"amount":1}}`))(t)
 		if r := p.Record(); r.Metadata.Plan.Currency != nil || r.Registry.Price.Currency != "" {
 			t.Errorf("%s: %+v", price, r)
 		}
@@ -113,9 +97,7 @@ func TestPlan_FreeHasNoCurrency(t *testing.T) {
 // Urls keep their characters: encoding/json would write & as \u0026.
 func TestRecords_NoHTMLEscape(t *testing.T) {
 	a, _, err := registerAgent(`{"name":"<a> & b","endpoints":[{"GET":"/q?a=1&b=<c>"}]}`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	b, err := a.MarshalJSON() // what a caller's encoder sees, before it writes strings its own way
 	if err != nil || bytes.Count(b, []byte(`/q?a=1&b=<c>`)) != 2 || !bytes.Contains(b, []byte(`"<a> & b"`)) {
 		t.Errorf("%s, %v", b, err)
@@ -136,11 +118,7 @@ func TestPlan_UnmarshalTolerates(t *testing.T) {
 }
 
 func drawUnits(t *rapid.T, label string) toll.Units {
-	u, err := toll.ParseUnits(rapid.StringMatching(`0|[1-9][0-9]{0,76}`).Draw(t, label))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return u
+	return must.Get(toll.ParseUnits(rapid.StringMatching(`0|[1-9][0-9]{0,76}`).Draw(t, label)))(t)
 }
 
 func drawAddress(t *rapid.T, label string) toll.Address {
@@ -173,14 +151,8 @@ func drawCredits(t *rapid.T, label string) toll.Credits {
 
 // sameJSON holds two values against each other by their own JSON, as big numbers have more than one form in memory.
 func sameJSON(t *rapid.T, got, want any) {
-	g, err := json.Marshal(got, json.Deterministic(true))
-	if err != nil {
-		t.Fatal(err)
-	}
-	w, err := json.Marshal(want, json.Deterministic(true))
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := must.Get(json.Marshal(got, json.Deterministic(true)))(t)
+	w := must.Get(json.Marshal(want, json.Deterministic(true)))(t)
 	if !bytes.Equal(g, w) {
 		t.Fatalf("got  %s\nwant %s", g, w)
 	}
@@ -213,14 +185,9 @@ func TestPlan_RoundTrip(t *testing.T) {
 			a := drawAddress(t, "nftAddress")
 			p.Credits.NFTAddress = &a
 		}
-		b, err := json.Marshal(p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(json.Marshal(p))(t)
 		var got toll.Plan
-		if err := json.Unmarshal(b, &got); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(b, &got))
 		sameJSON(t, got.Price, p.Price)
 		sameJSON(t, got.Credits, p.Credits)
 		sameJSON(t, got.Metadata, p.Metadata)
@@ -247,14 +214,9 @@ func TestAgent_RoundTrip(t *testing.T) {
 			a.API.Endpoints = append(a.API.Endpoints, toll.Endpoint{Verb: rapid.SampledFrom(toll.Verbs).Draw(t, "verb"), URL: rapid.String().Draw(t, "url")})
 			a.Plans = append(a.Plans, toll.PlanRef{PlanID: toll.NewPlanID(), Name: rapid.String().Draw(t, "plan")})
 		}
-		b, err := json.Marshal(a)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(json.Marshal(a))(t)
 		var got toll.Agent
-		if err := json.Unmarshal(b, &got); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(b, &got))
 		sameJSON(t, got.Metadata, a.Metadata)
 		got.Metadata = a.Metadata
 		if !reflect.DeepEqual(got, a) {
@@ -271,16 +233,10 @@ func TestPlan_RecordRegistersAgain(t *testing.T) {
 		`{"name":"p","priceConfig":{"tokenAddress":"` + usdc + `","price":5},"creditsConfig":{"subscriptionType":"time","duration":60}}`,
 		`{"name":"p","priceConfig":{"tokenAddress":"` + eurc + `","amounts":["1","2"],"receivers":["` + alice + `","` + bob + `"]},"creditsConfig":{"creditsType":"EXPIRABLE","durationOfThePlan":60}}`,
 	} {
-		p, err := registerPlan(body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := must.Get(registerPlan(body))(t)
 		r := p.Record()
 		for name, parts := range map[string][2]any{"flat": {r.PriceConfig, r.CreditsConfig}, "nested": {r.Registry.Price, r.Registry.Credits}} {
-			again, err := json.Marshal(map[string]any{"name": "p", "priceConfig": parts[0], "creditsConfig": parts[1]})
-			if err != nil {
-				t.Fatal(err)
-			}
+			again := must.Get(json.Marshal(map[string]any{"name": "p", "priceConfig": parts[0], "creditsConfig": parts[1]}))(t)
 			q, err := registerPlan(string(again))
 			if err != nil {
 				t.Errorf("%s: %v", again, err)

@@ -9,6 +9,7 @@ import (
 	json "github.com/go-json-experiment/json"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -16,18 +17,13 @@ func storedPlan(t *testing.T) toll.Plan {
 	t.Helper()
 	p, err := registerPlan(`{"metadataAttributes":{"name":"Basic","description":"100 calls","author":"A","license":"MIT","tags":["ai"],"integration":"rest","sampleLink":"https://x.example","apiDescription":"api","dateCreated":"2020-01-02T03:04:05Z","customData":{"a":1}},"maxOrders":9,
 		"priceConfig":{"tokenAddress":"` + usdc + `","amounts":[1000000]},"creditsConfig":{"amount":100,"minAmount":5}}`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return p
 }
 
 func text(t *testing.T, v any) string {
 	t.Helper()
-	b, err := json.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(json.Marshal(v))(t)
 	return string(b)
 }
 
@@ -84,19 +80,13 @@ func TestPlanUpdate_Merge(t *testing.T) {
 // Terms may be sent in any dialect as long as they say what is so; the record of a plan is such a body.
 func TestPlanUpdate_Terms(t *testing.T) {
 	timed, err := registerPlan(`{"name":"Day","priceConfig":{"priceType":"FREE"},"creditsConfig":{"creditsType":"EXPIRABLE","durationOfThePlan":86400}}`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	card, err := registerPlan(`{"name":"Card","priceConfig":{"isCrypto":false,"amounts":["1000000"]},"creditsConfig":{},"isTrialPlan":true}`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	plans := map[string]toll.Plan{"priced": storedPlan(t), "timed": timed, "card": card}
 	for name, p := range plans {
 		var in toll.PlanUpdate
-		if err := json.Unmarshal([]byte(text(t, p)), &in); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal([]byte(text(t, p)), &in))
 		if got, err := in.Apply(p); err != nil || text(t, got) != text(t, p) {
 			t.Errorf("%s: its own record: %v", name, err)
 		}
@@ -184,9 +174,7 @@ func TestPlanUpdate_Faults(t *testing.T) {
 	}
 	for _, body := range []string{`{"maxOrders":0}`, `{"accessLimit":0}`} {
 		var in toll.PlanUpdate
-		if err := json.Unmarshal([]byte(body), &in); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal([]byte(body), &in))
 		if _, err := in.Apply(p); !errors.Is(err, toll.NewError(toll.CodeBadNumber)) {
 			t.Errorf("%s: %v", body, err)
 		}
@@ -207,9 +195,7 @@ func faultPaths(err error) (paths []string) {
 func TestAgentUpdate_Merge(t *testing.T) {
 	a, secrets, err := registerAgent(`{"name":"Ask","description":"Ask it","tags":["ai"],"endpoints":[{"POST":"https://a.example/ask"}],"openEndpoints":["/free"],"agentDefinitionUrl":"https://a.example/openapi.json","authType":"bearer","strictEndpoints":true,
 		"agentApiAttributes":{"username":"u","token":"t","headers":{"X-A":"1"}}}`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	before, hidden := text(t, a), *secrets
 	for _, tt := range []struct {
 		body, gone, new string
@@ -273,9 +259,7 @@ func TestAgentUpdate_Merge(t *testing.T) {
 
 func TestAgentUpdate_Faults(t *testing.T) {
 	a, _, err := registerAgent(`{"name":"Ask"}`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	many := strings.TrimSuffix(strings.Repeat(`{"GET":"/x"},`, 257), ",")
 	for body, want := range map[string]string{
 		`{"name":null,"endpoints":[{"GET":"x"}],"authType":"magic"}`:                 "name endpoints[0] authType",
