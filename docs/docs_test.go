@@ -38,7 +38,7 @@ func TestRender(t *testing.T) {
 		t.Fatalf("%+v", g)
 	}
 	html := string(g.HTML)
-	for _, want := range []string{`<a href="/docs/paying#the-plan">paying</a>`, `<a href="/docs/paying">Calling a paid agent</a>`, "a file and", "<td>cell</td>", "toll call"} {
+	for _, want := range []string{`<a href="/docs/paying#the-plan">paying</a>`, `<a href="/docs/paying">Call a paid agent</a>`, "a file and", "<td>cell</td>", "toll call"} {
 		if !strings.Contains(html, want) {
 			t.Errorf("no %q in\n%s", want, html)
 		}

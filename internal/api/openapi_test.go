@@ -372,7 +372,7 @@ func TestDocuments_Compressed(t *testing.T) {
 func TestGuides(t *testing.T) {
 	s := newStack(t)
 	for path, want := range map[string]string{
-		"/docs/paying": "<h1>Calling a paid agent</h1>", "/docs/paying.md": "# Calling a paid agent", "/llms.txt": "(/docs/paying.md)",
+		"/docs/paying": "<h1>Call a paid agent</h1>", "/docs/paying.md": "# Call a paid agent", "/llms.txt": "(/docs/paying.md)",
 		"/docs/search?q=access+token": "/docs/paying#the-access-token", "/docs/search?q=registerPlan": "/docs/#registerPlan",
 		"/docs/search?q=BCK.HTTP.404": "/docs/errors#bck-http-404", "/docs/search?q=%3Cscript%3E": "&lt;script&gt;",
 		"/docs/search?q=" + strings.Repeat("%C3%A4", 300): "Nothing has all", "/docs/search": "Say what you look for",
