@@ -50,8 +50,8 @@ func (c Change[T]) onto(member **T) {
 	}
 }
 
-// ontoList is [Change.onto] for a list or a map, whose nil needs no pointer.
-func ontoList[T any](c Change[T], member *T) {
+// assign puts the change on a member whose zero value means that there is none.
+func assign[T any](c Change[T], member *T) {
 	if c.IsSet {
 		*member = orZero(c.Value)
 	}

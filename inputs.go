@@ -52,7 +52,6 @@ func (in PlanInput) metadataPath() string {
 	return pathIf("metadataAttributes", in.Metadata != nil)
 }
 
-// planPaths are where the parts of a plan lie in a body, to name them in errors.
 type planPaths struct{ metadata, root string }
 
 func (in PlanInput) plan(paths planPaths, caller Address, now time.Time, f *faultList) Plan {

@@ -28,8 +28,43 @@ type Metadata struct {
 	Integration    string          `json:"integration,omitempty"`
 	SampleLink     string          `json:"sampleLink,omitempty"`
 	APIDescription string          `json:"apiDescription,omitempty"`
-	DateCreated    *Time           `json:"dateCreated,omitempty"`
+	DateCreated    Time            `json:"dateCreated,omitzero"`
 	CustomData     json.RawMessage `json:"customData,omitempty"` // a JSON object
+}
+
+// MetadataRecord is [Metadata] on the wire, where these members are always present: name, description, tags, and dateCreated.
+type MetadataRecord struct {
+	Name           string          `json:"name"`
+	Description    string          `json:"description"`
+	Author         string          `json:"author,omitempty"`
+	License        string          `json:"license,omitempty"`
+	Tags           []string        `json:"tags"`
+	Integration    string          `json:"integration,omitempty"`
+	SampleLink     string          `json:"sampleLink,omitempty"`
+	APIDescription string          `json:"apiDescription,omitempty"`
+	DateCreated    Time            `json:"dateCreated"`
+	CustomData     json.RawMessage `json:"customData,omitempty"`
+}
+
+// MainRecord is metadata.main. Price and IsTrialPlan are there for plans only.
+type MainRecord struct {
+	MetadataRecord
+	Price       string `json:"price,omitempty"` // whole currency units, "2.00"
+	IsTrialPlan *bool  `json:"isTrialPlan,omitempty"`
+}
+
+func (m Metadata) record(created time.Time) MainRecord {
+	r := MetadataRecord(m)
+	r.Tags, r.DateCreated = present(m.Tags), cmp.Or(m.DateCreated, At(created))
+	return MainRecord{MetadataRecord: r}
+}
+
+func (r MainRecord) metadata() Metadata {
+	m := Metadata(r.MetadataRecord)
+	if len(m.Tags) == 0 {
+		m.Tags = nil
+	}
+	return m
 }
 
 // RawInput is JSON that a caller sent and that is kept as it is; null is the same as absent.
@@ -75,38 +110,83 @@ func (in MetadataInput) or(name, description *string, tags []string) MetadataInp
 	return in
 }
 
+// MetadataUpdate changes what describes a plan or an agent. Null in place of the whole object clears every member of it.
+// IsTrialPlan and AccessLimit never change; they are taken when they say what is so.
+type MetadataUpdate struct {
+	Name           Change[string]          `json:"name,omitzero"`
+	Description    Change[string]          `json:"description,omitzero"`
+	Author         Change[string]          `json:"author,omitzero"`
+	License        Change[string]          `json:"license,omitzero"`
+	Tags           Change[[]string]        `json:"tags,omitzero"`
+	Integration    Change[string]          `json:"integration,omitzero"`
+	SampleLink     Change[string]          `json:"sampleLink,omitzero"`
+	APIDescription Change[string]          `json:"apiDescription,omitzero"`
+	DateCreated    Change[Time]            `json:"dateCreated,omitzero"`
+	CustomData     Change[json.RawMessage] `json:"customData,omitzero"`
+	IsTrialPlan    *Bool                   `json:"isTrialPlan,omitzero"`
+	AccessLimit    *LimitInput             `json:"accessLimit,omitzero"`
+}
+
+// UnmarshalJSON tells null from absent, for the object and for its members.
+func (u *MetadataUpdate) UnmarshalJSON(b []byte) error { return decodeChanges(b, u) }
+
+// apply returns the metadata with the changes; those of dialect A have been filled in.
+func (u MetadataUpdate) apply(m Metadata, path string, created time.Time, f *faultList) Metadata {
+	for _, c := range []struct {
+		change Change[string]
+		member *string
+	}{
+		{u.Name, &m.Name}, {u.Description, &m.Description}, {u.Author, &m.Author}, {u.License, &m.License},
+		{u.Integration, &m.Integration}, {u.SampleLink, &m.SampleLink}, {u.APIDescription, &m.APIDescription},
+	} {
+		assign(c.change, c.member)
+	}
+	assign(u.Tags, &m.Tags)
+	assign(u.DateCreated, &m.DateCreated)
+	assign(u.CustomData, &m.CustomData)
+	if u.Name.IsSet && m.Name == "" {
+		f.add(at(path, "name"), "is required and cannot be cleared")
+	}
+	return m.normalize(path, created, f)
+}
+
 func (in MetadataInput) normalize(path string, now time.Time, f *faultList) Metadata {
-	text := func(member string, s *string, runes int) string {
-		v := orZero(s)
-		if utf8.RuneCountInString(v) > runes {
+	return Metadata{
+		Name: orZero(in.Name), Description: orZero(in.Description), Author: orZero(in.Author), License: orZero(in.License), Tags: in.Tags,
+		Integration: orZero(in.Integration), SampleLink: orZero(in.SampleLink), APIDescription: orZero(in.APIDescription),
+		DateCreated: orZero(in.DateCreated), CustomData: json.RawMessage(in.CustomData),
+	}.normalize(path, now, f)
+}
+
+// normalize checks the limits of the members, and fills in dateCreated.
+func (m Metadata) normalize(path string, now time.Time, f *faultList) Metadata {
+	short := func(member, text string, runes int) {
+		if utf8.RuneCountInString(text) > runes {
 			f.add(at(path, member), "is longer than %d characters", runes)
 		}
-		return v
 	}
-	long := func(member string, s *string) string {
-		v := orZero(s)
-		if len(v) > MaxDescriptionBytes {
+	long := func(member, text string) {
+		if len(text) > MaxDescriptionBytes {
 			f.add(at(path, member), "is longer than %d bytes", MaxDescriptionBytes)
 		}
-		return v
 	}
-	m := Metadata{
-		Name: text("name", in.Name, MaxNameRunes), Description: long("description", in.Description),
-		Author: text("author", in.Author, MaxNameRunes), License: text("license", in.License, MaxNameRunes), Tags: in.Tags,
-		Integration: text("integration", in.Integration, MaxNameRunes), SampleLink: text("sampleLink", in.SampleLink, MaxURLRunes),
-		APIDescription: long("apiDescription", in.APIDescription), DateCreated: in.DateCreated,
-	}
+	short("name", m.Name, MaxNameRunes)
+	long("description", m.Description)
+	short("author", m.Author, MaxNameRunes)
+	short("license", m.License, MaxNameRunes)
+	short("integration", m.Integration, MaxNameRunes)
+	short("sampleLink", m.SampleLink, MaxURLRunes)
+	long("apiDescription", m.APIDescription)
 	if len(m.Tags) > MaxTags {
 		f.add(at(path, "tags"), "has more than %d entries", MaxTags)
 	}
 	for i, t := range m.Tags {
-		text(index("tags", i), &t, MaxTagRunes)
+		short(index("tags", i), t, MaxTagRunes)
 	}
-	if m.DateCreated == nil {
-		t := At(now.UTC().Truncate(time.Millisecond))
-		m.DateCreated = &t
+	if m.DateCreated.IsZero() {
+		m.DateCreated = At(now.UTC().Truncate(time.Millisecond))
 	}
-	m.CustomData = customData(json.RawMessage(in.CustomData), at(path, "customData"), f)
+	m.CustomData = customData(m.CustomData, at(path, "customData"), f)
 	return m
 }
 

@@ -44,22 +44,6 @@ type FlatCredits struct {
 	DurationOfThePlan ExactInt `json:"durationOfThePlan"`
 }
 
-// MainRecord is metadata.main. Price and IsTrialPlan are there for plans only.
-type MainRecord struct {
-	Name           string          `json:"name"`
-	Description    string          `json:"description"`
-	Author         string          `json:"author,omitempty"`
-	License        string          `json:"license,omitempty"`
-	Tags           []string        `json:"tags"`
-	Integration    string          `json:"integration,omitempty"`
-	SampleLink     string          `json:"sampleLink,omitempty"`
-	APIDescription string          `json:"apiDescription,omitempty"`
-	DateCreated    Time            `json:"dateCreated"`
-	CustomData     json.RawMessage `json:"customData,omitempty"`
-	Price          string          `json:"price,omitempty"` // whole currency units, "2.00"
-	IsTrialPlan    *bool           `json:"isTrialPlan,omitempty"`
-}
-
 // CurationRecord is metadata.curation.
 type CurationRecord struct {
 	IsListed bool `json:"isListed"`
@@ -142,31 +126,6 @@ func (c CreditsConfig) flat() FlatCredits {
 		f.CreditsType = "EXPIRABLE"
 	}
 	return f
-}
-
-func (m Metadata) record(created time.Time) MainRecord {
-	r := MainRecord{
-		Name: m.Name, Description: m.Description, Author: m.Author, License: m.License, Tags: present(m.Tags), Integration: m.Integration,
-		SampleLink: m.SampleLink, APIDescription: m.APIDescription, DateCreated: At(created), CustomData: m.CustomData,
-	}
-	if m.DateCreated != nil {
-		r.DateCreated = *m.DateCreated
-	}
-	return r
-}
-
-func (r MainRecord) metadata() Metadata {
-	m := Metadata{
-		Name: r.Name, Description: r.Description, Author: r.Author, License: r.License, Tags: r.Tags, Integration: r.Integration,
-		SampleLink: r.SampleLink, APIDescription: r.APIDescription, CustomData: r.CustomData,
-	}
-	if !r.DateCreated.IsZero() {
-		m.DateCreated = &r.DateCreated
-	}
-	if len(m.Tags) == 0 {
-		m.Tags = nil
-	}
-	return m
 }
 
 // MarshalJSON writes the record of the wire contract, section 7.

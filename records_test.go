@@ -65,7 +65,7 @@ func TestAgent_Golden(t *testing.T) {
 	a.ID, a.Version = "50635819442167098612057283904123576809182736450192837465019283746501928375899", 1
 	a.Plans[0].Name = "Basic"
 	at := toll.At(time.Date(2026, 11, 21, 1, 52, 18, 100_000_000, time.UTC))
-	a.Metadata.DateCreated, a.UpdatedAt = &at, at.Time
+	a.Metadata.DateCreated, a.UpdatedAt = at, at.Time
 	wantJSON(t, a, golden(t, "agent.json"))
 }
 
@@ -134,7 +134,7 @@ func drawMetadata(t *rapid.T, created time.Time) toll.Metadata {
 	m := toll.Metadata{
 		Name: rapid.String().Draw(t, "name"), Description: rapid.String().Draw(t, "description"), Author: rapid.String().Draw(t, "author"),
 		License: rapid.String().Draw(t, "license"), Integration: rapid.String().Draw(t, "integration"), SampleLink: rapid.String().Draw(t, "sampleLink"),
-		APIDescription: rapid.String().Draw(t, "apiDescription"), DateCreated: &at,
+		APIDescription: rapid.String().Draw(t, "apiDescription"), DateCreated: at,
 	}
 	if tags := rapid.SliceOfN(rapid.String(), 0, 5).Draw(t, "tags"); len(tags) > 0 {
 		m.Tags = tags

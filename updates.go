@@ -2,62 +2,9 @@ package toll
 
 import (
 	"bytes"
-	"encoding/json"
 	"slices"
 	"strings"
-	"time"
 )
-
-// MetadataUpdate changes what describes a plan or an agent. Null in place of the whole object clears every member of it.
-// IsTrialPlan and AccessLimit never change; they are taken when they say what is so.
-type MetadataUpdate struct {
-	Name           Change[string]          `json:"name,omitzero"`
-	Description    Change[string]          `json:"description,omitzero"`
-	Author         Change[string]          `json:"author,omitzero"`
-	License        Change[string]          `json:"license,omitzero"`
-	Tags           Change[[]string]        `json:"tags,omitzero"`
-	Integration    Change[string]          `json:"integration,omitzero"`
-	SampleLink     Change[string]          `json:"sampleLink,omitzero"`
-	APIDescription Change[string]          `json:"apiDescription,omitzero"`
-	DateCreated    Change[Time]            `json:"dateCreated,omitzero"`
-	CustomData     Change[json.RawMessage] `json:"customData,omitzero"`
-	IsTrialPlan    *Bool                   `json:"isTrialPlan,omitzero"`
-	AccessLimit    *LimitInput             `json:"accessLimit,omitzero"`
-}
-
-// UnmarshalJSON tells null from absent, for the object and for its members.
-func (u *MetadataUpdate) UnmarshalJSON(b []byte) error { return decodeChanges(b, u) }
-
-// apply returns the metadata with the changes; those of dialect A have been filled in.
-func (u MetadataUpdate) apply(m Metadata, path string, created time.Time, f *faultList) Metadata {
-	in := m.input()
-	for _, c := range []struct {
-		change Change[string]
-		member **string
-	}{
-		{u.Name, &in.Name}, {u.Description, &in.Description}, {u.Author, &in.Author}, {u.License, &in.License},
-		{u.Integration, &in.Integration}, {u.SampleLink, &in.SampleLink}, {u.APIDescription, &in.APIDescription},
-	} {
-		c.change.onto(c.member)
-	}
-	ontoList(u.Tags, &in.Tags)
-	u.DateCreated.onto(&in.DateCreated)
-	if u.CustomData.IsSet {
-		in.CustomData = RawInput(orZero(u.CustomData.Value))
-	}
-	if u.Name.IsSet && orZero(u.Name.Value) == "" {
-		f.add(at(path, "name"), "is required and cannot be cleared")
-	}
-	return in.normalize(path, created, f)
-}
-
-// input returns the metadata as a body would send it.
-func (m Metadata) input() MetadataInput {
-	return MetadataInput{
-		Name: &m.Name, Description: &m.Description, Author: &m.Author, License: &m.License, Tags: m.Tags, Integration: &m.Integration,
-		SampleLink: &m.SampleLink, APIDescription: &m.APIDescription, DateCreated: m.DateCreated, CustomData: RawInput(m.CustomData),
-	}
-}
 
 // PlanUpdate is the body that changes a plan, in both dialects: name, description and tags are flat in A and in
 // metadataAttributes in B, and B beats A. Price and credits of a plan never change: members of them are taken when they say
@@ -271,8 +218,8 @@ func (in AgentUpdate) Apply(a Agent, stored *Credentials) (Agent, *Credentials, 
 		StrictEndpoints: &strict, Username: &secrets.Username, Password: &secrets.Password, Token: &secrets.Token, APIKey: &secrets.APIKey,
 		Headers: secrets.Headers,
 	}
-	ontoList(u.Endpoints.or(in.Endpoints), &api.Endpoints)
-	ontoList(u.OpenEndpoints.or(in.OpenEndpoints), &api.OpenEndpoints)
+	assign(u.Endpoints.or(in.Endpoints), &api.Endpoints)
+	assign(u.OpenEndpoints.or(in.OpenEndpoints), &api.OpenEndpoints)
 	u.AgentDefinitionURL.or(in.AgentDefinitionURL).onto(&api.AgentDefinitionURL)
 	u.AuthType.or(in.AuthType).onto(&api.AuthType)
 	u.StrictEndpoints.or(in.StrictEndpoints).onto(&api.StrictEndpoints)
@@ -280,7 +227,7 @@ func (in AgentUpdate) Apply(a Agent, stored *Credentials) (Agent, *Credentials, 
 	u.Password.onto(&api.Password)
 	u.Token.onto(&api.Token)
 	u.APIKey.onto(&api.APIKey)
-	ontoList(u.Headers, &api.Headers)
+	assign(u.Headers, &api.Headers)
 
 	had := a.API.HasCredentials
 	a.API = api.normalize(apiPath, &f)

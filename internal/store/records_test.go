@@ -201,7 +201,7 @@ func TestPlans(t *testing.T) {
 		p := &toll.Plan{
 			ID: "115792089237316195423570985008687907853269984665640564039457584007913129639935", Owner: alice,
 			Metadata: toll.Metadata{
-				Name: `Größe "5" \ <b>&\u0026` + "\u2028🙂", Description: "100 calls", Tags: []string{"ai"}, DateCreated: &created,
+				Name: `Größe "5" \ <b>&\u0026` + "\u2028🙂", Description: "100 calls", Tags: []string{"ai"}, DateCreated: created,
 				CustomData: json.RawMessage(`{"a":18446744073709551616,"b":[1e3]}`),
 			},
 			Price: toll.Price{Amounts: []toll.Units{amount}, Receivers: []toll.Address{bob}, IsCrypto: true, Currency: "USDC"},
