@@ -13,7 +13,6 @@ import (
 	"github.com/tollhq/toll/internal/store"
 )
 
-// recoveryCodes is how many codes a person gets at a time.
 const recoveryCodes = 10
 
 // Credentials keeps the credentials of people: what each is for is a matter of its kind.

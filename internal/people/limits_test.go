@@ -3,6 +3,8 @@ package people
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -133,4 +135,43 @@ func TestHashesGivenBack(t *testing.T) {
 			t.Fatalf("%d places are taken", n)
 		}
 	}
+}
+
+// A person is a member of at most 100 workspaces. The refused invitation stays open until the person leaves one of them.
+func TestLinks_JoinAtMostWorkspaces(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, st *store.Store) {
+		ctx, now := t.Context(), time.Now()
+		keep := func(b, _ []byte) ([]byte, error) { return b, nil }
+		p, err := New(Deps{Store: st, Registration: Invited, Clock: time.Now, Seal: keep, Open: keep})
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := func(n int) toll.Address { return toll.MustAddress(fmt.Sprintf("0x%040x", n+1)) }
+		user := toll.NewTimeUUID(now)
+		secret, hash := newSecret()
+		if err := st.Tx(ctx, func(tx *store.Tx) error {
+			err := store.InsertUser(ctx, tx, store.User{ID: user, Name: "alice", CreatedAt: now})
+			for n := range mostWorkspaces + 1 {
+				err = errors.Join(err, store.InsertPrincipal(ctx, tx, store.Principal{Address: at(n), CreatedAt: now}))
+			}
+			for n := range mostWorkspaces {
+				err = errors.Join(err, addMember(ctx, tx, store.Membership{Workspace: at(n), UserID: user, Role: toll.RoleOwner, CreatedAt: now}))
+			}
+			return errors.Join(err, store.InsertLink(ctx, tx, store.Link{
+				Hash: hash, Kind: linkJoin, Workspace: at(mostWorkspaces).Lower(), Role: toll.RoleViewer, CreatedAt: now, EndsAt: now.Add(invitationLife),
+			}))
+		}); err != nil {
+			t.Fatal(err)
+		}
+		_, err = p.Links.Join(ctx, home, user, secret)
+		if e := toll.AsError(err); e == nil || e.Code != toll.CodeForbidden || !strings.Contains(e.Text(), "100 workspaces") {
+			t.Errorf("workspace %d: %v", mostWorkspaces+1, err)
+		}
+		if err := st.Tx(ctx, func(tx *store.Tx) error { return store.DeleteMembership(ctx, tx, at(0), user) }); err != nil {
+			t.Fatal(err)
+		}
+		if joined, err := p.Links.Join(ctx, home, user, secret); err != nil || joined != at(mostWorkspaces) {
+			t.Errorf("after one was left: %v, %v", joined, err)
+		}
+	})
 }

@@ -186,7 +186,19 @@ func join(ctx context.Context, tx *store.Tx, now time.Time, l store.Link, user t
 		return store.Act{}, toll.Errorf(toll.CodeForbidden, "This workspace has as many members as it may have.")
 	}
 	act := store.Act{Workspace: l.Workspace, Act: "member.joined", Object: user.String(), Detail: store.Changed{After: l.Role}}
-	return act, store.InsertMembership(ctx, tx, store.Membership{Workspace: at, UserID: user, Role: l.Role, CreatedAt: now})
+	return act, addMember(ctx, tx, store.Membership{Workspace: at, UserID: user, Role: l.Role, CreatedAt: now})
+}
+
+// addMember stores a membership. The error has the code [toll.CodeForbidden] for a person with as many workspaces as allowed.
+func addMember(ctx context.Context, tx *store.Tx, m store.Membership) error {
+	in, err := store.MembershipsOf(ctx, tx, m.UserID)
+	if err == nil && len(in) >= mostWorkspaces {
+		err = toll.Errorf(toll.CodeForbidden, "You are a member of %d workspaces, the most that a person can have.", len(in)).WithHint("Leave one first.")
+	}
+	if err != nil {
+		return err
+	}
+	return store.InsertMembership(ctx, tx, m)
 }
 
 // First returns the link with which the first person, an operator, signs up, and "" once there is a person. Earlier links end.

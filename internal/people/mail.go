@@ -51,7 +51,6 @@ type MailConfig struct {
 	From string
 }
 
-// mailer sends mails through one server.
 type mailer struct {
 	client *mail.Client
 	from   string

@@ -307,7 +307,7 @@ func (ms *Members) Claim(ctx context.Context, source string, user toll.UUID, key
 			return toll.Errorf(toll.CodeExists, "This account has people already.").WithHint("Ask one of its owners for an invitation.")
 		}
 		m := store.Membership{Workspace: c.Address, UserID: user, Role: toll.RoleOwner, CreatedAt: ms.clock()}
-		return errors.Join(store.InsertMembership(ctx, tx, m), store.AuditAll(ctx, tx, ms.clock(), store.Act{Workspace: c.Address.Lower(), Act: "workspace.claimed", Object: c.KeyID.String()}))
+		return errors.Join(addMember(ctx, tx, m), store.AuditAll(ctx, tx, ms.clock(), store.Act{Workspace: c.Address.Lower(), Act: "workspace.claimed", Object: c.KeyID.String()}))
 	})
 	return c.Address, err
 }

@@ -84,7 +84,6 @@ func (n *Notices) SendMail(ctx context.Context, id, to, subject, text string) er
 	return n.mailer.send(ctx, letter{id, to, subject, text})
 }
 
-// signIn is a sign-in that may be reported to its person.
 type signIn struct {
 	user          toll.UUID
 	kind          string // of the credential, or [Recovery]

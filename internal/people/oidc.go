@@ -80,7 +80,6 @@ func newProvider(c OIDCConfig, public string) (*provider, error) {
 	return &provider{OIDCConfig: c, back: public + PathOIDC, client: &http.Client{Timeout: providerTime, Transport: traces.Transport(bounded{})}}, nil
 }
 
-// bounded bounds the bodies of answers.
 type bounded struct{}
 
 func (bounded) RoundTrip(r *http.Request) (*http.Response, error) {

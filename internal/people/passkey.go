@@ -51,7 +51,6 @@ type Passkeys struct {
 // Supported reports whether browsers accept passkeys at the public address.
 func (pk *Passkeys) Supported() bool { return pk.library != nil }
 
-// passkeyUser is a person as the library wants one.
 type passkeyUser struct {
 	id          toll.UUID
 	name        string

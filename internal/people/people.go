@@ -24,6 +24,7 @@ const FreshTime = 10 * time.Minute
 
 const (
 	mostMembers     = 1000 // of one workspace
+	mostWorkspaces  = 100  // of one person
 	mostCredentials = 50   // of one person, with recovery codes
 )
 

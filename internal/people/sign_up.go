@@ -52,7 +52,6 @@ func (su *SignUps) admit(ctx context.Context, source, secret string) error {
 	return su.limits.signUp(source)
 }
 
-// newPerson is who signs up, with the first credential.
 type newPerson struct {
 	id         toll.UUID // zero: a new one
 	name, link string
@@ -131,7 +130,7 @@ func ownWorkspace(ctx context.Context, tx *store.Tx, now time.Time, w store.Prin
 		return nil, err
 	}
 	own := store.Membership{Workspace: w.Address, UserID: u.ID, Role: toll.RoleOwner, CreatedAt: u.CreatedAt}
-	return []store.Act{{Workspace: w.Address.Lower(), Act: "workspace.created", Object: w.Address.Lower()}}, store.InsertMembership(ctx, tx, own)
+	return []store.Act{{Workspace: w.Address.Lower(), Act: "workspace.created", Object: w.Address.Lower()}}, addMember(ctx, tx, own)
 }
 
 var errTaken = toll.Errorf(toll.CodeExists, "This login name is taken.").WithHint("Choose another one, or sign in.")

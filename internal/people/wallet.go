@@ -206,5 +206,5 @@ func ownWallet(ctx context.Context, tx *store.Tx, now time.Time, user toll.UUID,
 		return nil, errOwned
 	}
 	m := store.Membership{Workspace: at, UserID: user, Role: toll.RoleOwner, CreatedAt: now}
-	return []store.Act{{Workspace: at.Lower(), Act: act, Object: at.Lower()}}, store.InsertMembership(ctx, tx, m)
+	return []store.Act{{Workspace: at.Lower(), Act: act, Object: at.Lower()}}, addMember(ctx, tx, m)
 }
