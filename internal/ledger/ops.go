@@ -309,7 +309,7 @@ func (o *settle) finish(s *state, r *requestRow, p *permissionRow, amount, under
 	rec.Ended, rec.OrderTx = e.BalanceAfter-s.account.Balance, r.OrderTx
 	r.Answer = o.Render(rec)
 	r.changed = true
-	return Settled{Receipt: rec, Answer: r.Answer}, nil
+	return Settled{Receipt: rec, Answer: r.Answer, Held: !r.HoldEndsAt.IsZero()}, nil
 }
 
 type release struct {

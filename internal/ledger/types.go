@@ -331,6 +331,7 @@ type Settled struct {
 	Receipt
 	Answer   []byte
 	Replayed bool
+	Held     bool // the request had a hold
 }
 
 // Released is the answer to a release.

@@ -122,6 +122,35 @@ func TestFreeHoldsGivenBack(t *testing.T) {
 	})
 }
 
+// A hold and its settlement of nothing count once, also when the quota is used up. A settlement of nothing without a hold counts.
+// T177
+func TestFreeHolds_SettledWithNothing(t *testing.T) {
+	each(t, func(s *scene) {
+		p := s.plan(dynamic(1, 10))
+		i := s.limited(0, 2)
+		s.mint(p, s1, 10)
+		c := s.call(p, nil, s.token(p, s1, nil))
+		hold := func() string {
+			s.Helper()
+			v, err := c.verify(i, held)
+			s.valid(v, err)
+			return v.AgentRequestID
+		}
+		settle := func(id string) {
+			s.Helper()
+			if r, err := c.settle(i, id, amount(0)); err != nil || !r.Success {
+				s.Fatalf("%v %+v", err, r)
+			}
+		}
+		settle(hold())
+		settle(hold()) // with the quota used up
+		_, err := c.verify(i, held)
+		s.quota(toll.AsError(err), toll.CodeTooManyHolds, "holds that burn nothing", 2)
+		r, err := c.settle(i, "", amount(0))
+		s.refused(r, err, toll.CodeTooManyHolds)
+	})
+}
+
 // An account makes so many permissions in an hour. Large metadata counts for several.
 // T177
 func TestQuota_Permissions(t *testing.T) {

@@ -43,7 +43,6 @@ func (c *refusals) count(p *payment, e *toll.Error, reason string, now time.Time
 	c.add(r, 1)
 }
 
-// add adds to a row. The caller holds mu.
 func (c *refusals) add(r store.Refusal, n int64) {
 	if c.counts == nil {
 		c.counts, c.reasons = map[store.Refusal]int64{}, map[string]bool{}

@@ -26,7 +26,6 @@ type Requests struct {
 	horizon   time.Duration
 }
 
-// request is a stored request with what it belongs to.
 type request struct {
 	ledger.Request
 	account ledger.Account
@@ -382,7 +381,6 @@ func (x *Requests) Get(ctx context.Context, caller toll.Address, id string) (*to
 	return &toll.RequestRecord{Settlement: *s, Steps: stepsOf(s)}, nil
 }
 
-// stepsOf derives the states of a request from its times.
 func stepsOf(s *toll.Settlement) []toll.RequestStep {
 	steps := []toll.RequestStep{}
 	add := func(status string, at *toll.Time, credits toll.Credits) {

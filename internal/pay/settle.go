@@ -46,9 +46,13 @@ func (f *Facilitator) Settle(ctx context.Context, caller toll.Address, req *x402
 	if e != nil {
 		return f.refusedSettle(ctx, p, e)
 	}
-	if !w.useHeld && w.amount == 0 { // a record without a burn
+	free := !w.useHeld && w.amount == 0 // a record without a burn
+	if free {
 		if e := f.takeHold(p); e != nil {
-			return f.refusedSettle(ctx, p, e)
+			if r, known, err := f.known(ctx, p, in.requestID); err != nil || !known || r.HoldEndsAt.IsZero() {
+				return f.refusedSettle(ctx, p, e)
+			}
+			free = false // its hold counts
 		}
 	}
 	op := ledger.SettleOp{
@@ -76,7 +80,7 @@ func (f *Facilitator) Settle(ctx context.Context, caller toll.Address, req *x402
 		}
 		return f.unsettled(ctx, p, e, err, &op, id, done.Transaction)
 	}
-	if !done.Replayed && done.Amount > 0 {
+	if !done.Replayed && (done.Amount > 0 || free && done.Held) { // a hold and its settlement count once
 		f.freeHolds.Give(p.buyer())
 	}
 	resp, err := answerOf(f.brand.Names, done.Answer, settled{Receipt: done.Receipt, payer: p.claims.Subscriber, plan: p.plan.ID, agent: p.agentID})
