@@ -8,6 +8,7 @@ import (
 	"maps"
 	"math/big"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -466,6 +467,36 @@ func Usage(ctx context.Context, q Querier, f UsageFilter, p Page) (List[*toll.Us
 	l.Table = "(SELECT " + strings.Join(columns, ", ") + " FROM " + sums.table + " WHERE " + where + " GROUP BY 1) sums"
 	p.Sort = "" // there is one
 	return Select(ctx, q, l, p, func(scan func(dest ...any) error) (*toll.Usage, error) { return scanUsage(scan, &f) })
+}
+
+// PlanSubscriber is a subscriber of a plan.
+type PlanSubscriber struct {
+	Plan       toll.PlanID
+	Subscriber toll.Address
+}
+
+// LastSettled returns when each subscriber last settled a request of the plan, from the day of since. It leaves out the others.
+func LastSettled(ctx context.Context, q Querier, of []PlanSubscriber, since time.Time) (map[PlanSubscriber]time.Time, error) {
+	last := make(map[PlanSubscriber]time.Time, len(of))
+	if len(of) == 0 {
+		return last, nil
+	}
+	var args []any
+	for _, s := range of {
+		args = append(args, string(s.Plan), s.Subscriber.Lower())
+	}
+	rows, err := q.Query(ctx, `SELECT plan_id, subscriber, MAX(last_at) FROM usage_days WHERE (plan_id, subscriber) IN (VALUES `+
+		tuples(len(of), 2)+`) AND day >= $`+strconv.Itoa(len(args)+1)+` GROUP BY 1, 2`, append(args, Micros(since))...)
+	return last, each(rows, err, func(scan func(dest ...any) error) error {
+		var plan, subscriber string
+		var at int64
+		if err := scan(&plan, &subscriber, &at); err != nil {
+			return err
+		}
+		who, err := toll.ParseAddress(subscriber)
+		last[PlanSubscriber{Plan: toll.PlanID(plan), Subscriber: who}] = FromMicros(at)
+		return err
+	})
 }
 
 // scanUsage reads the key of a row and its numbers.

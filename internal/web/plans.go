@@ -593,7 +593,7 @@ func showPlan(c *page.Context) (page.View, error) {
 	if err := errors.Join(err1, err2, err3, err4, err5, err6); err != nil {
 		return nil, c.Failed("plan", err)
 	}
-	rows, err := subscriberRows(c, plan.ID, subscribers.Items)
+	rows, err := subscriberRows(c, subscribers.Items)
 	if err != nil {
 		return nil, c.Failed("plan", err)
 	}

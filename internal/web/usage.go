@@ -592,20 +592,26 @@ func listSubscribers(c *page.Context) (page.View, error) {
 		Empty: &page.Empty{Icon: "users", Title: "No subscribers yet", Text: "Each buyer of a plan of yours appears here, with what is left.", To: c.To("plans"), Button: "Your plans", Command: "toll subscribers --help"},
 		Pager: c.PagerOf(plans.Total, plans.Next, "plan"),
 	}
-	for _, p := range plans.Items {
-		list, err := page.PartOf[toll.Balance](c, "/protocol/plans/"+string(p.ID)+"/subscribers", "subscribers", url.Values{"pageSize": {strconv.Itoa(fewSubscribers)}})
+	var all []toll.Balance
+	of := make([]page.List[toll.Balance], len(plans.Items))
+	for i, p := range plans.Items {
+		of[i], err = page.PartOf[toll.Balance](c, "/protocol/plans/"+string(p.ID)+"/subscribers", "subscribers", url.Values{"pageSize": {strconv.Itoa(fewSubscribers)}})
 		if err != nil {
 			return nil, c.Failed("part of the list", err)
 		}
-		rows, err := subscriberRows(c, p.ID, list.Items)
-		if err != nil {
-			return nil, c.Failed("part of the list", err)
-		}
-		to := c.To("plans", string(p.ID))
-		for _, row := range rows {
+		all = append(all, of[i].Items...)
+	}
+	rows, err := subscriberRows(c, all)
+	if err != nil {
+		return nil, c.Failed("part of the list", err)
+	}
+	for i, p := range plans.Items {
+		to, n := c.To("plans", string(p.ID)), len(of[i].Items)
+		for _, row := range rows[:n] {
 			t.Rows = append(t.Rows, slices.Insert(row, 1, page.Cell{Text: page.NameOf(p.Metadata.Name), To: to}))
 		}
-		if more := list.Total - int64(len(list.Items)); more > 0 {
+		rows = rows[n:]
+		if more := of[i].Total - int64(n); more > 0 {
 			t.Rows = append(t.Rows, []page.Cell{
 				{Text: page.Count(more, "more subscriber"), To: to}, {Text: page.NameOf(p.Metadata.Name), To: to}, {}, {}, {}, {},
 			})
@@ -614,19 +620,20 @@ func listSubscribers(c *page.Context) (page.View, error) {
 	return c.Record("Subscribers", page.Record{Lead: "Who holds credits of your plans, with the first of each plan.", Table: t})
 }
 
-// subscriberRows are balances of a plan, each with when the subscriber used it last.
-func subscriberRows(c *page.Context, plan toll.PlanID, of []toll.Balance) ([][]page.Cell, error) {
+// subscriberRows returns the rows of balances, each with the time of the last settlement.
+func subscriberRows(c *page.Context, balances []toll.Balance) ([][]page.Cell, error) {
+	of := store.Mapped(balances, func(b toll.Balance) store.PlanSubscriber {
+		return store.PlanSubscriber{Plan: b.PlanID, Subscriber: b.HolderAddress}
+	})
+	last, err := store.LastSettled(c.Ctx(), deps(c).Store, of, c.Clock().Add(-longAgo))
+	if err != nil {
+		return nil, err
+	}
 	var rows [][]page.Cell
-	now := c.Clock()
-	for _, b := range of {
-		f := store.UsageFilter{By: store.BySubscriber, Plan: plan, Subscriber: b.HolderAddress, Since: now.Add(-longAgo), Until: now.Add(time.Hour)}
-		list, err := store.Usage(c.Ctx(), deps(c).Store, f, store.Page{Size: 1})
-		if err != nil {
-			return nil, err
-		}
+	for i, b := range balances {
 		seen := page.Cell{Text: "not yet"}
-		if len(list.Items) > 0 && list.Items[0].LastSettledAt != nil {
-			seen = page.At(list.Items[0].LastSettledAt.Time)
+		if at, ok := last[of[i]]; ok {
+			seen = page.At(at)
 		}
 		rows = append(rows, []page.Cell{
 			{ID: b.HolderAddress.String()}, page.Credits(b.Available), page.Credits(b.Held), page.Credits(b.Used), seen,
