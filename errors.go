@@ -125,8 +125,11 @@ func (e *Error) Text() string {
 	return e.Code.Info().Message
 }
 
-// HTTPStatus returns the HTTP status of the answer.
+// HTTPStatus returns the HTTP status of the answer: 200 for nil.
 func (e *Error) HTTPStatus() int {
+	if e == nil {
+		return 200
+	}
 	if e.Status != 0 {
 		return e.Status
 	}

@@ -101,3 +101,9 @@ func TestError_HintNamesIDs(t *testing.T) {
 		}
 	}
 }
+
+func TestError_HTTPStatusOfNil(t *testing.T) {
+	if status := toll.AsError(nil).HTTPStatus(); status != 200 {
+		t.Errorf("no error has status %d", status)
+	}
+}

@@ -131,7 +131,7 @@ func (c *checking) file(f *ast.File) {
 		}
 	}
 	// A file that opens the inside of a package to its external tests has to be in the package.
-	if c.test && slices.Contains(publicRooms, c.in) && !strings.HasSuffix(f.Name.Name, "_test") && !strings.HasSuffix(c.name, "export_test.go") {
+	if c.test && isPublic(c.in) && !strings.HasSuffix(f.Name.Name, "_test") && !strings.HasSuffix(c.name, "export_test.go") {
 		c.fault(f.Name, "tests of a public room are in package %s_test", f.Name.Name)
 	}
 	c.imports = map[string]string{}

@@ -479,8 +479,10 @@ var testLibraries = []string{
 // testRooms hold what tests of other rooms use; only they and test files import "testing".
 var testRooms = []string{"tolltest", "internal/store/storetest", "internal/server/servertest", "internal/chain/chaintest"}
 
-// publicRooms are imported by other people, so their tests see what those see.
-var publicRooms = []string{"toll", "x402", "evm", "client", "paid", "paidmcp", "paida2a", "gateway", "tolltest"}
+// isPublic reports whether builders import a room. Its tests see only what builders see.
+func isPublic(room string) bool {
+	return rooms[room].layer == "public" && room != "docs" && !strings.HasPrefix(room, "internal/")
+}
 
 // rulesRooms decide about credits, money and access: their time comes from a clock that is given to them, and their
 // numbers are exact.

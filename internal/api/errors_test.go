@@ -1,9 +1,14 @@
 package api_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
+	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -591,6 +596,23 @@ func TestErrorTable(t *testing.T) {
 	if strings.Contains(c.log.String(), c.token) {
 		t.Error("an access token is in the log")
 	}
+}
+
+// The table of codes that implementations in other languages compare with is the table of the vocabulary.
+func TestCodes_ConformanceTable(t *testing.T) {
+	statuses := map[toll.Code]string{
+		toll.CodeChainFailed:      "500, 502", // 500 when nothing was sent
+		toll.CodeTokenUndecodable: "400, 402", // 402 from verify and settle
+		toll.CodeBadRequirements:  "400, 402",
+		toll.CodeBadX402Version:   "400, 402",
+	}
+	var rows []string
+	for _, info := range toll.Codes() {
+		status := cmp.Or(statuses[info.Code], strconv.Itoa(info.Status))
+		rows = append(rows, fmt.Sprintf(`  %q: {"status": [%s], "category": %q}`, info.Code, status, info.Category))
+	}
+	slices.Sort(rows)
+	compareGolden(t, filepath.Join("..", "..", "testdata", "conformance", "tables", "codes.json"), []byte("{\n"+strings.Join(rows, ",\n")+"\n}\n"))
 }
 
 // brokenVault fails to seal.

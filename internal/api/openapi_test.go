@@ -21,7 +21,7 @@ import (
 )
 
 // The document of the repository is the one that the service serves.
-func TestDocument(t *testing.T) {
+func TestOpenAPI_Document(t *testing.T) {
 	s := newStack(t)
 	compareGolden(t, filepath.Join("..", "..", "docs", "openapi.json"), s.do(actor{}, "GET", "/openapi.json", "").body)
 }
