@@ -17,8 +17,8 @@ const (
 	LimitTime    AccessLimit = "time"    // requests burn nothing while the period runs
 )
 
-// AccessLimits returns the access limits that a plan can have.
-func AccessLimits() []AccessLimit { return []AccessLimit{LimitCredits, LimitTime} }
+// AccessLimits returns the names of the access limits that a plan can have.
+func AccessLimits() []string { return []string{string(LimitCredits), string(LimitTime)} }
 
 // Usual lengths of plans, in seconds. A month and a year are those of the Gregorian calendar, on average.
 const (
@@ -78,15 +78,16 @@ type LimitInput struct {
 	MaxOrders *Int
 }
 
-// UnmarshalJSON takes credits or time in any case, a JSON integer or a decimal string.
+// UnmarshalJSON takes an access limit in any case, a JSON integer or a decimal string.
 func (l *LimitInput) UnmarshalJSON(b []byte) error {
 	switch s := strings.ToLower(jsonDigits(b)); {
 	case s == "null":
-	case slices.Contains(AccessLimits(), AccessLimit(s)):
+	case slices.Contains(AccessLimits(), s):
 		*l = LimitInput{Limit: AccessLimit(s)}
 	default:
 		if s == "" || s[0] < '0' || s[0] > '9' {
-			return Errorf(CodeBadRequest, "accessLimit is credits, time, or the maximum number of orders.").WithDetails("value %s", clip(s))
+			return Errorf(CodeBadRequest, "accessLimit is %s, or the maximum number of orders.", strings.Join(AccessLimits(), ", ")).
+				WithDetails("value %s", clip(s))
 		}
 		var n Int
 		if err := n.UnmarshalJSON(b); err != nil {
@@ -242,8 +243,8 @@ func fileLimit(in CreditsInput, path string, f *faultList) AccessLimit {
 		}
 		l := AccessLimit(strings.ToLower(*w.value))
 		switch {
-		case !slices.Contains(AccessLimits(), l):
-			f.add(at(path, w.member), "must be credits or time")
+		case !slices.Contains(AccessLimits(), string(l)):
+			f.add(at(path, w.member), "must be %s", strings.Join(AccessLimits(), " or "))
 		case limit != "" && l != limit:
 			f.contradiction(CodeBadCreditsConfig, at(path, w.member), "subscriptionType and accessType differ.")
 		default:

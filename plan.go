@@ -60,6 +60,21 @@ func (p *Plan) Reorders() bool {
 	return !k.Prepaid() || !p.Price.IsFree() && (!k.Charges() || p.Credits.Amount > 0)
 }
 
+// LimitsOrders reports whether orders of an account can keep it from ordering the plan again. It can then have one open order.
+func (p *Plan) LimitsOrders() bool { return p.IsTrial }
+
+// MayOrder returns nil when an account may order the plan now, else an error with [CodeTrialUsed]. orders counts its orders, and
+// subscribed says that one of its lots runs.
+func (p *Plan) MayOrder(orders int64, _ bool) error {
+	if p.IsTrial && orders > 0 {
+		return NewError(CodeTrialUsed)
+	}
+	return nil
+}
+
+// Expires reports whether the credits or the period of an order end.
+func (p *Plan) Expires() bool { return !p.LotEnd(time.Time{}).IsZero() }
+
 // PayTo returns the first receiver, else the owner.
 func (p *Plan) PayTo() Address {
 	if len(p.Price.Receivers) > 0 {
@@ -77,8 +92,11 @@ func (p *Plan) Effective(requested Credits) Credits {
 	return min(max(requested, p.Credits.MinAmount), p.Credits.MaxAmount)
 }
 
-// LotEnd returns when a lot bought at t ends; zero when it never does. An end after the year 9999 saturates at its last second.
-func (p *Plan) LotEnd(t time.Time) time.Time { return LotEnd(t, p.Credits.DurationSecs) }
+// LotEnd returns when a lot bought at t ends; zero when it never does.
+func (p *Plan) LotEnd(t time.Time) time.Time { return p.Kind().LotEnd(t, p.Credits.DurationSecs) }
+
+// LotEnd returns when a lot bought at t ends in a plan with this duration; zero when it never does.
+func (k PlanKind) LotEnd(t time.Time, secs Units) time.Time { return LotEnd(t, secs) }
 
 // LotEnd returns t plus this many seconds; zero for 0 seconds. An end after the year 9999 saturates at its last second.
 func LotEnd(t time.Time, secs Units) time.Time {

@@ -1,6 +1,7 @@
 package toll_test
 
 import (
+	"errors"
 	"os"
 	"regexp"
 	"slices"
@@ -46,6 +47,23 @@ func TestPlanKind(t *testing.T) {
 				t.Errorf("%v allocations", n)
 			}
 		})
+	}
+}
+
+func TestPlan_MayOrder(t *testing.T) {
+	trial, plan := toll.Plan{IsTrial: true}, toll.Plan{}
+	if err := errors.Join(plan.MayOrder(9, true), trial.MayOrder(0, false)); err != nil || plan.LimitsOrders() || !trial.LimitsOrders() {
+		t.Errorf("a first order of a trial, another of a plan: %v", err)
+	}
+	if err := trial.MayOrder(1, false); !errors.Is(err, toll.NewError(toll.CodeTrialUsed)) {
+		t.Errorf("a second order of a trial: %v", err)
+	}
+}
+
+func TestPlan_Expires(t *testing.T) {
+	days := toll.Plan{Credits: toll.CreditsConfig{DurationSecs: toll.UnitsOf(toll.DaySecs)}}
+	if forever := (toll.Plan{}); forever.Expires() || !days.Expires() {
+		t.Error("credits expire only in a plan with a duration")
 	}
 }
 

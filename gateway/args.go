@@ -15,7 +15,6 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-// arguments are the checked arguments of a call, by name.
 type arguments map[string]any
 
 // text returns a string argument, or fallback.
@@ -95,7 +94,6 @@ func unknownArguments(given map[string]json.RawMessage) (warnings []string) {
 // shown quotes a wrong argument in its error. It may be a key.
 func shown(raw json.RawMessage) string { return plain.Text(redact(string(raw)), 60) }
 
-// form describes the values of an argument.
 func (p *param) form() string {
 	switch p.kind {
 	case kindID:

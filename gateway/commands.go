@@ -43,7 +43,6 @@ func (c *Core) runCommand(ctx context.Context, name, args string, caller Caller)
 	return c.usageText()
 }
 
-// usageText describes the commands.
 func (c *Core) usageText() string {
 	login, logout := c.command(actLogin), c.command(actLogout)
 	text := "Write " + login + " to log in with a browser, " +

@@ -252,7 +252,6 @@ func or[T any](p *T, fallback T) T {
 	return fallback
 }
 
-// check returns the faults.
 func (s *settings) check() (errs []error) {
 	refuse := func(wrong bool, field, form string, args ...any) {
 		if wrong {

@@ -56,7 +56,6 @@ func (d *delegated) change(dir, account string, f func(ids []string) []string) e
 	return kind.Write(filepath.Join(dir, delegationsFile), b, true)
 }
 
-// of returns the ids of an account, the newest first.
 func (d *delegated) of(dir, account string) ([]string, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

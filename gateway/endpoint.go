@@ -75,7 +75,6 @@ func (c *Core) servePaid(w http.ResponseWriter, r *http.Request) {
 	h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), paidCallKey{}, p)))
 }
 
-// endpointError is the body of errors other than those of the payment.
 type endpointError struct {
 	Error string `json:"error"`
 }

@@ -98,7 +98,6 @@ func (c *Core) function(ctx context.Context, r PaidRequest) ([]byte, *toll.Credi
 	return body, nil, err
 }
 
-// demo echoes the prompt.
 func demo(_ context.Context, r PaidRequest) ([]byte, *toll.Credits, error) {
 	body, err := x402.Encode(struct {
 		Demo   bool   `json:"demo"`

@@ -28,7 +28,6 @@ const loginUse = "toll gateway login 1"
 
 var newLogin = tempfile.Kind{Prefix: ".login-"}
 
-// login is the stored key of a login.
 type login struct {
 	Key         string           `json:"key"`
 	Environment toll.Environment `json:"environment"`
@@ -97,7 +96,6 @@ func (k keyStore) read() (*login, error) {
 	return l, nil
 }
 
-// write replaces the login, on disk before it returns.
 func (k keyStore) write(l *login) error {
 	if err := os.MkdirAll(k.dir, 0o700); err != nil {
 		return fmt.Errorf("store the login: %w", err)

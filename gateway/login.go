@@ -277,7 +277,6 @@ func (c *Core) readLogin() {
 	}
 }
 
-// loggedOut is the outcome of a logout.
 type loggedOut struct {
 	was     *login // nil: not logged in
 	revoked error  // of the revocation at the service

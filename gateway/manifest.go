@@ -142,7 +142,6 @@ func manifestOf(names x402.Namespace, list []toolEntry) hostManifest {
 	return m
 }
 
-// hostRegistry is read by the plugin.
 type hostRegistry struct {
 	Plugin         pluginInfo    `json:"plugin"`
 	Namespace      hostNamespace `json:"namespace"`
@@ -208,7 +207,6 @@ type configField struct {
 	schema *jsonschema.Schema
 }
 
-// configFields returns all fields, in the order of [Config].
 func configFields(names x402.Namespace) []configField {
 	field := func(name, label, help string, schema *jsonschema.Schema) configField {
 		return configField{name, uiHint{Label: label, Help: help}, schema}

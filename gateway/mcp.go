@@ -154,7 +154,6 @@ func mcpError(err error) (*mcp.CallToolResult, error) {
 	return mcpResult(errorAnswer{&e}, true)
 }
 
-// mcpResult is a result with one JSON object.
 func mcpResult(v any, isError bool) (*mcp.CallToolResult, error) {
 	b, err := x402.Encode(v)
 	if err != nil {

@@ -1,6 +1,10 @@
 package gateway
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/tollhq/toll"
+)
 
 // registry returns the nine tools, in their documented order.
 func registry() []*tool {
@@ -157,7 +161,7 @@ var createPlan = &tool{
 		{name: "creditsAmount", kind: kindInteger, required: true, least: 1, most: maxInteger, description: "Credits of one order."},
 		{name: "receiver", kind: kindText, most: 42, description: "Address that gets the price. Default: the own account."},
 		{
-			name: "accessLimit", kind: kindText, oneOf: []string{"credits", "time"}, fallback: "credits",
+			name: "accessLimit", kind: kindText, oneOf: toll.AccessLimits(), fallback: string(toll.LimitCredits),
 			description: "What ends an order: its credits, or a time.",
 		},
 		{name: "durationSecs", kind: kindInteger, least: 1, most: 3_153_600_000, description: "Life of an order in seconds, with accessLimit time."},

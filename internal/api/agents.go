@@ -16,7 +16,6 @@ var registrationCodes = []toll.Code{
 	toll.CodeBadNumber, toll.CodeBadCreditsConfig, toll.CodeBadPriceConfig, toll.CodeFiatPriceTooHigh, toll.CodeFiatPriceTooLow, toll.CodeBadAddress,
 }
 
-// registry registers and reads plans and agents.
 type registry struct {
 	store     *store.Store
 	catalogue *catalogue.Catalogue

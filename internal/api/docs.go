@@ -248,7 +248,6 @@ func bodyOf(content map[string]*huma.MediaType) *huma.Schema {
 	return nil
 }
 
-// typeOf says in a word or two what a schema is.
 func typeOf(s *huma.Schema) string {
 	var of []string
 	switch {

@@ -38,7 +38,6 @@ const (
 	refusedHeaders   = "/%00refused/431"
 )
 
-// refusal returns the error that a request target stands for.
 func refusal(target string) *toll.Error {
 	switch target {
 	case refusedAmbiguous:

@@ -222,7 +222,6 @@ func success(r *route, registry schemas) *huma.Response {
 	return res
 }
 
-// keyCodes are the faults of an API key.
 var keyCodes = []toll.Code{
 	toll.CodeNotAuthenticated, toll.CodeBadAuthorization, toll.CodeKeyForeign, toll.CodeKeyMalformed, toll.CodeKeyWrongEnvironment,
 }

@@ -148,7 +148,6 @@ func byUser[Out any](f func(c *call, user toll.UUID) (Out, error)) func(c *call)
 	}
 }
 
-// user returns the person in the path.
 func (c *call) user() (id toll.UUID, err error) {
 	text := c.param("userId")
 	if text == me && c.signed != nil {

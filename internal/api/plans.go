@@ -51,7 +51,6 @@ func (g registry) planRoutes(b balances) []route {
 	}
 }
 
-// clock is the time of the service.
 type clock func() time.Time
 
 // now is the time of a record that is written, as exact as it is stored.

@@ -16,7 +16,6 @@ type router struct {
 	dynamic [][]*resource // by number of segments
 }
 
-// resource is one path with its routes.
 type resource struct {
 	segments []string // "{name}" takes any segment
 	routes   []*route

@@ -60,7 +60,7 @@ var shapes = []shaped{
 	as[toll.RawInput](one(huma.Schema{})),
 	as[map[string]any](one(huma.Schema{Type: huma.TypeObject, AdditionalProperties: true})),
 	as[toll.LimitInput](oneOf("A word is the access limit, a number is maxOrders.",
-		&huma.Schema{Type: huma.TypeString, Enum: store.Mapped(toll.AccessLimits(), func(l toll.AccessLimit) any { return string(l) })}, &huma.Schema{Type: huma.TypeInteger})),
+		&huma.Schema{Type: huma.TypeString, Enum: store.Mapped(toll.AccessLimits(), func(l string) any { return l })}, &huma.Schema{Type: huma.TypeInteger})),
 	as[toll.RedemptionInput](oneOf("Recorded; fixed and dynamic also set isRedemptionAmountFixed.",
 		&huma.Schema{Type: huma.TypeInteger, Enum: []any{0, 1, 2, 4}}, &huma.Schema{Type: huma.TypeString})),
 	as[toll.EndpointList](one(huma.Schema{

@@ -36,7 +36,6 @@ type listing struct {
 	sorted []*listedAgent // the same agents, last updated first
 }
 
-// listedAgent is what all items of an agent share.
 type listedAgent struct {
 	stamp       *store.ListedAgent // the record that it was made from
 	updated     int64              // microseconds since 1970
@@ -78,7 +77,6 @@ func (i item) updated() int64 {
 	return i.agent.updated
 }
 
-// kind is the type of an item.
 func (i item) kind() string {
 	if r := i.endpoint().resource; strings.EqualFold(r[:min(len(r), 4)], "mcp:") {
 		return x402.ResourceMCP
@@ -291,7 +289,6 @@ func listedOf(e toll.Endpoint) (l listedEndpoint, ok bool) {
 	return l, ok
 }
 
-// sort sets the items of the agents, in their order.
 func (l *listing) sort() {
 	type run struct { // items of one agent with one time
 		agent     *listedAgent

@@ -172,7 +172,6 @@ func (c *Catalogue) List(ctx context.Context, by x402.CatalogueFilter, limit, of
 	}, nil
 }
 
-// search is a query that has been read.
 type search struct {
 	listing *listing
 	words   []string // in lower case
@@ -283,7 +282,6 @@ func (l *listedAgent) without(words []string) []string {
 	return out
 }
 
-// has reports whether the URL of an endpoint has all words.
 func (e *listedEndpoint) has(words []string) bool {
 	return !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(e.lower, w) })
 }

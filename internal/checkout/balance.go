@@ -20,13 +20,13 @@ func (c *Checkout) Balance(ctx context.Context, plan *toll.Plan, holder toll.Add
 		}
 	}
 	if err != nil {
-		return nil, fault(err)
+		return nil, Fault(err)
 	}
 	b := BalanceOf(plan, holder, &a, c.clock())
 	if withLots {
 		lots, err := c.ledger.Lots(ctx, id)
 		if err != nil {
-			return nil, fault(err)
+			return nil, Fault(err)
 		}
 		b.Lots = make([]toll.Lot, 0, len(lots))
 		for _, l := range lots {

@@ -17,7 +17,6 @@ func (b budget) tally() {
 	b.Spent = min(b.Paid+max(b.Beyond-b.OpenCents, 0), b.Limit-b.Reserved)
 }
 
-// reserve takes what a new order will cost.
 func (b budget) reserve(o *store.Order) {
 	b.Reserved += o.Cents
 	b.Transactions++
@@ -25,7 +24,6 @@ func (b budget) reserve(o *store.Order) {
 	b.tally()
 }
 
-// pay turns what an order reserved into what is paid.
 func (b budget) pay(o *store.Order) {
 	b.Reserved -= o.Cents
 	b.Paid += o.Cents

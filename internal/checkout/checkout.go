@@ -39,7 +39,6 @@ type Deps struct {
 	MaxDelegationSecs int64
 }
 
-// core is what the concepts of the room share.
 type core struct {
 	store  *store.Store
 	ledger *ledger.Ledger
@@ -113,18 +112,20 @@ func unknown(err error, code toll.Code, what string, id any) error {
 	return err
 }
 
-// fault gives errors of the ledger and the store a code; nil stays nil.
-func fault(err error) error {
-	refused := map[ledger.Refused]toll.Code{
-		ledger.Overflow: toll.CodeCreditsOverflow, ledger.NotFirst: toll.CodeTrialUsed, ledger.OrderLimit: toll.CodeOrderLimit,
-		ledger.PermissionUnknown: toll.CodePermissionUnknown, ledger.PermissionRevoked: toll.CodePermissionRevoked,
-		ledger.PermissionExpired: toll.CodePermissionExpired,
-	}
+// refusedCodes are the codes of orders and mints that the ledger refuses.
+var refusedCodes = map[ledger.Refused]toll.Code{
+	ledger.Overflow: toll.CodeCreditsOverflow, ledger.NotFirst: toll.CodeTrialUsed, ledger.OrderLimit: toll.CodeOrderLimit,
+	ledger.PermissionUnknown: toll.CodePermissionUnknown, ledger.PermissionRevoked: toll.CodePermissionRevoked,
+	ledger.PermissionExpired: toll.CodePermissionExpired,
+}
+
+// Fault gives an error of the ledger or the store a code. nil stays nil.
+func Fault(err error) error {
 	if err == nil {
 		return nil
 	}
-	if r, ok := errors.AsType[*ledger.Refusal](err); ok && refused[r.Kind] != "" {
-		return toll.NewError(refused[r.Kind])
+	if r, ok := errors.AsType[*ledger.Refusal](err); ok && refusedCodes[r.Kind] != "" {
+		return toll.NewError(refusedCodes[r.Kind])
 	}
 	switch {
 	case errors.Is(err, ledger.ErrBusy), errors.Is(err, ledger.ErrClosed):

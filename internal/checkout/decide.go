@@ -165,7 +165,7 @@ func (c *Decisions) countLate(ctx context.Context, t *ledger.Tx, plan *toll.Plan
 		if err != nil {
 			return err
 		}
-		if plan.IsTrial && a.Orders > 0 {
+		if plan.MayOrder(a.Orders, a.Subscribed(c.now())) != nil {
 			return rail.ErrNoPlace
 		}
 	}

@@ -59,7 +59,7 @@ func (c *Delegations) Create(
 		return store.InsertEvent(ctx, tx, events...)
 	})
 	if err != nil {
-		return nil, fault(err)
+		return nil, Fault(err)
 	}
 	return d.Created, nil
 }
@@ -157,7 +157,7 @@ func (c *Delegations) newDelegation(
 		plan, err := store.PlanByID(ctx, c.store, d.Plan)
 		switch {
 		case err != nil:
-			return nil, fault(unknown(err, toll.CodePlanNotFound, "planId", d.Plan))
+			return nil, Fault(unknown(err, toll.CodePlanNotFound, "planId", d.Plan))
 		}
 		if err := c.pays(d, plan); err != nil && !forToken && !plan.Price.IsFree() {
 			return nil, err
@@ -271,7 +271,7 @@ func (c *Delegations) ownKey(ctx context.Context, owner toll.Address, id toll.Ha
 	if errors.Is(err, store.ErrNotFound) || err == nil && k.Address != owner {
 		return toll.NewError(toll.CodeKeyNotFound).WithDetails("apiKeyId %s", id)
 	}
-	return fault(err)
+	return Fault(err)
 }
 
 // chooseMethod finds what the delegation pays with: a card of the caller, or the wallet.
@@ -286,7 +286,7 @@ func (c *Delegations) chooseMethod(ctx context.Context, caller Owner, d *store.D
 		case errors.Is(err, store.ErrNotFound) && !isWallet:
 			return toll.NewError(toll.CodePaymentMethodNotFound)
 		case err != nil && !errors.Is(err, store.ErrNotFound):
-			return fault(err)
+			return Fault(err)
 		case isWallet, m.Provider != d.Provider:
 			return toll.NewError(toll.CodeProviderMismatch)
 		}
@@ -322,7 +322,7 @@ func (c *Delegations) ownDelegation(ctx context.Context, owner toll.Address, id 
 	if errors.Is(err, store.ErrNotFound) || err == nil && d.Owner != owner {
 		return nil, toll.NewError(toll.CodeUnknownDelegation).WithDetails("delegationId %s", id)
 	}
-	return d, fault(err)
+	return d, Fault(err)
 }
 
 // Read returns a delegation to its owner, or [toll.CodeUnknownDelegation].
@@ -337,14 +337,14 @@ func (c *Delegations) List(ctx context.Context, caller Owner, usable bool, p sto
 		only = &store.Usable{At: c.now(), Key: caller.KeyID}
 		m, err := limited(ctx, c.store, caller.Address, caller.UserID)
 		if err != nil {
-			return store.List[*toll.Delegation]{}, fault(err)
+			return store.List[*toll.Delegation]{}, Fault(err)
 		}
 		if m != nil {
 			only.MadeBy = m.UserID
 		}
 		methods, err := store.PaymentMethods(ctx, c.store, caller.Address)
 		if err != nil {
-			return store.List[*toll.Delegation]{}, fault(err)
+			return store.List[*toll.Delegation]{}, Fault(err)
 		}
 		for _, m := range methods {
 			if methodRefused(m, &caller.KeyID) != nil {
@@ -353,7 +353,7 @@ func (c *Delegations) List(ctx context.Context, caller Owner, usable bool, p sto
 		}
 	}
 	list, err := store.DelegationsOfOwner(ctx, c.store, caller.Address, only, p)
-	return store.Map(list, c.record), fault(err)
+	return store.Map(list, c.record), Fault(err)
 }
 
 // Transactions lists the payments under a delegation of the owner.
@@ -363,7 +363,7 @@ func (c *Delegations) Transactions(ctx context.Context, owner toll.Address, id s
 		return store.List[*toll.DelegationTransaction]{}, err
 	}
 	list, err := store.DelegationTransactions(ctx, c.store, d.ID, p)
-	return list, fault(err)
+	return list, Fault(err)
 }
 
 // ID returns the id in a text: the id itself, or a signed reference. Errors: [toll.CodeBadUUID], [toll.CodeDelegationNotFound] for a
@@ -432,7 +432,7 @@ func (c *Delegations) delegationOf(ctx context.Context, q store.Querier, owner t
 	if errors.Is(err, store.ErrNotFound) || err == nil && d.Owner != owner {
 		return nil, toll.NewError(toll.CodeDelegationNotFound).WithDetails("delegationId %s", id)
 	}
-	return d, fault(err)
+	return d, Fault(err)
 }
 
 // usable reports whether a delegation may pay for a plan, whatever the plan costs.

@@ -68,5 +68,5 @@ func (c *Delegations) Unfreeze(ctx context.Context, owner toll.Address, id strin
 		}
 		return store.InsertEvent(ctx, tx, c.delegationEvent(d, toll.EventDelegationUnfrozen, c.now()))
 	})
-	return c.recordOf(d, fault(unknown(err, toll.CodeUnknownDelegation, "delegationId", id)))
+	return c.recordOf(d, Fault(unknown(err, toll.CodeUnknownDelegation, "delegationId", id)))
 }

@@ -38,11 +38,11 @@ func (c *Checkout) Orders(ctx context.Context, caller toll.Address, q OrderQuery
 	}
 	list, err := store.Orders(ctx, c.store, f, q.Page)
 	if err != nil {
-		return none, fault(err)
+		return none, Fault(err)
 	}
 	for i, o := range list.Items {
 		if list.Items[i], _, err = c.waits.current(ctx, o); err != nil {
-			return none, fault(err)
+			return none, Fault(err)
 		}
 	}
 	return store.Map(list, rendered), nil
@@ -52,7 +52,7 @@ func (c *core) ownPlan(ctx context.Context, caller toll.Address, id toll.PlanID)
 	plan, err := store.PlanByID(ctx, c.store, id)
 	switch {
 	case err != nil:
-		return nil, fault(unknown(err, toll.CodePlanNotFound, "planId", id))
+		return nil, Fault(unknown(err, toll.CodePlanNotFound, "planId", id))
 	case plan.Owner != caller:
 		return nil, toll.NewError(toll.CodeNotPlanOwner).WithDetails("planId %s", id)
 	}
@@ -68,7 +68,7 @@ func (c *Reports) Subscribers(ctx context.Context, caller toll.Address, id toll.
 	list, err := c.ledger.AccountsOfPlan(ctx, id, p)
 	now := c.clock()
 	balance := func(a ledger.Account) toll.Balance { return BalanceOf(plan, a.Subscriber, &a, now) }
-	return store.Map(list, balance), fault(err)
+	return store.Map(list, balance), Fault(err)
 }
 
 // Owes returns [toll.CodeWorkspaceOwes] for a workspace with an open or disputed order, on either side, or with a priced plan of which
@@ -76,7 +76,7 @@ func (c *Reports) Subscribers(ctx context.Context, caller toll.Address, id toll.
 func (c *Reports) Owes(ctx context.Context, owner toll.Address) error {
 	open, err := store.PendingOrders(ctx, c.store, owner)
 	if err != nil {
-		return fault(err)
+		return Fault(err)
 	}
 	if open > 0 {
 		return toll.Errorf(toll.CodeWorkspaceOwes, "Orders of this workspace that are not decided, or whose payment is disputed: %d.", open)
@@ -111,7 +111,7 @@ func eachOf[T any](read func(store.Page) (store.List[T], error), f func(T) error
 	for page := (store.Page{Size: 100}); ; {
 		list, err := read(page)
 		if err != nil {
-			return fault(err)
+			return Fault(err)
 		}
 		for _, one := range list.Items {
 			if err := f(one); err != nil {
@@ -128,7 +128,7 @@ func eachOf[T any](read func(store.Page) (store.List[T], error), f func(T) error
 func (c *Reports) Holdings(ctx context.Context, caller toll.Address, p store.Page) (store.List[toll.Balance], error) {
 	list, err := c.ledger.AccountsHeld(ctx, caller, p)
 	if err != nil {
-		return store.List[toll.Balance]{}, fault(err)
+		return store.List[toll.Balance]{}, Fault(err)
 	}
 	ids, plans := make([]toll.PlanID, len(list.Items)), map[toll.PlanID]*toll.Plan{}
 	for i, a := range list.Items {
@@ -139,7 +139,7 @@ func (c *Reports) Holdings(ctx context.Context, caller toll.Address, p store.Pag
 		return nil
 	})
 	if err != nil {
-		return store.List[toll.Balance]{}, fault(err)
+		return store.List[toll.Balance]{}, Fault(err)
 	}
 	now := c.clock()
 	return store.Map(list, func(a ledger.Account) toll.Balance { return BalanceOf(plans[a.Plan], caller, &a, now) }), nil

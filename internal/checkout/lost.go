@@ -50,7 +50,7 @@ func (c *Checkout) RestoreOrder(
 	case errors.Is(err, store.ErrNotFound):
 		return nil, toll.NewError(toll.CodePlanNotFound).WithDetails("planId %s", in.Plan)
 	case err != nil:
-		return nil, fault(err)
+		return nil, Fault(err)
 	case in.Subscriber.IsZero():
 		return nil, toll.Errorf(toll.CodeBadAddress, "The zero address cannot hold credits.")
 	}
@@ -70,7 +70,7 @@ func (c *Checkout) RestoreOrder(
 	}
 	o.OpenKey = "order/" + o.ID
 	if d, err := lostDelegation(ctx, c.store, in.Delegation, in.Subscriber, o.Currency); err != nil {
-		return nil, fault(err)
+		return nil, Fault(err)
 	} else if d != nil {
 		o.DelegationID = d.ID
 		o.Cents, _ = centsOf(o.Amount)
@@ -91,12 +91,11 @@ func (c *Checkout) RestoreOrder(
 	return o, err
 }
 
-// restore writes a lost order under the lock of its account.
 func (c *Decisions) restore(
 	ctx context.Context, t *ledger.Tx, plan *toll.Plan, o *store.Order, txHash string,
 	finish func(tx *store.Tx, o *store.Order) (store.Act, error),
 ) error {
-	a, err := t.CountOrder(toll.Hash{}, false)
+	a, err := t.CountOrder(toll.Hash{})
 	if err != nil {
 		return err
 	}

@@ -52,7 +52,7 @@ func (c *Checkout) Mint(
 		})
 	})
 	if err != nil {
-		return nil, fault(err)
+		return nil, Fault(err)
 	}
 	return answer(m), nil
 }
@@ -117,7 +117,7 @@ func (c *Checkout) Withdraw(
 		})
 	})
 	if err != nil {
-		return nil, fault(err)
+		return nil, Fault(err)
 	}
 	return out, nil
 }

@@ -45,7 +45,7 @@ func (c *Checkout) Order(ctx context.Context, r OrderRequest, once *store.Once) 
 	case !plan.Kind().Prepaid():
 		return c.orderFree(ctx, plan, r.Caller, 0, false, once)
 	case plan.Price.IsFree():
-		return c.orderFree(ctx, plan, r.Caller, plan.Credits.Amount, plan.IsTrial, once)
+		return c.orderFree(ctx, plan, r.Caller, plan.Credits.Amount, false, once)
 	}
 	in := intent{
 		plan: plan, subscriber: r.Caller, credits: plan.Credits.Amount, amount: plan.Price.Total(), delegation: r.DelegationID,
@@ -84,7 +84,6 @@ func (c *Checkout) answer(ctx context.Context, plan *toll.Plan, o *store.Order, 
 	return out, nil
 }
 
-// failure is the error that a failed order stands for.
 func failure(o *store.Order) *toll.Error {
 	e := &toll.Error{Code: cmp.Or(o.FailureCode, toll.CodeOrderLacksMoney)}
 	if o.FailureParams != "" {
@@ -140,6 +139,7 @@ func (c *Checkout) orderFree(
 		Plan: plan.ID, Subscriber: holder, Amount: credits, EndsAt: plan.LotEnd(now), Ref: o.ID, Order: true, FirstOnly: firstOnly,
 	}
 	err := c.ledger.DoNew(ctx, plan.ID, holder, func(t *ledger.Tx) error {
+		refused := admit(t, plan, now)
 		m, err := t.Mint(op)
 		switch {
 		case err != nil:
@@ -147,6 +147,8 @@ func (c *Checkout) orderFree(
 		case m.Replayed:
 			o.TxHash = m.Transaction.String()
 			return ledger.ErrRecorded
+		case refused != nil:
+			return toll.AsError(refused).WithDetails("planId %s", plan.ID)
 		}
 		if err := takeSlot(ctx, t.Tx, plan.ID); err != nil {
 			return err
@@ -158,13 +160,22 @@ func (c *Checkout) orderFree(
 		t.Event(orderEvents(o, plan.Owner, toll.EventOrderCreated, toll.EventOrderPaid)...)
 		return store.PutAnswer(ctx, t.Tx, once, OrderRef{o.ID})
 	})
-	if ledger.IsRefused(err, ledger.NotFirst) {
-		return nil, toll.NewError(toll.CodeTrialUsed).WithDetails("planId %s", plan.ID)
-	}
 	if err != nil {
-		return nil, fault(err)
+		return nil, Fault(err)
 	}
 	return c.render(ctx, plan, o), nil
+}
+
+// admit returns an error when the account of t may not order the plan now, or cannot be read.
+func admit(t *ledger.Tx, plan *toll.Plan, now time.Time) error {
+	if !plan.LimitsOrders() {
+		return nil
+	}
+	a, err := t.Account()
+	if err != nil {
+		return err
+	}
+	return plan.MayOrder(a.Orders, a.Subscribed(now))
 }
 
 // takeSlot counts an order of a plan. It reads listing and limit again in the transaction.
@@ -204,7 +215,7 @@ func (c *Checkout) OrderByID(ctx context.Context, caller toll.Address, id string
 		return nil, err
 	}
 	if o, _, err = c.waits.current(ctx, o); err != nil {
-		return nil, fault(err)
+		return nil, Fault(err)
 	}
 	return c.render(ctx, plan, o), nil
 }
@@ -218,11 +229,11 @@ func (c *Checkout) orderFor(ctx context.Context, caller toll.Address, id string)
 	none := toll.NewError(toll.CodeOrderNotFound).WithDetails("orderId %s", id)
 	o, err := store.OrderByID(ctx, c.store, id)
 	if err != nil {
-		return nil, nil, fault(store.NotFoundAs(err, none))
+		return nil, nil, Fault(store.NotFoundAs(err, none))
 	}
 	plan, err := store.PlanByID(ctx, c.store, o.Plan)
 	if err != nil {
-		return nil, nil, fault(err)
+		return nil, nil, Fault(err)
 	}
 	if caller != o.Subscriber && caller != plan.Owner {
 		return nil, nil, none

@@ -48,7 +48,7 @@ func methodUsable(ctx context.Context, q store.Querier, d *store.Delegation, key
 		return toll.NewError(toll.CodePaymentMethodUnusable)
 	}
 	if err != nil {
-		return fault(err)
+		return Fault(err)
 	}
 	if e := methodRefused(m, key); e != nil {
 		return e
@@ -97,7 +97,7 @@ func mayChange(ctx context.Context, q store.Querier, caller Owner, maker toll.UU
 func (c *Delegations) MayChange(ctx context.Context, caller Owner, id string) error {
 	d, err := c.ownDelegation(ctx, caller.Address, id)
 	if err == nil {
-		err = fault(mayChange(ctx, c.store, caller, d.MadeBy))
+		err = Fault(mayChange(ctx, c.store, caller, d.MadeBy))
 	}
 	return err
 }
@@ -106,7 +106,7 @@ func (c *Delegations) MayChange(ctx context.Context, caller Owner, id string) er
 func (c *PaymentMethods) List(ctx context.Context, caller Owner, usable bool, provider toll.Provider) ([]toll.PaymentMethod, error) {
 	all, err := store.PaymentMethods(ctx, c.store, caller.Address)
 	if err != nil {
-		return nil, fault(err)
+		return nil, Fault(err)
 	}
 	own := wallet(caller.Address, c.now())
 	cards := slices.DeleteFunc(all, func(m *store.PaymentMethod) bool {
@@ -170,7 +170,7 @@ func (c *PaymentMethods) Change(ctx context.Context, caller Owner, id string, in
 		return store.PutPaymentMethod(ctx, tx, m)
 	})
 	if err != nil {
-		return nil, fault(err)
+		return nil, Fault(err)
 	}
 	return &out, nil
 }
@@ -242,12 +242,12 @@ func (c *PaymentMethods) Remove(ctx context.Context, caller Owner, id string) er
 		})...)
 	})
 	if err != nil {
-		return fault(err)
+		return Fault(err)
 	}
 	c.failpoint("revoked")
 	var errs []error
 	for _, d := range revoked {
 		errs = append(errs, c.delegations.revokePermissions(context.WithoutCancel(ctx), d))
 	}
-	return fault(errors.Join(errs...))
+	return Fault(errors.Join(errs...))
 }

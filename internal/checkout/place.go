@@ -18,7 +18,6 @@ import (
 // lease is how long the process that placed an order holds its job. A second process does no harm: rail and ledger know the id.
 const lease = 10 * time.Second
 
-// intent is an order that somebody wants.
 type intent struct {
 	plan       *toll.Plan
 	subscriber toll.Address
@@ -46,11 +45,11 @@ func (in *intent) openKey(id string) string {
 			return "request/" + in.topUp.RequestID
 		}
 		return "order/" + id
-	case in.replaces != "" && !in.plan.IsTrial:
+	case in.replaces != "" && !in.plan.LimitsOrders():
 		return "replaces/" + in.replaces
-	case in.Session != nil && !in.plan.IsTrial && in.plan.MaxOrders > 0:
+	case in.Session != nil && !in.plan.LimitsOrders() && in.plan.MaxOrders > 0:
 		return "page"
-	case in.Session != nil && !in.plan.IsTrial:
+	case in.Session != nil && !in.plan.LimitsOrders():
 		return "order/" + id
 	case in.sale != nil:
 		return saleKey + id
@@ -97,7 +96,7 @@ func (c *Checkout) placeOnce(ctx context.Context, in *intent) (placed *store.Ord
 	}
 	refused, err := c.prepare(ctx, by, in, account, id, delegation)
 	if err != nil {
-		return nil, fault(err)
+		return nil, Fault(err)
 	}
 	var p *rail.Purchase
 	var job store.Job
@@ -136,7 +135,7 @@ func (c *Checkout) placeOnce(ctx context.Context, in *intent) (placed *store.Ord
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fault(err)
+		return nil, Fault(err)
 	}
 	c.failpoint("placed")
 	if in.recorded = found.ID == id; in.recorded {
@@ -189,7 +188,10 @@ func (c *Checkout) insert(
 	ctx context.Context, t *ledger.Tx, in *intent, o *store.Order, permission toll.Hash,
 ) (d *store.Delegation, err error) {
 	plan, now := in.plan, c.now()
-	a, err := t.CountOrder(permission, plan.IsTrial)
+	if err := admit(t, plan, now); err != nil {
+		return nil, err
+	}
+	a, err := t.CountOrder(permission)
 	if err != nil {
 		return nil, err
 	}
@@ -265,7 +267,7 @@ func (c *Checkout) findOrder(ctx context.Context, tx *store.Tx, in *intent, acco
 		return nil, err
 	}
 	// Who asks for a trial gets no order of another call, but for the page on which it is paid; and a request cannot wait for a person.
-	others := in.plan.IsTrial && in.topUp == nil && (in.Session == nil || o.Session == "")
+	others := in.plan.LimitsOrders() && in.topUp == nil && (in.Session == nil || o.Session == "")
 	if others || in.topUp != nil && o.Session != "" {
 		return nil, toll.NewError(toll.CodeTrialUsed).WithDetails("planId %s", in.plan.ID).WithParam("orderId", o.ID).
 			WithHint("An order of it is under way.")

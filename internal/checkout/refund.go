@@ -59,7 +59,7 @@ func (c *Checkout) Refund(
 		})
 	})
 	if err != nil {
-		return nil, fault(err)
+		return nil, Fault(err)
 	}
 	c.failpoint("refunding")
 	return c.refunded(ctx, plan, o, by, ref, wait)
@@ -99,14 +99,14 @@ func (c *Checkout) refunded(
 	decided, failure, err := c.waits.awaitRefund(ctx, by, ref, wait)
 	switch {
 	case err != nil:
-		return nil, fault(unknown(err, toll.CodeOrderNotFound, "refundId", ref.RefundID))
+		return nil, Fault(unknown(err, toll.CodeOrderNotFound, "refundId", ref.RefundID))
 	case failure != "":
 		return nil, toll.Errorf(toll.CodeRefundRefused, "The card processor did not make the refund.").WithDetails("%s", failure).
 			WithParam("orderId", o.ID)
 	}
 	now, err := store.OrderOfAccount(ctx, c.store, o.Account, o.ID)
 	if err != nil {
-		return nil, fault(err)
+		return nil, Fault(err)
 	}
 	out := c.render(ctx, plan, now)
 	if !decided {

@@ -13,7 +13,6 @@ import (
 // replaceTime is how long the owner of a card may pay what the bank wanted confirmed.
 const replaceTime = time.Hour
 
-// replaceable reports whether a person may pay a new order in the place of this one.
 func replaceable(o *store.Order, now time.Time) bool {
 	return o.Status == toll.OrderFailed && o.FailureCode == toll.CodeCardAuthentication && o.Rail == rail.Card && o.DelegationID != "" &&
 		now.Before(o.UpdatedAt.Add(replaceTime))
@@ -39,7 +38,7 @@ func (c *Checkout) Replace(
 	}
 	plan, err := store.PlanByID(ctx, c.store, failed.Plan)
 	if err != nil {
-		return nil, fault(err)
+		return nil, Fault(err)
 	}
 	in := intent{plan: plan, subscriber: owner, Means: rail.Means{Rail: rail.Card, Session: &page}, replaces: failed.ID}
 	in.credits, in.amount = orderOf(plan, failed.Credits)

@@ -17,7 +17,7 @@ func (c *Checkout) ReplayOrder(ctx context.Context, caller toll.Address, id stri
 	}
 	plan, err := store.PlanByID(ctx, c.store, o.Plan)
 	if err != nil {
-		return nil, fault(err)
+		return nil, Fault(err)
 	}
 	return c.answer(ctx, plan, o, wait)
 }
@@ -42,7 +42,7 @@ func (c *Checkout) ownOrder(ctx context.Context, caller toll.Address, id string)
 		return nil, toll.NewError(toll.CodeOrderNotFound).WithDetails("orderId %s", id)
 	}
 	if err != nil {
-		return nil, fault(err)
+		return nil, Fault(err)
 	}
 	return o, nil
 }

@@ -75,7 +75,7 @@ func (c *Delegations) revoke(ctx context.Context, id string) (d *store.Delegatio
 	if err == nil && d.Revoking {
 		err = c.revokePermissions(context.WithoutCancel(ctx), d) // a caller who leaves keeps no permission alive
 	}
-	return d, fault(unknown(err, toll.CodeUnknownDelegation, "delegationId", id))
+	return d, Fault(unknown(err, toll.CodeUnknownDelegation, "delegationId", id))
 }
 
 // markRevoked writes that a delegation is revoked, unless it was. finishes says that the caller revokes its permissions.

@@ -50,7 +50,7 @@ func (c *Checkout) Sell(ctx context.Context, r SaleRequest) (*Sold, error) {
 	for try := 1; ; try++ {
 		o, err := c.soldBefore(ctx, c.store, &r)
 		if err != nil {
-			return nil, fault(err)
+			return nil, Fault(err)
 		}
 		out := &Sold{}
 		if o == nil {
@@ -59,7 +59,7 @@ func (c *Checkout) Sell(ctx context.Context, r SaleRequest) (*Sold, error) {
 				earlier, e := c.soldBefore(ctx, c.store, &r)
 				switch {
 				case e != nil:
-					return nil, fault(e)
+					return nil, Fault(e)
 				case earlier != nil:
 					o = earlier
 				case raced(err) && try < saleTries:
@@ -154,7 +154,6 @@ func sameAuthorization(a *store.Authorization, b *evm.Authorization) bool {
 		uint64(a.ValidAfter) == b.ValidAfter && uint64(a.ValidBefore) == b.ValidBefore
 }
 
-// insertSale keeps what pays an order, beside it.
 func insertSale(ctx context.Context, tx *store.Tx, r *SaleRequest, o *store.Order) error {
 	signed := &r.Sale.Authorization
 	value, err := toll.ParseUnits(signed.Value.String())

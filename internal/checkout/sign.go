@@ -107,7 +107,7 @@ func (c *Delegations) Sign(
 		}
 		return store.InsertEvent(ctx, tx, c.delegationEvent(now, toll.EventDelegationCreated, c.now()))
 	})
-	return c.recordOf(now, fault(err))
+	return c.recordOf(now, Fault(err))
 }
 
 // recordOf is the record of a delegation, or the error alone.

@@ -53,7 +53,7 @@ func limited(ctx context.Context, q store.Querier, workspace toll.Address, user 
 func (c *Delegations) MayUse(ctx context.Context, workspace toll.Address, user toll.UUID, text string) error {
 	m, err := limited(ctx, c.store, workspace, user)
 	if m == nil || err != nil {
-		return fault(err)
+		return Fault(err)
 	}
 	d, err := c.delegationOf(ctx, c.store, workspace, text)
 	if err == nil && d.MadeBy != user {

@@ -27,7 +27,6 @@ type TopUp struct {
 	had int // orders that this value was answered with
 }
 
-// insufficient reports whether an account does not cover the request.
 func (t *TopUp) insufficient(a *ledger.Account, now time.Time) bool {
 	return a.Seq == 0 || !t.Plan.Kind().Covers(a.Available(), a.Subscribed(now), t.Needed)
 }
@@ -112,7 +111,7 @@ func (c *Checkout) openTopUp(ctx context.Context, in *intent) (*store.Order, err
 	if errors.Is(err, store.ErrNotFound) || err == nil && o.Session != "" {
 		return nil, nil
 	}
-	return o, fault(err)
+	return o, Fault(err)
 }
 
 // isBudget reports whether a delegation is refused for what orders under way have taken of it.
@@ -141,7 +140,7 @@ func (c *Checkout) CanTopUp(ctx context.Context, t TopUp) error {
 	account := ledger.NewAccountID(t.Plan.ID, t.Subscriber)
 	a, permission, err := c.ledger.Snapshot(ctx, account, t.Permission)
 	if err != nil {
-		return fault(err)
+		return Fault(err)
 	}
 	if !t.insufficient(&a, c.now()) {
 		return nil
@@ -164,7 +163,7 @@ func (c *Checkout) CanTopUp(ctx context.Context, t TopUp) error {
 	}
 	current, err := store.PlanByID(ctx, c.store, t.Plan.ID)
 	if err != nil {
-		return fault(err)
+		return Fault(err)
 	}
 	if err := onSale(current); err != nil {
 		return err
@@ -176,7 +175,7 @@ func (c *Checkout) CanTopUp(ctx context.Context, t TopUp) error {
 			missing -= min(o.Credits, missing)
 			ordered = true
 		} else if err != nil && !errors.Is(err, store.ErrNotFound) {
-			return fault(err)
+			return Fault(err)
 		}
 	}
 	orders := int64(1)
@@ -187,8 +186,8 @@ func (c *Checkout) CanTopUp(ctx context.Context, t TopUp) error {
 			return nil
 		}
 	}
-	if t.Plan.IsTrial && (a.Orders > 0 || orders > 1) {
-		return toll.NewError(toll.CodeTrialUsed)
+	if err := t.Plan.MayOrder(a.Orders+orders-1, a.Subscribed(c.now()) || orders > 1); err != nil {
+		return err
 	}
 	if limit := permission.OrderLimit; limit != nil && orders > *limit-permission.Orders {
 		return toll.NewError(toll.CodeOrderLimit)
@@ -196,12 +195,12 @@ func (c *Checkout) CanTopUp(ctx context.Context, t TopUp) error {
 	if current.MaxOrders > 0 {
 		n, err := store.SlotsTaken(ctx, c.store, current.ID)
 		if err != nil {
-			return fault(err)
+			return Fault(err)
 		}
 		if orders > current.MaxOrders-n {
 			pages, err := c.unpaidPages(ctx, current)
 			if err != nil {
-				return fault(err)
+				return Fault(err)
 			}
 			n -= int64(len(pages))
 		}

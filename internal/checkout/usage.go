@@ -62,7 +62,7 @@ func (c *Reports) Usage(ctx context.Context, caller toll.Address, q UsageQuery) 
 		f.Subscriber = caller
 	}
 	list, err := store.Usage(ctx, c.store, f, q.Page)
-	return list, r, fault(err)
+	return list, r, Fault(err)
 }
 
 // Revenue lists what was paid for orders of the caller's plans, by currency. Errors are those of [Reports.Usage].
@@ -72,7 +72,7 @@ func (c *Reports) Revenue(ctx context.Context, caller toll.Address, q UsageQuery
 		return store.List[*toll.Revenue]{}, r, err
 	}
 	list, err := store.Revenue(ctx, c.store, f, q.Page)
-	return list, r, fault(err)
+	return list, r, Fault(err)
 }
 
 // Refusals lists refusals of verify and settle on the caller's plans, for a reason or, with "", for all. Errors: those of [Reports.Usage].
@@ -83,7 +83,7 @@ func (c *Reports) Refusals(ctx context.Context, caller toll.Address, q UsageQuer
 	}
 	f.Agent = q.Agent
 	list, err := store.Refusals(ctx, c.store, f, reason, q.Page)
-	return list, r, fault(err)
+	return list, r, Fault(err)
 }
 
 func (c *Reports) usageFilter(ctx context.Context, caller toll.Address, q UsageQuery) (store.UsageFilter, UsageRange, error) {
@@ -118,5 +118,5 @@ func (c *Reports) usageFilter(ctx context.Context, caller toll.Address, q UsageQ
 	}
 	var err error
 	r.Counted, err = c.ledger.UsageCounted(ctx)
-	return f, r, fault(err)
+	return f, r, Fault(err)
 }

@@ -73,7 +73,7 @@ func (c *waits) awaitWhile(
 			return c.lastRead(ctx, o)
 		}
 		if err != nil {
-			return o, nil, fault(err)
+			return o, nil, Fault(err)
 		}
 		o = now
 		if !undecided(o) || p.CheckoutURL != "" {
@@ -83,7 +83,7 @@ func (c *waits) awaitWhile(
 		if o.Open && (p.Delay != nil || p.Status == toll.OrderCreated) {
 			// A waiting caller brings the next run of the job forward.
 			if run, err = c.queue.Take(ctx, store.JobPay+o.Rail, []byte(o.ID)); err != nil && ctx.Err() == nil {
-				return o, nil, fault(err)
+				return o, nil, Fault(err)
 			}
 		}
 		switch {

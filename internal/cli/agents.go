@@ -61,7 +61,7 @@ func agentsCreateWithPlan(a *app) *cobra.Command {
 			{"plan-metadata", "planMetadata", object, "name, description and so on of the plan, as JSON"},
 			{"price-config", "priceConfig", object, "price, as JSON"},
 			{"credits-config", "creditsConfig", object, "credits, as JSON"},
-			{"access-limit", "accessLimit", word, "credits, time, or the maximum number of orders"},
+			{"access-limit", "accessLimit", word, accessLimits},
 		},
 		require: []string{"agent-metadata", "agent-api", "plan-metadata", "price-config", "credits-config"},
 	})

@@ -145,7 +145,6 @@ func (w *watchedWriter) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// market is everything that toll dev runs.
 type market struct {
 	dir             string
 	service         *server.Server
@@ -169,7 +168,6 @@ type person struct {
 	client  *client.Client
 }
 
-// devLife is how long the keys of the market last.
 const devLife = 7 * 24 * time.Hour
 
 // Paths of the agent: paid in tokens, and by card.

@@ -26,7 +26,6 @@ type devChat struct {
 	agentURL      string
 }
 
-// core is one that runs.
 type core struct {
 	listener net.Listener
 	dir      string

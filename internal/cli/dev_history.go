@@ -40,7 +40,6 @@ func dollars(units int64) func(toll.Address) (toll.Price, error) {
 
 func free(toll.Address) (toll.Price, error) { return toll.PriceFree(), nil }
 
-// devOffers are plans of each kind.
 var devOffers = []devOffer{
 	{
 		name: "Summaries", text: "The main points of a text of up to 64 KiB, in five sentences.", path: "/summarise", tags: []string{"text", "english"},

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"math/big"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -15,6 +16,9 @@ import (
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/internal/list"
 )
+
+// accessLimits describes the values of --access-limit.
+var accessLimits = strings.Join(toll.AccessLimits(), ", ") + ", or the maximum number of orders"
 
 // planWords say in a table what a plan is where its record has only members.
 var planWords = map[string]func(*toll.Plan) string{
@@ -123,15 +127,15 @@ unless --yes is given.`,
 			{"price-config", "priceConfig", object, "price, as JSON"},
 			{"credits-config", "creditsConfig", object, "credits, as JSON"},
 			{"nonce", "nonce", digits, "number that makes the registration repeatable"},
-			{"access-limit", "accessLimit", word, "credits, time, or the maximum number of orders"},
+			{"access-limit", "accessLimit", word, accessLimits},
 			{"max-orders", "maxOrders", digits, "maximum number of orders"},
 		},
 		require: []string{"plan-metadata", "price-config", "credits-config"},
 		change: func(_ *cobra.Command, r *request) error {
 			limit, _ := r.in["accessLimit"].(string)
 			switch kind = strings.ToLower(kind); {
-			case kind != "" && kind != "credits" && kind != "time":
-				return usagef("--type is credits or time")
+			case kind != "" && !slices.Contains(toll.AccessLimits(), kind):
+				return usagef("--type is %s", strings.Join(toll.AccessLimits(), " or "))
 			case isDigits(limit) && r.in["maxOrders"] != nil:
 				return usagef("a number in --access-limit is the maximum of orders: give it or --max-orders, not both")
 			case isDigits(limit): // a number is the maximum of orders, and leaves the word to --type
@@ -147,7 +151,7 @@ unless --yes is given.`,
 			return nil
 		},
 	})
-	c.Flags().StringVar(&kind, "type", kind, "credits or time")
+	c.Flags().StringVar(&kind, "type", kind, strings.Join(toll.AccessLimits(), " or "))
 	c.Flags().BoolVar(&trial, "trial", trial, "one order per address, ever")
 	return c
 }

@@ -54,7 +54,6 @@ func nextTry(attempts int64) time.Duration {
 	return time.Hour
 }
 
-// sender makes deliveries of events and sends them.
 type sender struct {
 	e    *Events
 	wake jobs.Signal
@@ -80,7 +79,6 @@ func (s *sender) end(ctx context.Context) error {
 	return nil
 }
 
-// fanOut makes the deliveries of new events.
 func (s *sender) fanOut(ctx context.Context) error {
 	behind := func(after string) ([]*store.Webhook, error) {
 		return store.WebhooksBehind(ctx, s.e.st, after, hooksInOne)

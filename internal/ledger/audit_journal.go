@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/store"
@@ -39,8 +40,8 @@ type audit struct {
 	sealed      *store.Seal // an earlier seal that the journal must still have
 	sums        [3]int64    // over what the index by commitment has to have, see sqlIndexSums
 
-	mu    sync.Mutex                  // guards found and lives while accounts are proved
-	lives map[toll.PlanID]*toll.Units // seconds for which lots live; nil for a plan without a record
+	mu      sync.Mutex                                // guards found and lotEnds while accounts are proved
+	lotEnds map[toll.PlanID]func(time.Time) time.Time // when a lot that was bought at a time ends; nil for a plan without a record
 }
 
 // Audit is [Ledger.AuditFrom] of the whole journal.
@@ -57,7 +58,7 @@ func (l *Ledger) Audit(ctx context.Context) ([]Finding, error) {
 func (l *Ledger) AuditFrom(ctx context.Context, sealed *store.Seal, since bool) (Audited, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	u := &audit{l: l, sealed: sealed, parts: 1, lives: map[toll.PlanID]*toll.Units{}}
+	u := &audit{l: l, sealed: sealed, parts: 1, lotEnds: map[toll.PlanID]func(time.Time) time.Time{}}
 	if since {
 		u.from, u.out.Seal = sealed.Position, *sealed
 	}
@@ -349,25 +350,23 @@ func (u *audit) allAccounts(ctx context.Context, since bool) error {
 	return cmp.Or(context.Cause(ctx), err)
 }
 
-// lifeOf returns how long a lot of a plan lives, in seconds; known is false for a plan without a record.
-func (u *audit) lifeOf(ctx context.Context, id toll.PlanID) (secs toll.Units, known bool, err error) {
+// lotEnd returns when a lot of a plan ends by the time at which it was bought; nil for a plan without a record.
+func (u *audit) lotEnd(ctx context.Context, id toll.PlanID) (func(time.Time) time.Time, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	life, read := u.lives[id]
+	end, read := u.lotEnds[id]
 	if !read {
 		p, there, err := store.IfThere(store.PlanByID(ctx, u.l.st, id))
 		if err != nil {
-			return secs, false, err
+			return nil, err
 		}
 		if there {
-			life = &p.Credits.DurationSecs
+			rules := toll.Plan{Price: p.Price, Credits: p.Credits, AccessLimit: p.AccessLimit} // the rest need not stay in memory
+			end = rules.LotEnd
 		}
-		u.lives[id] = life
+		u.lotEnds[id] = end
 	}
-	if life == nil {
-		return secs, false, nil
-	}
-	return *life, true, nil
+	return end, nil
 }
 
 // sqlIndexes has the cursor of the late indexes, how many rows they have, sums of the index by commitment up to a position, and how many

@@ -150,16 +150,16 @@ func (t *Tx) Permission(hash toll.Hash) (p Permission, err error) {
 }
 
 // CountOrder counts an order on a permission before it is paid, and returns the account. The credits come later, by a mint
-// with the id of the order as its ref. The zero hash is no permission. firstOnly refuses when the account has an order
-// already. Refusals: PermissionUnknown, PermissionRevoked, PermissionExpired, OrderLimit, NotFirst.
-func (t *Tx) CountOrder(permission toll.Hash, firstOnly bool) (Account, error) {
-	_, err := t.do(countOrder{t.id, permission, firstOnly, 1})
+// with the id of the order as its ref. The zero hash means no permission. Refusals: PermissionUnknown, PermissionRevoked,
+// PermissionExpired, OrderLimit.
+func (t *Tx) CountOrder(permission toll.Hash) (Account, error) {
+	_, err := t.do(countOrder{t.id, permission, 1})
 	return t.account, err
 }
 
 // UncountOrder takes the count of an order back. A permission that is gone, revoked or expired is no refusal.
 func (t *Tx) UncountOrder(permission toll.Hash) error {
-	_, err := t.do(countOrder{t.id, permission, false, -1})
+	_, err := t.do(countOrder{t.id, permission, -1})
 	return err
 }
 

@@ -149,7 +149,7 @@ func TestDo_WritesBeforeItReturns(t *testing.T) {
 		perm := b.permission(0)
 		must.Do(b, b.DoNew(b.ctx, plan, subscriber, func(tx *ledger.Tx) error {
 			tx.Event(store.NewEvent{Principal: subscriber, Type: toll.EventOrderPaid, Kind: "order", ID: "o", At: b.clock.now()})
-			if _, err := tx.CountOrder(perm, true); err != nil {
+			if _, err := tx.CountOrder(perm); err != nil {
 				return err
 			}
 			if _, err := tx.Mint(ledger.MintOp{Plan: plan, Subscriber: subscriber, Amount: 5, Ref: "order", Order: true}); err != nil {

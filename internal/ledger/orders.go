@@ -6,7 +6,6 @@ import "github.com/tollhq/toll"
 type countOrder struct {
 	account    AccountID
 	permission toll.Hash // zero: none
-	firstOnly  bool
 	by         int64
 }
 
@@ -15,9 +14,6 @@ func (o countOrder) accountID() AccountID { return o.account }
 func (o countOrder) needs(n *needs) { n.permission(o.permission) }
 
 func (o countOrder) apply(s *state, _ bool) (any, error) {
-	if o.firstOnly && o.by > 0 && s.account.Orders > 0 {
-		return nil, refuse(NotFirst)
-	}
 	if o.permission.IsZero() {
 		return nil, nil
 	}

@@ -21,7 +21,7 @@ func count(ctx context.Context, l *ledger.Ledger, o *store.Order, permission tol
 		if _, err := store.OrderOfAccount(ctx, t, o.Account, o.ID); !errors.Is(err, store.ErrNotFound) {
 			return cmp.Or(err, ledger.ErrRecorded)
 		}
-		if _, err := t.CountOrder(permission, false); err != nil {
+		if _, err := t.CountOrder(permission); err != nil {
 			return err
 		}
 		return store.InsertOrder(ctx, t.Tx, o)
@@ -106,7 +106,7 @@ func TestDo_OrderLimitRaced(t *testing.T) {
 		// An error of the function leaves nothing behind.
 		broken := errors.New("broken")
 		if err := l.Do(ctx, first.Account, func(t *ledger.Tx) error {
-			_, err := t.CountOrder(p.Hash, false)
+			_, err := t.CountOrder(p.Hash)
 			return cmp.Or(err, broken)
 		}); !errors.Is(err, broken) {
 			t.Fatalf("error %v, want that of the function", err)

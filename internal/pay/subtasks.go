@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/ledger"
-	"github.com/tollhq/toll/internal/refusal"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -45,7 +45,7 @@ func (x *Requests) RecordSubTask(ctx context.Context, caller toll.Address, in *t
 		}
 		return store.PutAnswer(ctx, tx, once, out)
 	})
-	return out, refusal.Fault(err)
+	return out, checkout.Fault(err)
 }
 
 // SubTasks lists the recorded parts of a request for the owner of its plan. Errors: [toll.CodeSubTaskRequestUnknown],
@@ -56,7 +56,7 @@ func (x *Requests) SubTasks(ctx context.Context, caller toll.Address, requestID 
 		return store.List[*toll.SubTask]{}, err
 	}
 	list, err := store.SubTasks(ctx, x.store, account, requestID, p)
-	return list, refusal.Fault(err)
+	return list, checkout.Fault(err)
 }
 
 // worksFor returns the account of a request that the caller, the owner of its plan, works for. An id that this service issued

@@ -25,7 +25,6 @@ const FlowAuthorization = "authorization"
 // exactVersion is the first thing hashed into the content of a payment. A change of the fields needs another one.
 const exactVersion = "toll/exact/1"
 
-// exactPayment is a payment by a wallet to another server that has been read.
 type exactPayment struct {
 	server    toll.Address // the caller
 	token     toll.Address

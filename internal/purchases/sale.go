@@ -53,7 +53,6 @@ type Bought struct {
 	Replayed    bool              // an earlier call made the purchase
 }
 
-// saleTerms are how a plan is sold to wallets.
 type saleTerms struct {
 	entry  x402.ExactRequirements
 	token  toll.Address
@@ -114,7 +113,6 @@ func (s *Purchases) saleTerms(plan *toll.Plan) (*saleTerms, *toll.Error) {
 	return t, nil
 }
 
-// saleURL returns the address where a plan is sold to wallets.
 func (s *Purchases) saleURL(id toll.PlanID) string {
 	return s.Auth.Issuer() + "/x402/plans/" + string(id) + "/order"
 }
@@ -305,7 +303,7 @@ func (s *Purchases) saleReceipt(ctx context.Context, plan *toll.Plan, b *Bought)
 	}
 	kept, err := store.SaleReceipt(ctx, s.Store, b.Order.OrderID)
 	if err == nil || !errors.Is(err, store.ErrNotFound) {
-		return balance.Balance, kept, refusal.Fault(err)
+		return balance.Balance, kept, checkout.Fault(err)
 	}
 	receipt, err := x402.Encode(&x402.ExactReceipt{
 		Success: true, Transaction: b.Order.TxHash, Network: s.brand.Environment.Network(), Payer: b.Subscriber.String(), Amount: b.Order.Amount.String(),
@@ -321,7 +319,7 @@ func (s *Purchases) saleReceipt(ctx context.Context, plan *toll.Plan, b *Bought)
 		kept, err = store.KeepSaleReceipt(ctx, tx, b.Order.OrderID, receipt)
 		return err
 	})
-	return balance.Balance, kept, refusal.Fault(err)
+	return balance.Balance, kept, checkout.Fault(err)
 }
 
 // walletToken makes an access token for a wallet: for an hour, and without a delegation, so that it can never buy. limit are the

@@ -189,7 +189,6 @@ func (s *Purchases) badProof(why string) *toll.Error {
 	return refusal.New(toll.CodePaymentRequired, s.brand.Names.ReasonSignIn(), "The sign-in is not taken: "+why+".")
 }
 
-// proof is a sign-in of a wallet that has been checked.
 type proof struct {
 	wallet toll.Address
 	nonce  []byte

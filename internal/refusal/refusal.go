@@ -94,14 +94,6 @@ func By(names x402.Namespace, err error) *toll.Error {
 	return toll.NewError(toll.CodeInternal).WithCause(err)
 }
 
-// Fault gives an error of the store a code. nil stays nil.
-func Fault(err error) error {
-	if err == nil {
-		return nil
-	}
-	return toll.AsError(err)
-}
-
 // soon asks the caller to repeat the call after a second.
 func soon(e *toll.Error) *toll.Error {
 	e.RetryAfterSecs = 1

@@ -234,7 +234,6 @@ func AuditUsage(ctx context.Context, q Querier) ([]string, error) {
 	return found, err
 }
 
-// usageCell is a row of usage, or what entries say in its place.
 type usageCell struct {
 	plan               string
 	at                 int64

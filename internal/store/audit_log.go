@@ -214,7 +214,6 @@ func AuditChains(ctx context.Context, q Querier) (faults []string, err error) {
 	return faults, nil
 }
 
-// auditPage is how many entries are proved at a time.
 const auditPage = 500
 
 func auditChain(ctx context.Context, q Querier, workspace string, last int64, want []byte) (string, error) {

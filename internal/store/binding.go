@@ -258,7 +258,6 @@ func (s *statement) bindOthers(args []any) error {
 	return s.bind(plain)
 }
 
-// exec runs the statement to its end and returns how many rows it changed.
 func (s *statement) exec(args []any) (int64, error) {
 	if err := s.bind(args); err != nil {
 		s.reset()
@@ -309,7 +308,6 @@ func (s *statement) next() bool {
 	return false
 }
 
-// scan copies the row.
 func (s *statement) scan(dest []any) error {
 	if !s.open {
 		return errors.New("store: Scan without a row")

@@ -21,7 +21,6 @@ const (
 		LEFT JOIN plans p ON p.plan_id = a.plan_id WHERE a.account_id = ANY($1)`
 )
 
-// engined is a store or a transaction of it.
 type engined interface {
 	Querier
 	Engine() Engine

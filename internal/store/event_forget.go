@@ -117,7 +117,6 @@ func (r *run) cut(end int64) {
 	}
 }
 
-// row returns the columns of sqlRunAdd.
 func (r *run) row(principal string) []any {
 	return []any{principal, r.first, r.last, r.before, int64(len(r.events)), r.firstAt, r.lastAt, r.pack()}
 }

@@ -35,7 +35,6 @@ type run struct {
 	events          []runEvent
 }
 
-// add appends a settlement.
 func (r *run) add(e runEvent, at int64) {
 	if len(r.events) == 0 {
 		r.first, r.firstAt, r.lastAt = e.seq, at, at
@@ -124,7 +123,6 @@ func (r *run) unpackTail(b []byte, settled int64) error {
 	return nil
 }
 
-// stream is the row of a stream while a transaction adds to it.
 type stream struct {
 	principal toll.Address
 	last      int64

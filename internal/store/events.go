@@ -197,7 +197,6 @@ func chunks[T any](all []T) func(yield func([]T) bool) {
 	}
 }
 
-// tuples returns n groups of placeholders of the given width: ($1, $2), ($3, $4).
 func tuples(n, width int) string {
 	var b strings.Builder
 	for i := range n {

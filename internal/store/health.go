@@ -16,7 +16,6 @@ import (
 	"github.com/tollhq/toll"
 )
 
-// health is what a process knows of its last write.
 type health struct {
 	writes  atomic.Uint64
 	failure atomic.Pointer[error] // nil: the last write succeeded

@@ -102,7 +102,6 @@ func (r *JournalRow) body() []byte {
 	return append(b, u.Answer...)
 }
 
-// unpack reads what body wrote.
 func (r *JournalRow) unpack(b []byte) error {
 	if len(b) < 2 || b[0] != bodyVersion && b[0] != thinVersion {
 		return errBody
@@ -249,7 +248,6 @@ func ScanJournal(scan func(dest ...any) error) (r JournalRow, err error) {
 	return r, err
 }
 
-// sqlJournalThin replaces the body of a row.
 const sqlJournalThin = `UPDATE journal SET body = $3 WHERE account_id = $1 AND pos = $2`
 
 // ThinJournal returns the statements that remove the requests of burns. The entries stay, with their commitments and the ids of

@@ -18,7 +18,6 @@ const (
 		ON CONFLICT (account_id, chunk) DO UPDATE SET positions = CAST(journal_accounts.positions || excluded.positions AS BLOB)`
 )
 
-// chunkOf returns the chunk of an entry and its place in it.
 func chunkOf(seq int64) (chunk int64, place int) {
 	return (seq - 1) / chunkEntries, int((seq - 1) % chunkEntries)
 }

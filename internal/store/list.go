@@ -181,7 +181,6 @@ func (p Page) checked() (Page, *cursor, error) {
 	return p, from, nil
 }
 
-// cursor is the place after one row of a sorted list.
 type cursor struct {
 	Sort      Sort   `json:"s"`
 	Ascending bool   `json:"a,omitempty"`

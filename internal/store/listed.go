@@ -90,7 +90,6 @@ func addSaid(ctx context.Context, q Querier, agents map[toll.AgentID]*ListedAgen
 	return err
 }
 
-// idsAtOnce is how many records one statement reads by id.
 const idsAtOnce = 100
 
 // EachAgent calls f for each of the agents that there are, without their plans, one in memory at a time.

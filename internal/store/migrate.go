@@ -147,7 +147,6 @@ func migrateFrom(
 	return len(done) > 0, nil
 }
 
-// rowQuerier is a database or one connection to it.
 type rowQuerier interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }

@@ -91,7 +91,6 @@ func migratePostgres(ctx context.Context, db *sql.DB, cfg Config, log *slog.Logg
 	}
 }
 
-// migrationSession locks the connection that runs migrations.
 type migrationSession struct {
 	online bool
 }
@@ -160,7 +159,6 @@ func (m *migrationSession) excludeOlder(ctx context.Context, conn *sql.Conn, s S
 	return s.inUse(cmp.Or(who, "a session that PostgreSQL does not show"), m.online)
 }
 
-// olderSessions describes the connections of older releases.
 func (m *migrationSession) olderSessions(
 	ctx context.Context, conn *sql.Conn, s Schema,
 ) (older []string, err error) {

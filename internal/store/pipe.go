@@ -88,7 +88,6 @@ func (p *Pipe) follow(stmts []Stmt) {
 	}
 }
 
-// runBatch reads the results of statements that were sent together.
 func runBatch(res pgx.BatchResults, stmts []Stmt) error {
 	for i, s := range stmts {
 		if err := readResult(res, s); err != nil {

@@ -294,7 +294,6 @@ func arg(v any) any {
 	return stored
 }
 
-// list reads a part of a list of the table.
 func (r *record[T]) list(ctx context.Context, q Querier, l Listing, p Page) (List[T], error) {
 	l.Table, l.Columns = r.table, r.columns
 	return Select(ctx, q, l, p, r.scan)

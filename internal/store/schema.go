@@ -161,7 +161,6 @@ func floorStatement(version int64) string {
 `)
 }
 
-// rowReader reads one row of text columns.
 type rowReader func(ctx context.Context, query string, dest ...any) error
 
 // readSchema reads the state of the schema. It changes nothing.

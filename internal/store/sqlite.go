@@ -116,7 +116,6 @@ func openSQLite(ctx context.Context, cfg Config, log *slog.Logger) (_ *lite, err
 	return l, l.openReaders(sqliteDSN(path, timeout, readerPragmas...))
 }
 
-// makeSQLite brings the schema up to date.
 func makeSQLite(ctx context.Context, path string, busy time.Duration, cfg Config, free bool, log *slog.Logger) (err error) {
 	db, err := sql.Open("sqlite", sqliteDSN(path, busy, slices.Concat(durablePragmas, []string{"journal_mode(WAL)", "foreign_keys(1)"})...))
 	if err != nil {

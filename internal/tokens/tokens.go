@@ -21,7 +21,6 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-// recentUses is how many settlements are shown with one permission.
 const recentUses = 100
 
 // Deps is what tokens are built on.
@@ -51,7 +50,6 @@ func New(d Deps) *Tokens {
 	return t
 }
 
-// draft is a permission that is about to be stored.
 type draft struct {
 	*ledger.Permission
 	req        *PermissionRequest
@@ -304,7 +302,7 @@ func (t *Tokens) List(ctx context.Context, caller toll.Address, q PermissionQuer
 		filter.Status = states[i]
 	}
 	list, err := t.Ledger.Permissions(ctx, filter, q.Page)
-	return store.Map(list, func(p ledger.Permission) *toll.Permission { return p.Record(t.Clock(), nil) }), refusal.Fault(err)
+	return store.Map(list, func(p ledger.Permission) *toll.Permission { return p.Record(t.Clock(), nil) }), checkout.Fault(err)
 }
 
 // Get returns a permission of the caller with its last settlements, or [toll.CodePermissionNotFound].
@@ -321,7 +319,7 @@ func (t *Tokens) Get(ctx context.Context, caller toll.Address, hash toll.Hash) (
 		return nil, err
 	}
 	uses, err := t.Ledger.PermissionUses(ctx, p.Account(), hash, recentUses)
-	return p.Record(t.Clock(), uses), refusal.Fault(err)
+	return p.Record(t.Clock(), uses), checkout.Fault(err)
 }
 
 // owned returns a permission of the caller, or [toll.CodePermissionNotFound].
@@ -330,7 +328,7 @@ func (t *Tokens) owned(ctx context.Context, caller toll.Address, hash toll.Hash)
 	if errors.Is(err, store.ErrNotFound) || err == nil && p.Subscriber != caller {
 		return nil, toll.NewError(toll.CodePermissionNotFound)
 	}
-	return &p, refusal.Fault(err)
+	return &p, checkout.Fault(err)
 }
 
 // Revoke ends a permission of the caller: in this process at once, in others within a second. Its open holds still settle. Errors:

@@ -293,7 +293,7 @@ func drawPlan(c *page.Context, p *toll.Plan, o *offer) (page.View, error) {
 	here := c.R.URL.RequestURI()
 	body := publicPlan{
 		planCard: cardOf(p), Owner: p.Owner.String(), Charges: p.Kind().Charges(), Test: c.Environment != toll.Live, Action: here,
-		Everlasting: p.Credits.DurationSecs.IsZero(), CardPaid: !p.Price.IsCrypto && !p.Price.IsFree(), Coins: p.Price.IsCrypto && !p.Price.IsFree(),
+		Everlasting: !p.Expires(), CardPaid: !p.Price.IsCrypto && !p.Price.IsFree(), Coins: p.Price.IsCrypto && !p.Price.IsFree(),
 	}
 	for _, a := range agents {
 		body.Agents = append(body.Agents, agentCard{To: "/a/" + string(a.ID), Name: page.NameOf(a.Metadata.Name), Text: plain.Text(a.Metadata.Description, shortText)})
