@@ -58,7 +58,6 @@ type permissionRow struct {
 
 type keyRow struct{ key, requestID string }
 
-// changed reports whether anything is to be written.
 func (s *state) changed() bool {
 	if s.accountChanged {
 		return true
@@ -74,7 +73,6 @@ func (s *state) changed() bool {
 // errNeedLots says that the lots that were read do not reach far enough. The batch is read again with more of them.
 var errNeedLots = errors.New("ledger: more lots needed")
 
-// operation is one act on an account.
 type operation interface {
 	accountID() AccountID
 	// needs adds what apply will look at.
@@ -115,7 +113,6 @@ func (n *needs) permission(h toll.Hash) {
 	}
 }
 
-// outcome is the decision on one operation.
 type outcome struct {
 	answer any
 	err    error

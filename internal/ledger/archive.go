@@ -173,7 +173,6 @@ func (l *Ledger) exportAccount(ctx context.Context, lines *json.Encoder, id Acco
 	return lines.Encode(archiveLine{Account: &archiveAccount{hex.EncodeToString(id[:]), account.Plan, account.Subscriber}})
 }
 
-// archiveAudit reads an archive.
 type archiveAudit struct {
 	l       *Ledger
 	x       auditor
@@ -269,7 +268,6 @@ func (v *archiveAudit) entry(ctx context.Context, in *archiveEntry) error {
 	return nil
 }
 
-// compare holds an entry against that of the database.
 func (v *archiveAudit) compare(ctx context.Context, in *archiveEntry) (err error) {
 	if len(v.rows) == 0 || v.rows[0].Pos != in.Position {
 		if v.rows, err = store.JournalAfter(ctx, v.l.st, in.Position-1, archivePage); err != nil {

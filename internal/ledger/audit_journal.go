@@ -28,7 +28,6 @@ type Audited struct {
 	Burns    store.Burns // the burns that were read
 }
 
-// audit is a run of [Ledger.AuditFrom].
 type audit struct {
 	l           *Ledger
 	from, last  int64 // positions: from is proved already, last is the last one

@@ -306,7 +306,6 @@ func (t *Tx) decide(op operation) (any, error) {
 	return nil, errNeedLots
 }
 
-// commitmentOf returns the commitment of an entry of the account.
 func (t *Tx) commitmentOf(seq int64) (toll.Hash, error) {
 	for _, e := range t.entries {
 		if e.Seq == seq {
@@ -335,7 +334,6 @@ func (t *Tx) journalLast() {
 	t.Last(store.JournalLock, store.Stmt{SQL: writes[writesEntry].many, Args: rows.args()})
 }
 
-// run makes one round trip.
 func (t *Tx) run(stmts ...store.Stmt) error {
 	if len(stmts) == 0 {
 		return nil

@@ -92,7 +92,6 @@ type historyCursor struct {
 	Positions []position `json:"p"`
 }
 
-// history reads one page.
 type history struct {
 	l       *Ledger
 	ctx     context.Context
@@ -194,7 +193,6 @@ func (h *history) cursor() string {
 	return base64.RawURLEncoding.EncodeToString(text)
 }
 
-// before reports whether a stands before b in the list.
 func (h *history) before(a, b *Request) bool {
 	if h.asc {
 		return a.listedAt().Before(b.listedAt())
@@ -376,7 +374,6 @@ func (h *history) openHolds() (all []placed, err error) {
 	return all, err
 }
 
-// order compares places in the order of the list.
 func (h *history) order(a, b position) int {
 	c := cmp.Or(cmp.Compare(a.N, b.N), bytes.Compare(a.Account, b.Account), cmp.Compare(a.ID, b.ID))
 	if !h.asc {

@@ -179,7 +179,6 @@ func requestInto(add func(*requestRow)) func(scanFunc) error {
 	}
 }
 
-// dueAt is the time that tidy will decide by.
 func (s *state) dueAt() int64 { return max(s.now, micros(s.account.UpdatedAt, 0)) }
 
 // addDue keeps one value per request, whichever query found it.
