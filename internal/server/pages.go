@@ -5,7 +5,6 @@ import (
 
 	"github.com/tollhq/toll/internal/api"
 	"github.com/tollhq/toll/internal/outbound"
-	"github.com/tollhq/toll/internal/people"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/web"
 	"github.com/tollhq/toll/internal/web/page"
@@ -35,21 +34,10 @@ func (s *Server) web() (*web.Web, error) {
 	})
 }
 
-func peoplePages(w *web.Web) []api.Page {
-	pages := []api.Page{
-		{Method: http.MethodPost, Path: page.PathSignOut, Handler: w.SignOut()}, {Method: http.MethodPost, Path: page.PathWallet, Handler: w.Wallet()},
-		{Method: http.MethodPost, Path: page.PathOIDC, Handler: w.OIDC()}, {Method: http.MethodGet, Path: people.PathOIDC, Handler: w.OIDCBack()},
-	}
-	for path, h := range map[string]http.Handler{
-		page.PathSignIn: w.SignIn(), page.PathAuthorize: w.Authorize(), page.PathDevice: w.Device(), page.PathAccess: w.Access(), page.PathCLI: w.CLI(),
-		web.PathCheckout: w.CheckoutPage(), web.PathCheckoutDone: w.CheckoutDone(), web.PathCheckoutAgain: w.CheckoutAgain(), page.PathEnroll: w.Enroll(),
-		page.PathSignUp: w.SignUp(), page.PathJoin: w.Join(), page.PathRecover: w.Recover(), page.PathConfirm: w.Confirm(),
-		page.PathSecurity: w.Security(), page.PathMail: w.Mail(), people.PathMailStop: w.MailStop(),
-	} {
-		pages = append(pages, api.Page{Method: http.MethodGet, Path: path, Handler: h}, api.Page{Method: http.MethodPost, Path: path, Handler: h})
-	}
-	for _, r := range append(w.WorkspaceRoutes(), w.PublicRoutes()...) {
-		pages = append(pages, api.Page{Method: r.Method, Path: r.Path, Handler: r.Handler})
-	}
+// peoplePages are the routes for people.
+func peoplePages(w *web.Web) (pages []api.Page) {
+	w.Routes(func(method, path string, h http.Handler) {
+		pages = append(pages, api.Page{Method: method, Path: path, Handler: h})
+	})
 	return pages
 }

@@ -43,7 +43,7 @@ type accessPage struct {
 }
 
 // Access is GET and POST /account/access: what programs can do for a person, and its end.
-func (w *Web) Access() http.Handler {
+func (w *Web) Access() page.Route {
 	return w.page(
 		func(c *page.Context) (page.View, error) { return showAccess(c, http.StatusOK, "", "") },
 		func(c *page.Context) (page.View, error) {
@@ -109,7 +109,7 @@ func endedWith(e toll.Ended) string {
 
 func showAccess(c *page.Context, status int, done, fault string) (page.View, error) {
 	if c.Person == nil {
-		return askSignIn(c, http.StatusOK, "Sign in to read which programs can use your account.", page.PathAccess, "")
+		return c.SignIn.Ask(c, http.StatusOK, "Sign in to read which programs can use your account.", page.PathAccess, "")
 	}
 	grants, err := deps(c).OAuth.Grants(c.Ctx(), c.Person.Address, mostGranted)
 	body := accessPage{Done: done}

@@ -156,7 +156,7 @@ func askAgent(c *page.Context) (page.View, error) {
 	if len(plans.Items) > 0 {
 		choice := page.Field{Name: "plans", Label: "Plans", Type: "checks"}
 		for _, p := range plans.Items {
-			choice.Options = append(choice.Options, page.Option{Value: string(p.ID), Text: page.NameOf(p.Metadata.Name), Hint: priceOf(p) + " for " + buys(p)})
+			choice.Options = append(choice.Options, page.Option{Value: string(p.ID), Text: page.NameOf(p.Metadata.Name), Hint: page.PriceOf(p) + " for " + page.BuysOf(p)})
 		}
 		groups = slices.Insert(groups, 1, page.Group{Title: "What pays for it", Fields: []page.Field{choice}})
 	}

@@ -185,8 +185,8 @@ func showHolding(c *page.Context) (page.View, error) {
 			{Label: "Granted", Value: page.Grouped(b.Total.String())},
 		},
 		Facts: []page.Fact{
-			{Label: "Id", Cell: page.Cell{ID: string(p.ID)}}, {Label: "Sold by", Cell: page.Cell{ID: p.Owner.String()}}, {Label: "Price", Cell: page.Cell{Text: priceOf(p)}},
-			{Label: "Buys", Cell: page.Cell{Text: buys(p)}}, {Label: "A request burns", Cell: page.Cell{Text: burns(p)}}, {Label: "Ends", Cell: page.AtOr(b.ExpiresAt, "never")},
+			{Label: "Id", Cell: page.Cell{ID: string(p.ID)}}, {Label: "Sold by", Cell: page.Cell{ID: p.Owner.String()}}, {Label: "Price", Cell: page.Cell{Text: page.PriceOf(p)}},
+			{Label: "Buys", Cell: page.Cell{Text: page.BuysOf(p)}}, {Label: "A request burns", Cell: page.Cell{Text: page.BurnsOf(p)}}, {Label: "Ends", Cell: page.AtOr(b.ExpiresAt, "never")},
 		},
 	}
 	if !p.Kind().Charges() {
@@ -213,7 +213,7 @@ func showHolding(c *page.Context) (page.View, error) {
 
 // orderDialog orders a plan once more, or says why that does not go here.
 func orderDialog(c *page.Context, p *toll.Plan) ([]page.Dialog, string) {
-	o := &offer{plan: p, Price: priceOf(p)}
+	o := &offer{plan: p, Price: page.PriceOf(p)}
 	deps(c).orders(c.Person, o)
 	payers := page.Field{Name: "payer", Label: "Paid by", Members: []string{"delegationId"}}
 	if o.Order != "" {
@@ -227,7 +227,7 @@ func orderDialog(c *page.Context, p *toll.Plan) ([]page.Dialog, string) {
 	if len(payers.Options) == 0 || !p.Kind().Prepaid() {
 		return nil, o.Why
 	}
-	return []page.Dialog{c.DialogOf("order", "Order", "One order costs "+priceOf(p)+" and buys "+buys(p)+".", payers)}, o.Why
+	return []page.Dialog{c.DialogOf("order", "Order", "One order costs "+page.PriceOf(p)+" and buys "+page.BuysOf(p)+".", payers)}, o.Why
 }
 
 // purseOptions are the delegations that can pay a plan.

@@ -142,7 +142,7 @@ func noCards(c *page.Context) error {
 // CheckoutPage is GET and POST /checkout/{orderId}: a person reads an order and goes on to the page
 // of the processor, or pays in a frame. Its link is the only credential, and is good for this order
 // alone. The form asks for the page of the processor in the place of the frame, which is over then.
-func (w *Web) CheckoutPage() http.Handler {
+func (w *Web) CheckoutPage() page.Route {
 	return w.page(func(c *page.Context) (page.View, error) {
 		o, err := linked(c, rail.UsePage)
 		if err != nil {
@@ -172,7 +172,7 @@ func (w *Web) CheckoutPage() http.Handler {
 // A browser that was shown the page of the order before goes on to the address that the program
 // chose, once the order is paid. Every other one gets a link, so that whoever makes an order cannot
 // send others on in our name.
-func (w *Web) CheckoutDone() http.Handler {
+func (w *Web) CheckoutDone() page.Route {
 	return w.page(func(c *page.Context) (page.View, error) {
 		o, err := linked(c, rail.UseDone)
 		if err != nil {
@@ -186,7 +186,7 @@ func (w *Web) CheckoutDone() http.Handler {
 
 // CheckoutAgain is GET and POST /checkout/{orderId}/again: a new order in the place of one whose
 // owner had to confirm it. A repeat leads to the same page.
-func (w *Web) CheckoutAgain() http.Handler {
+func (w *Web) CheckoutAgain() page.Route {
 	return w.page(func(c *page.Context) (page.View, error) {
 		o, err := linked(c, rail.UseAgain)
 		if err != nil {
@@ -372,7 +372,7 @@ func render(c *page.Context, o *store.Order, set func(*checkoutPage), frame *pag
 		return nil, err
 	}
 	p := &checkoutPage{
-		Name: cmp.Or(plain.Name(plan.Metadata.Name), "without a name"), Buys: grants(plan, o.Credits), Seller: plan.Owner, OrderID: o.ID,
+		Name: cmp.Or(plain.Name(plan.Metadata.Name), "without a name"), Buys: page.GrantsOf(plan, o.Credits), Seller: plan.Owner, OrderID: o.ID,
 		Price: toll.FormatAmount(o.Amount, plan.Price.Decimals()) + " " + strings.ToUpper(plan.Price.CurrencyName()),
 		Test:  c.Environment != toll.Live, Link: ownLink(c), Next: next,
 	}
@@ -465,7 +465,7 @@ type enrollPage struct {
 // Enroll is GET and POST /cards/enroll: a person who signed in goes to the page of the processor to
 // have a card saved, and comes back with the id of the enrolment, which tells nothing (T79): the rail
 // asks the processor.
-func (w *Web) Enroll() http.Handler {
+func (w *Web) Enroll() page.Route {
 	return w.page(func(c *page.Context) (page.View, error) {
 		if err := mayEnroll(c); err != nil {
 			return nil, err
@@ -501,7 +501,7 @@ func mayEnroll(c *page.Context) error {
 	case deps(c).Cards == nil:
 		return noCards(c)
 	case c.Person == nil:
-		return page.Instead(askSignIn(c, http.StatusOK, "Sign in to enrol a card.", c.Here(), ""))
+		return page.Instead(c.SignIn.Ask(c, http.StatusOK, "Sign in to enrol a card.", c.Here(), ""))
 	case !c.Person.Rights.Has(toll.RightSpend):
 		return c.RefuseNext(http.StatusForbidden, auth.MissingRight(toll.RightSpend).Text(), "Sign out, and sign in with an API key that has it.")
 	}

@@ -213,7 +213,7 @@ func showConsent(c *page.Context, status int, a *asked, sent choice, fault strin
 }
 
 // Authorize is GET and POST /oauth/authorize (RFC 6749, section 3.1).
-func (w *Web) Authorize() http.Handler {
+func (w *Web) Authorize() page.Route {
 	return w.page(
 		func(c *page.Context) (page.View, error) { return authorize(c, c.R.URL.RawQuery) },
 		func(c *page.Context) (page.View, error) { return authorize(c, c.Form.Get("request")) },
@@ -239,7 +239,7 @@ func authorize(c *page.Context, request string) (page.View, error) {
 		return nil, err
 	}
 	if !c.Sessions.Recent(c.Person) {
-		return askSignIn(c, http.StatusOK, "A program asks for access to your account. Sign in to read what it wants, and to decide.", c.At, "")
+		return c.SignIn.Ask(c, http.StatusOK, "A program asks for access to your account. Sign in to read what it wants, and to decide.", c.At, "")
 	}
 	a, err := asksFor(c, c.Ctx(), request, auth)
 	if err != nil {
@@ -420,7 +420,7 @@ type deviceForm struct {
 }
 
 // Device is GET and POST /device (RFC 8628, section 3.3). Codes are looked up by forms only, of persons who signed in.
-func (w *Web) Device() http.Handler {
+func (w *Web) Device() page.Route {
 	return w.page(func(c *page.Context) (page.View, error) {
 		if err := signedInForDevice(c); err != nil {
 			return nil, err
@@ -475,7 +475,7 @@ func signedInForDevice(c *page.Context) error {
 	if code := c.R.FormValue("user_code"); code != "" {
 		next += "?" + url.Values{"user_code": {code}}.Encode()
 	}
-	return page.Instead(askSignIn(c, http.StatusOK, "A program without a browser asks for access to your account. Sign in to read what it wants, and to decide.", next, ""))
+	return page.Instead(c.SignIn.Ask(c, http.StatusOK, "A program without a browser asks for access to your account. Sign in to read what it wants, and to decide.", next, ""))
 }
 
 func askCode(c *page.Context, status int, code, fault string) (page.View, error) {
@@ -497,7 +497,7 @@ type cliForm struct {
 }
 
 // CLI is GET and POST /auth/cli: a person lets a program on the same computer have an API key of its own.
-func (w *Web) CLI() http.Handler {
+func (w *Web) CLI() page.Route {
 	return w.page(func(c *page.Context) (page.View, error) {
 		start, err := oauth.ParseStart(c.R.URL.Query())
 		if err != nil {

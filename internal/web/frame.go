@@ -1,7 +1,6 @@
 package web
 
 import (
-	"cmp"
 	"errors"
 	"net/http"
 	"slices"
@@ -24,86 +23,14 @@ func areaPages() []page.Area {
 	)
 }
 
-// WorkspaceRoutes are the routes of all pages of workspaces, and of the files that they use.
-func (w *Web) WorkspaceRoutes() []page.Route {
-	routes := []page.Route{
-		{Method: http.MethodGet, Path: page.PathAsset, Handler: w.Asset()}, {Method: http.MethodGet, Path: page.PathHome, Handler: w.Home()}, {Method: http.MethodPost, Path: page.PathTheme, Handler: w.Theme()},
-		{Method: http.MethodGet, Path: PathLive, Handler: w.Live()},
-	}
-	for i := range w.Areas {
-		p := &w.Areas[i]
-		routes = append(routes, page.Route{Method: http.MethodGet, Path: p.Route(), Handler: w.serveArea(p)})
-		if p.Post != nil {
-			routes = append(routes, page.Route{Method: http.MethodPost, Path: p.Route(), Handler: w.serveArea(p)})
-		}
-	}
-	return routes
-}
-
-// Area serves a row of the table.
-func (w *Web) serveArea(p *page.Area) http.Handler {
-	return w.page(func(c *page.Context) (page.View, error) {
-		c.Area = p
-		if c.Person == nil {
-			return askSignIn(c, http.StatusOK, "", c.Here(), "")
-		}
-		if err := mayOpen(c); err != nil {
-			return nil, err
-		}
-		return p.Get(c)
-	}, func(c *page.Context) (page.View, error) {
-		c.Area, c.At = p, c.R.URL.Path
-		if c.Person == nil {
-			return askSignIn(c, http.StatusForbidden, "You are not signed in any more, so nothing was changed.", c.Here(), "")
-		}
-		err := mayOpen(c)
-		if err == nil && p.Act != "" {
-			err = c.HasRight(p.Act)
-		}
-		if err != nil {
-			return nil, err
-		}
-		if !p.OwnTickets && !c.Holds(c.Form.Get("ticket"), c.At) {
-			c.Fault, c.Status = stale, http.StatusForbidden
-			return p.Get(c)
-		}
-		return p.Post(c)
-	})
-}
-
-// mayOpen returns nil for a person who may open the page, else a refusal.
-func mayOpen(c *page.Context) error {
-	if err := c.HasRight(c.Area.Right); err != nil {
-		return err
-	}
-	if c.Area.Persons {
-		if err := isPerson(c); err != nil {
-			return err
-		}
-	}
-	if c.Area.Operators && !c.Person.User.Operator {
-		return c.RefuseNext(http.StatusForbidden, "This page is for the operators of the service.", "")
-	}
-	return nil
-}
-
 // Home is GET /w: the overview of the workspace that was used last.
-func (w *Web) Home() http.Handler {
+func (w *Web) Home() page.Route {
 	return w.page(func(c *page.Context) (page.View, error) {
 		if c.Person == nil {
-			return askSignIn(c, http.StatusOK, "", page.PathHome, "")
+			return c.SignIn.Ask(c, http.StatusOK, "", page.PathHome, "")
 		}
 		return c.Redirect(http.StatusSeeOther, firstPage(c))
 	}, nil)
-}
-
-// Theme is POST /theme: a browser chooses its colours.
-func (w *Web) Theme() http.Handler {
-	return w.page(nil, func(c *page.Context) (page.View, error) {
-		to := c.Form.Get("theme")
-		c.SetChoice(page.ThemeCookie, to, "/", to == "light" || to == "dark")
-		return c.Redirect(http.StatusSeeOther, cmp.Or(page.LocalPath(c.Form.Get("next")), page.PathHome))
-	})
 }
 
 // PathLive is where a page of a workspace waits for news of it.

@@ -114,7 +114,7 @@ var rightHints = map[toll.Right]string{
 }
 
 func askKey(c *page.Context) (page.View, error) {
-	if err := hasProof(c, keyWhy); err != nil {
+	if err := page.NeedProof(c, keyWhy); err != nil {
 		return nil, err
 	}
 	rights := page.Field{Name: "rights", Label: "Rights", Type: "checks", Hint: "Give as few as the program needs."}
@@ -130,7 +130,7 @@ func askKey(c *page.Context) (page.View, error) {
 }
 
 func makeKey(c *page.Context) (page.View, error) {
-	if err := hasProof(c, keyWhy); err != nil {
+	if err := page.NeedProof(c, keyWhy); err != nil {
 		return nil, err
 	}
 	return c.Finish(func() (page.Outcome, error) {
@@ -278,7 +278,7 @@ func makerOf(c *page.Context, k toll.APIKey) string {
 func changeKey(c *page.Context) (page.View, error) {
 	k, err := key(c)
 	if err == nil && c.Form.Get("act") == "rotate" {
-		err = hasProof(c, keyWhy)
+		err = page.NeedProof(c, keyWhy)
 	}
 	if err != nil {
 		return nil, err

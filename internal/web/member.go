@@ -90,7 +90,7 @@ func spentText(m toll.Member) string {
 func changeMember(c *page.Context) (page.View, error) {
 	m, err := member(c)
 	if err == nil {
-		err = hasProof(c, confirmWhy)
+		err = page.NeedProof(c, page.ConfirmWhy)
 	}
 	if err != nil {
 		return nil, err

@@ -377,7 +377,7 @@ func showWallet(c *page.Context) (page.View, error) {
 func useWallet(c *page.Context) (page.View, error) {
 	export := c.Form.Get("act") == "export"
 	if export {
-		if err := hasProof(c, "The private key moves the money of this workspace. Prove first that it is you: the proof counts for ten minutes."); err != nil {
+		if err := page.NeedProof(c, "The private key moves the money of this workspace. Prove first that it is you: the proof counts for ten minutes."); err != nil {
 			return nil, err
 		}
 	}

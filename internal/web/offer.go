@@ -187,8 +187,8 @@ func (w *Web) offer(ctx context.Context, owner toll.Address, p *toll.Plan) (*off
 		return nil, err
 	}
 	o := &offer{
-		ID: p.ID, Name: cmp.Or(plain.Name(p.Metadata.Name), "without a name"), Owner: p.Owner, Price: priceOf(p), Buys: grants(p, p.Credits.Amount),
-		Request: burns(p), Available: b.Available, Free: p.Price.IsFree() && !p.IsTrial, Charges: p.Kind().Charges(), Grants: p.Credits.Amount, plan: p,
+		ID: p.ID, Name: cmp.Or(plain.Name(p.Metadata.Name), "without a name"), Owner: p.Owner, Price: page.PriceOf(p), Buys: page.GrantsOf(p, p.Credits.Amount),
+		Request: page.BurnsOf(p), Available: b.Available, Free: p.Price.IsFree() && !p.IsTrial, Charges: p.Kind().Charges(), Grants: p.Credits.Amount, plan: p,
 	}
 	if p.Kind().NeedsPeriod() && b.IsSubscriber {
 		o.Until = "no end"

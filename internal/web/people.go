@@ -23,9 +23,6 @@ const (
 	formMembers  = "members"
 )
 
-// stale is said of a form that was not shown in this session.
-const stale = "The form is not one of this session. Send it once more."
-
 // signUp is the form with which a person signs up.
 type signUp struct {
 	Next, Link, Ticket string
@@ -42,7 +39,7 @@ type signUp struct {
 }
 
 // SignUp is GET and POST /sign-up. Opening the page uses nothing up.
-func (w *Web) SignUp() http.Handler {
+func (w *Web) SignUp() page.Route {
 	return w.page(func(c *page.Context) (page.View, error) {
 		q := c.R.URL.Query()
 		return askSignUp(c, http.StatusOK, q.Get("link"), page.LocalPath(q.Get("next")), "")
@@ -127,13 +124,13 @@ type joining struct {
 }
 
 // Join is GET and POST /join: a person accepts an invitation to a workspace. Opening the page uses nothing up.
-func (w *Web) Join() http.Handler {
+func (w *Web) Join() page.Route {
 	return w.page(func(c *page.Context) (page.View, error) {
 		return askJoin(c, http.StatusOK, c.R.URL.Query().Get("link"), "")
 	}, func(c *page.Context) (page.View, error) {
 		link := c.Form.Get("link")
 		if c.Person == nil || c.Person.User == nil || !c.Sessions.Holds(c.Ctx(), c.Form.Get("ticket"), formJoin, link) {
-			return askJoin(c, http.StatusForbidden, link, stale)
+			return askJoin(c, http.StatusForbidden, link, page.Stale)
 		}
 		at, err := w.People.Links.Join(c.Ctx(), w.Address(c.R), c.Person.User.ID, link)
 		if err != nil {
@@ -167,20 +164,8 @@ type confirming struct {
 	Nothing           bool // the person has nothing that counts here
 }
 
-// hasProof returns nil for a person who proved a credential a short time ago, else it asks for a proof.
-func hasProof(c *page.Context, why string) error {
-	switch {
-	case c.Person == nil:
-		return page.Instead(askSignIn(c, http.StatusOK, why, c.Here(), ""))
-	case c.Person.User == nil:
-		return c.RefuseNext(http.StatusForbidden, "This takes a person, and you signed in with an API key.", "Sign out, and sign in as a person.")
-	case !c.Sessions.Recent(c.Person):
-		return page.Instead(askConfirm(c, http.StatusOK, why, c.Here(), ""))
-	}
-	return nil
-}
-
-func askConfirm(c *page.Context, status int, why, next, fault string) (page.View, error) {
+// Confirm asks the signed-in person for another proof.
+func (w *Web) Confirm(c *page.Context, status int, why, next, fault string) (page.View, error) {
 	f := confirming{Why: why, Next: next, NoPasswords: deps(c).People.Credentials.NoPasswords, Ticket: c.Sessions.Ticket(c.Ctx(), formConfirm)}
 	s := page.Layout{Title: "Confirm that it is you", Fault: fault}
 	kinds, err := deps(c).People.Credentials.Has(c.Ctx(), c.Person.User.ID)
@@ -202,27 +187,24 @@ func askConfirm(c *page.Context, status int, why, next, fault string) (page.View
 	return c.Show(status, "confirm", s, "")
 }
 
-// confirmWhy is what the page of a fresh proof says.
-const confirmWhy = "This changes who can use your account. Prove first that it is you: the proof counts for ten minutes."
-
-// Confirm is GET and POST /confirm: a person proves the password once more.
-func (w *Web) Confirm() http.Handler {
+// confirm is GET and POST /confirm: a person proves the password once more.
+func (w *Web) confirm() page.Route {
 	return w.page(func(c *page.Context) (page.View, error) {
 		next := page.LocalPath(c.R.URL.Query().Get("next"))
 		if c.Person == nil || c.Person.User == nil {
-			return askSignIn(c, http.StatusOK, "", next, "")
+			return c.SignIn.Ask(c, http.StatusOK, "", next, "")
 		}
-		return askConfirm(c, http.StatusOK, confirmWhy, next, "")
+		return c.SignIn.Confirm(c, http.StatusOK, page.ConfirmWhy, next, "")
 	}, func(c *page.Context) (page.View, error) {
 		next := page.LocalPath(c.Form.Get("next"))
 		again := func(status int, fault string) (page.View, error) {
-			return askConfirm(c, status, confirmWhy, next, fault)
+			return c.SignIn.Confirm(c, status, page.ConfirmWhy, next, fault)
 		}
 		if c.Person == nil || c.Person.User == nil {
-			return askSignIn(c, http.StatusForbidden, "", next, "")
+			return c.SignIn.Ask(c, http.StatusForbidden, "", next, "")
 		}
 		if !c.Sessions.Holds(c.Ctx(), c.Form.Get("ticket"), formConfirm) {
-			return again(http.StatusForbidden, stale)
+			return again(http.StatusForbidden, page.Stale)
 		}
 		proof := people.Password
 		var err error
@@ -250,7 +232,7 @@ type recovering struct {
 }
 
 // Recover is GET and POST /recover.
-func (w *Web) Recover() http.Handler {
+func (w *Web) Recover() page.Route {
 	ask := func(c *page.Context, status int, link, fault string) (page.View, error) {
 		title := "Choose a new password"
 		if w.People.Credentials.NoPasswords {
@@ -305,19 +287,19 @@ var kindTexts = map[string]string{
 }
 
 // Security is GET and POST /account/security: how a person signs in, and where.
-func (w *Web) Security() http.Handler {
+func (w *Web) Security() page.Route {
 	return w.page(func(c *page.Context) (page.View, error) {
-		if err := isPerson(c); err != nil {
+		if err := page.NeedPerson(c); err != nil {
 			return nil, err
 		}
 		return showSecurity(c, http.StatusOK, security{}, "")
 	}, func(c *page.Context) (page.View, error) {
 		c.At = page.PathSecurity
-		if err := isPerson(c); err != nil {
+		if err := page.NeedPerson(c); err != nil {
 			return nil, err
 		}
 		if !c.Sessions.Holds(c.Ctx(), c.Form.Get("ticket"), formSecurity) {
-			return showSecurity(c, http.StatusForbidden, security{}, stale)
+			return showSecurity(c, http.StatusForbidden, security{}, page.Stale)
 		}
 		var err error
 		switch c.Form.Get("act") {
@@ -325,7 +307,7 @@ func (w *Web) Security() http.Handler {
 		case "passkey", "password", "mail", "oidc", "wallet":
 			err = mayAdd(c)
 		default:
-			err = hasProof(c, confirmWhy)
+			err = page.NeedProof(c, page.ConfirmWhy)
 		}
 		if err != nil {
 			return nil, err
@@ -346,17 +328,6 @@ func (w *Web) Security() http.Handler {
 		}
 		return showSecurity(c, http.StatusOK, body, "")
 	})
-}
-
-// isPerson returns nil for a person who signed in, else it asks for a sign-in.
-func isPerson(c *page.Context) error {
-	switch {
-	case c.Person == nil:
-		return page.Instead(askSignIn(c, http.StatusOK, "", c.Here(), ""))
-	case c.Person.User == nil:
-		return c.RefuseNext(http.StatusForbidden, "This page is of persons, and you signed in with an API key.", "Sign out, and sign in as a person.")
-	}
-	return nil
 }
 
 // changeSecurity does what the form says. After a change of a credential all other sessions are over, and this one has a new id.
@@ -478,9 +449,9 @@ func memberPages() []page.Area {
 
 func postMembers(c *page.Context) (page.View, error) {
 	if !c.Holds(c.Form.Get("ticket"), formMembers) {
-		return showMembers(c, http.StatusForbidden, membersPage{}, stale)
+		return showMembers(c, http.StatusForbidden, membersPage{}, page.Stale)
 	}
-	if err := hasProof(c, confirmWhy); err != nil {
+	if err := page.NeedProof(c, page.ConfirmWhy); err != nil {
 		return nil, err
 	}
 	body, err := changeMembers(c)

@@ -62,58 +62,15 @@ func plansTable(c *page.Context, list page.List[*toll.Plan]) *page.Table {
 	for _, p := range list.Items {
 		t.Rows = append(t.Rows, []page.Cell{
 			{Text: page.NameOf(p.Metadata.Name), To: c.To("plans", string(p.ID))}, {ID: string(p.ID)}, {State: page.ListedState(p.IsListed)},
-			{Text: priceOf(p), Num: true}, {Text: buys(p), Num: true},
+			{Text: page.PriceOf(p), Num: true}, {Text: page.BuysOf(p), Num: true},
 		})
 	}
 	return t
 }
 
-// buys is what one order of a plan buys.
-func buys(p *toll.Plan) string {
-	life := page.Span(p.Credits.DurationSecs)
-	switch {
-	case !p.Kind().Charges() && life == "":
-		return "unlimited time"
-	case !p.Kind().Charges():
-		return life
-	case life == "":
-		return page.Count(int64(p.Credits.Amount), "credit")
-	}
-	return page.Count(int64(p.Credits.Amount), "credit") + " for " + life
-}
-
-// grants describes what an order of this many credits brings.
-func grants(p *toll.Plan, credits toll.Credits) string {
-	if !p.Kind().Charges() {
-		return "a time in which requests burn nothing"
-	}
-	return credits.Text()
-}
-
-func priceOf(p *toll.Plan) string {
-	switch {
-	case !p.Kind().Prepaid():
-		return "pay as you go"
-	case p.Price.IsFree():
-		return "free"
-	}
-	return p.Price.Text() + " " + p.Price.CurrencyName()
-}
-
-func burns(p *toll.Plan) string {
-	low, high := p.Credits.MinAmount.String(), p.Credits.MaxAmount.String()
-	switch {
-	case !p.Kind().Charges():
-		return "nothing"
-	case low == high:
-		return low
-	}
-	return low + " to " + high
-}
-
 // perRequest is what one request of a plan burns, with its noun.
 func perRequest(p *toll.Plan) string {
-	switch text := burns(p); {
+	switch text := page.BurnsOf(p); {
 	case !p.Kind().Charges():
 		return text
 	case text == "1":
@@ -297,7 +254,7 @@ func previewOf(c *page.Context, in toll.PlanInput) (*offerCard, error) {
 	}
 	card := &offerCard{
 		Name: page.NameOf(p.Metadata.Name), Text: plain.Name(p.Metadata.Description), Price: page.Grouped(p.Price.Text()),
-		Unit: p.Price.CurrencyName(), Buys: buys(&p), Thousand: thousand(&p),
+		Unit: p.Price.CurrencyName(), Buys: page.BuysOf(&p), Thousand: thousand(&p),
 	}
 	if p.Price.IsFree() {
 		card.Price, card.Unit = "Free", ""
@@ -615,7 +572,7 @@ func showPlan(c *page.Context) (page.View, error) {
 		limit = page.Count(plan.MaxOrders, "order")
 	}
 	facts := []page.Fact{
-		{Label: "Id", Cell: page.Cell{ID: id}}, {Label: "State", Cell: page.Cell{State: page.ListedState(plan.IsListed)}}, {Label: "Price", Cell: page.Cell{Text: priceOf(plan)}}, {Label: "Buys", Cell: page.Cell{Text: buys(plan)}},
+		{Label: "Id", Cell: page.Cell{ID: id}}, {Label: "State", Cell: page.Cell{State: page.ListedState(plan.IsListed)}}, {Label: "Price", Cell: page.Cell{Text: page.PriceOf(plan)}}, {Label: "Buys", Cell: page.Cell{Text: page.BuysOf(plan)}},
 		{Label: "A request burns", Cell: page.Cell{Text: perRequest(plan)}}, {Label: "1,000 requests cost", Cell: page.Cell{Text: thousand(plan)}}, {Label: "Limit of orders", Cell: page.Cell{Text: limit}},
 		{Label: "Made", Cell: page.At(plan.CreatedAt)},
 	}

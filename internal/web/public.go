@@ -24,21 +24,20 @@ const (
 	shortText, longText = 160, 4000
 )
 
-// PublicRoutes are the routes of the pages that everybody may open, and of the look of the operator.
-func (w *Web) PublicRoutes() []page.Route {
-	return append(w.BrandRoutes(), []page.Route{
-		{Method: http.MethodGet, Path: page.PathExplore, Handler: w.public(explore, nil)},
-		{Method: http.MethodGet, Path: page.PathAgent, Handler: w.public(showPublicAgent, nil)},
-		{Method: http.MethodGet, Path: page.PathPlan, Handler: w.public(showPublicPlan, nil)},
-		{Method: http.MethodPost, Path: page.PathPlan, Handler: w.public(nil, postPlan)},
-		{Method: http.MethodGet, Path: page.PathReceipts, Handler: w.public(askReceipt, nil)},
-		{Method: http.MethodPost, Path: page.PathReceipts, Handler: w.public(nil, checkReceipt)},
-	}...)
+// publicRoutes are the pages that everybody may open.
+func (w *Web) publicRoutes() []page.Route {
+	return []page.Route{
+		at(page.PathExplore, w.public(explore, nil)), at(page.PathAgent, w.public(showPublicAgent, nil)),
+		at(page.PathPlan, w.public(showPublicPlan, postPlan)), at(page.PathReceipts, w.public(askReceipt, checkReceipt)),
+	}
 }
 
 // public serves a page that everybody may open. Where the installation closes its reads, it exists only for people who signed in.
-func (w *Web) public(get, post func(*page.Context) (page.View, error)) http.Handler {
+func (w *Web) public(get, post func(*page.Context) (page.View, error)) page.Route {
 	unlessClosed := func(h func(*page.Context) (page.View, error)) func(*page.Context) (page.View, error) {
+		if h == nil {
+			return nil
+		}
 		return func(c *page.Context) (page.View, error) {
 			if w.CloseReads && (c.Person == nil || !c.Person.Rights.Has(toll.RightRead)) {
 				return nil, c.RefuseNext(http.StatusNotFound, "There is no such page.", "")
@@ -129,10 +128,10 @@ func explore(c *page.Context) (page.View, error) {
 		p := plans[of.Plans[0].ID]
 		card := agentCard{
 			To: "/a/" + string(a.ID), Name: page.NameOf(a.Metadata.Name), Text: plain.Text(a.Metadata.Description, shortText),
-			Owner: a.Owner.String(), Tags: tagLinks(a.Metadata.Tags), Price: priceOf(p) + " for " + buys(p),
+			Owner: a.Owner.String(), Tags: tagLinks(a.Metadata.Tags), Price: page.PriceOf(p) + " for " + page.BuysOf(p),
 		}
 		if !p.Kind().Prepaid() {
-			card.Price = priceOf(p)
+			card.Price = page.PriceOf(p)
 		}
 		if n := len(of.Plans) - 1; n > 0 {
 			card.More = page.Count(int64(n), "more plan")
@@ -155,7 +154,7 @@ type planCard struct {
 
 func cardOf(p *toll.Plan) planCard {
 	c := planCard{
-		To: "/p/" + string(p.ID), ID: string(p.ID), Name: page.NameOf(p.Metadata.Name), Amount: priceOf(p), Buys: buys(p), Sold: p.IsListed,
+		To: "/p/" + string(p.ID), ID: string(p.ID), Name: page.NameOf(p.Metadata.Name), Amount: page.PriceOf(p), Buys: page.BuysOf(p), Sold: p.IsListed,
 		Text: plain.Lines(p.Metadata.Description, longText),
 	}
 	if !p.Price.IsFree() && p.Kind().Prepaid() {
@@ -165,8 +164,8 @@ func cardOf(p *toll.Plan) planCard {
 		c.Request = "no credits"
 		return c
 	}
-	c.Request = burns(p) + " credits"
-	if burns(p) == "1" {
+	c.Request = page.BurnsOf(p) + " credits"
+	if page.BurnsOf(p) == "1" {
 		c.Request = "1 credit"
 	}
 	if low, high := p.Credits.MinAmount, p.Credits.MaxAmount; low > 0 && high > 0 {
@@ -352,7 +351,7 @@ func agentsOf(c *page.Context, p *toll.Plan) ([]*toll.Agent, error) {
 func postPlan(c *page.Context) (page.View, error) {
 	c.At = page.LocalPath(c.R.URL.RequestURI())
 	if c.Person == nil {
-		return askSignIn(c, http.StatusForbidden, "You are not signed in any more, so nothing was ordered.", c.At, "")
+		return c.SignIn.Ask(c, http.StatusForbidden, "You are not signed in any more, so nothing was ordered.", c.At, "")
 	}
 	p, o, err := offered(c)
 	if err != nil {

@@ -32,13 +32,13 @@ type signIn struct {
 }
 
 // SignIn is GET and POST /sign-in: a person who has an API key signs in.
-func (w *Web) SignIn() http.Handler {
+func (w *Web) SignIn() page.Route {
 	return w.page(func(c *page.Context) (page.View, error) {
 		next := page.LocalPath(c.R.URL.Query().Get("next"))
 		if c.Person != nil && next == "" {
 			return c.Redirect(http.StatusSeeOther, firstPage(c))
 		}
-		return askSignIn(c, http.StatusOK, "", next, "")
+		return c.SignIn.Ask(c, http.StatusOK, "", next, "")
 	}, func(c *page.Context) (page.View, error) {
 		next := page.LocalPath(c.Form.Get("next"))
 		if c.Form.Get("answer") != "" {
@@ -49,7 +49,7 @@ func (w *Web) SignIn() http.Handler {
 		}
 		p, err := c.Sessions.AdmitKey(c.Ctx(), c.Form.Get("api_key"))
 		if err != nil {
-			return badKey(c, err, func(status int, fault string) (page.View, error) { return askSignIn(c, status, "", next, fault) })
+			return badKey(c, err, func(status int, fault string) (page.View, error) { return c.SignIn.Ask(c, status, "", next, fault) })
 		}
 		c.Person = p
 		return c.Redirect(http.StatusSeeOther, cmp.Or(next, firstPage(c)))
@@ -74,7 +74,7 @@ func signInPasskey(c *page.Context, next string) (page.View, error) {
 		err = admitUser(c, u, people.Passkey, toll.Address{})
 	}
 	if err != nil {
-		return c.Rejected(err, func(status int, fault string) (page.View, error) { return askSignIn(c, status, "", next, fault) })
+		return c.Rejected(err, func(status int, fault string) (page.View, error) { return c.SignIn.Ask(c, status, "", next, fault) })
 	}
 	return c.Redirect(http.StatusSeeOther, cmp.Or(next, firstPage(c)))
 }
@@ -86,13 +86,13 @@ func signInPassword(c *page.Context, next string) (page.View, error) {
 		err = admitUser(c, u, people.Password, toll.Address{})
 	}
 	if err != nil {
-		return c.Rejected(err, func(status int, fault string) (page.View, error) { return askSignIn(c, status, "", next, fault) })
+		return c.Rejected(err, func(status int, fault string) (page.View, error) { return c.SignIn.Ask(c, status, "", next, fault) })
 	}
 	return c.Redirect(http.StatusSeeOther, cmp.Or(next, firstPage(c)))
 }
 
-// askSignIn shows the form; why says what for, fault what was wrong with the last one.
-func askSignIn(c *page.Context, status int, why, next, fault string) (page.View, error) {
+// Ask shows the form; why says what for, fault what was wrong with the last one.
+func (w *Web) Ask(c *page.Context, status int, why, next, fault string) (page.View, error) {
 	f := signIn{Why: why, Next: next, Fault: fault != "", Login: c.Form.Get("login"), Open: deps(c).mayRegister()}
 	f.Mail, f.Weak = deps(c).People.Notices.HasMail(), c.Person != nil && c.Person.Proof == people.Mail
 	f.NoPasswords = deps(c).People.Credentials.NoPasswords
@@ -156,7 +156,7 @@ func keyFault(e *toll.Error) string {
 }
 
 // SignOut is POST /sign-out.
-func (w *Web) SignOut() http.Handler {
+func (w *Web) SignOut() page.Route {
 	return w.page(nil, func(c *page.Context) (page.View, error) {
 		if c.Person != nil {
 			if !c.Sessions.Holds(c.Ctx(), c.Form.Get("ticket"), page.FormSignOut) {
@@ -178,7 +178,7 @@ type mailForm struct {
 }
 
 // Mail is GET and POST /sign-in/mail: a person signs in, or adds the address, with a code by mail. It needs no script.
-func (w *Web) Mail() http.Handler {
+func (w *Web) Mail() page.Route {
 	return w.page(func(c *page.Context) (page.View, error) {
 		q := c.R.URL.Query()
 		return askMail(c, http.StatusOK, people.CodeFor{Next: page.LocalPath(q.Get("next")), Link: q.Get("link")}, "")
@@ -197,7 +197,7 @@ type mailStopForm struct {
 }
 
 // MailStop is GET and POST /sign-in/mail/stop: the owner of a mail address stops codes to it, or allows them again.
-func (w *Web) MailStop() http.Handler {
+func (w *Web) MailStop() page.Route {
 	ask := func(c *page.Context, state string) (page.View, error) {
 		address, stopped, err := w.People.Codes.Stopped(c.Ctx(), state)
 		if err != nil {
@@ -248,7 +248,7 @@ func checkCode(c *page.Context, state string) (page.View, error) {
 	}
 	adds := !to.User.IsZero()
 	if adds && (c.Person == nil || c.Person.User == nil || c.Person.User.ID != to.User) {
-		return nil, c.RefuseNext(http.StatusForbidden, stale, "Sign in and start again.")
+		return nil, c.RefuseNext(http.StatusForbidden, page.Stale, "Sign in and start again.")
 	}
 	_, pr, err := deps(c).People.Codes.Check(c.Ctx(), c.Address(c.R), state, c.Form.Get("code"))
 	if err != nil {
@@ -273,7 +273,7 @@ func oidc(c *page.Context) string {
 var needFresh = []string{page.PathAuthorize, page.PathDevice, page.PathCLI, page.PathConfirm}
 
 // OIDC is POST /sign-in/oidc: a person signs in, or proves who they are, with an account of the provider.
-func (w *Web) OIDC() http.Handler {
+func (w *Web) OIDC() page.Route {
 	return w.page(nil, func(c *page.Context) (page.View, error) {
 		f := people.OIDCFor{Next: page.LocalPath(c.Form.Get("next")), Link: c.Form.Get("link")}
 		path, _, _ := strings.Cut(f.Next, "?")
@@ -281,7 +281,7 @@ func (w *Web) OIDC() http.Handler {
 		if c.Person != nil && c.Person.User != nil {
 			f.User, f.Proves = c.Person.User.ID, true
 		}
-		return beginOIDC(c, f, func(status int, fault string) (page.View, error) { return askSignIn(c, status, "", f.Next, fault) })
+		return beginOIDC(c, f, func(status int, fault string) (page.View, error) { return c.SignIn.Ask(c, status, "", f.Next, fault) })
 	})
 }
 
@@ -302,7 +302,7 @@ func (w *Web) oidcCookie(value string, maxAge int) *http.Cookie {
 }
 
 // OIDCBack is GET /sign-in/oidc/callback: the browser comes back from the provider.
-func (w *Web) OIDCBack() http.Handler {
+func (w *Web) OIDCBack() page.Route {
 	return w.page(func(c *page.Context) (page.View, error) {
 		cookie := ""
 		if sent, err := c.R.Cookie(w.oidcCookie("", 0).Name); err == nil {
@@ -311,7 +311,7 @@ func (w *Web) OIDCBack() http.Handler {
 		http.SetCookie(c.W, w.oidcCookie("", -1))
 		f, pr, provedAt, err := w.People.Provider.Finish(c.Ctx(), w.Address(c.R), cookie, c.R.URL.Query())
 		c.At = f.Next
-		again := func(status int, fault string) (page.View, error) { return askSignIn(c, status, "", f.Next, fault) }
+		again := func(status int, fault string) (page.View, error) { return c.SignIn.Ask(c, status, "", f.Next, fault) }
 		switch {
 		case err != nil:
 			return c.Rejected(err, again)
@@ -358,7 +358,7 @@ type signing struct {
 }
 
 // Wallet is POST /sign-in/wallet: with an address it answers the text to sign, with a signature it signs in, adds or proves.
-func (w *Web) Wallet() http.Handler {
+func (w *Web) Wallet() page.Route {
 	return w.page(nil, func(c *page.Context) (page.View, error) {
 		if state := c.Form.Get("state"); state != "" {
 			return finishWallet(c, state)
@@ -367,7 +367,7 @@ func (w *Web) Wallet() http.Handler {
 		if c.Person != nil && c.Person.User != nil {
 			f.User, f.Proves = c.Person.User.ID, true
 		}
-		return beginWallet(c, f, func(status int, fault string) (page.View, error) { return askSignIn(c, status, "", f.Next, fault) })
+		return beginWallet(c, f, func(status int, fault string) (page.View, error) { return c.SignIn.Ask(c, status, "", f.Next, fault) })
 	})
 }
 
@@ -398,7 +398,7 @@ func showText(c *page.Context, status int, f people.WalletFor, t people.WalletTe
 // finishWallet does what a text was for, with its signature.
 func finishWallet(c *page.Context, state string) (page.View, error) {
 	f, t, err := deps(c).People.Wallets.Read(state)
-	again := func(status int, fault string) (page.View, error) { return askSignIn(c, status, "", f.Next, fault) }
+	again := func(status int, fault string) (page.View, error) { return c.SignIn.Ask(c, status, "", f.Next, fault) }
 	if err != nil {
 		return c.Rejected(err, again)
 	}
@@ -414,7 +414,7 @@ func finishWallet(c *page.Context, state string) (page.View, error) {
 		return addCredential(c, pr)
 	case f.Proves:
 		return confirmCredential(c, pr, f.Next, func(status int, fault string) (page.View, error) {
-			return askConfirm(c, status, confirmWhy, f.Next, fault)
+			return c.SignIn.Confirm(c, status, page.ConfirmWhy, f.Next, fault)
 		})
 	default:
 		return admitCredential(c, pr, c.Clock(), f.Next, f.Link)
@@ -437,7 +437,7 @@ func admitCredential(c *page.Context, pr people.Proof, at time.Time, next, link 
 		c.Sessions.Shorten(c.Ctx(), pr)
 	}
 	if err != nil {
-		return c.Rejected(err, func(status int, fault string) (page.View, error) { return askSignIn(c, status, "", next, fault) })
+		return c.Rejected(err, func(status int, fault string) (page.View, error) { return c.SignIn.Ask(c, status, "", next, fault) })
 	}
 	return c.Redirect(http.StatusSeeOther, cmp.Or(next, firstPage(c)))
 }
@@ -467,7 +467,7 @@ func showNewcomer(c *page.Context, status int, f newcomer, fault string) (page.V
 func signUpCredential(c *page.Context, state, next string) (page.View, error) {
 	pr, err := deps(c).People.Proofs.Read(state)
 	if err != nil {
-		return c.Rejected(err, func(status int, fault string) (page.View, error) { return askSignIn(c, status, "", next, fault) })
+		return c.Rejected(err, func(status int, fault string) (page.View, error) { return c.SignIn.Ask(c, status, "", next, fault) })
 	}
 	u, kind, at, err := deps(c).People.Proofs.SignUp(c.Ctx(), c.Address(c.R), state, c.Form.Get("name"))
 	if err == nil {
@@ -509,5 +509,5 @@ func mayAdd(c *page.Context) error {
 			return nil
 		}
 	}
-	return hasProof(c, confirmWhy)
+	return page.NeedProof(c, page.ConfirmWhy)
 }

@@ -8,8 +8,6 @@ package web
 import (
 	"context"
 	"embed"
-	"net/http"
-	"slices"
 	"time"
 
 	"github.com/tollhq/toll"
@@ -68,39 +66,41 @@ func New(d Deps) (*Web, error) {
 	w := &Web{Deps: d, looks: meter.New[toll.Address](lookEvery, mostLooks), began: time.Now(), payers: cache.New[payersKey, []page.Stat](mostPayers)}
 	d.Outbound.Timeout = tryTimeout
 	w.outbound, w.tries = outbound.New(d.Outbound), &tries{of: map[toll.Address]int{}}
-	areas := slices.DeleteFunc(areaPages(), func(p page.Area) bool { return p.Sandbox && d.Pages.Environment == toll.Live })
+	d.Pages.SignIn = w
 	var err error
 	w.Site, err = page.NewSite(d.Pages, session.Config{
 		Store: d.Store, Auth: d.Auth, People: d.People, Seal: d.Seal, Open: d.Open, PublicURL: d.Pages.PublicURL, Clock: d.Pages.Clock,
-	}, files, areas, []string{
-		"sign_in", "cli", "consent", "device", "access", "checkout", "enroll", "message", "sign_up", "join", "recover", "confirm",
-		"security", "mail", "mail_stop", "newcomer", "wallet", "explore", "public_agent", "public_plan", "receipts",
-	})
+	}, files, page.Set{Templates: files, Routes: append(w.peopleRoutes(), w.publicRoutes()...), Areas: areaPages()})
+	if err == nil {
+		w.Bridge = w
+	}
 	return w, err
 }
 
-// webKey is the key of [Web] in the context of a request for one of its pages.
-type webKey struct{}
-
-// deps returns the services behind a page.
-func deps(c *page.Context) *Web { return c.R.Context().Value(webKey{}).(*Web) }
-
-// page serves a path: get shows, post acts.
-func (w *Web) page(get, post func(*page.Context) (page.View, error)) http.Handler {
-	serve := w.Serve(get, post)
-	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		serve.ServeHTTP(rw, r.WithContext(context.WithValue(r.Context(), webKey{}, w)))
-	})
+// peopleRoutes are the pages of people outside workspaces.
+func (w *Web) peopleRoutes() []page.Route {
+	return []page.Route{
+		at(page.PathHome, w.Home()), {Path: PathLive, Handler: w.Live()},
+		at(page.PathSignOut, w.SignOut()), at(page.PathWallet, w.Wallet()), at(page.PathOIDC, w.OIDC()), at(people.PathOIDC, w.OIDCBack()),
+		at(page.PathSignIn, w.SignIn()), at(page.PathAuthorize, w.Authorize()), at(page.PathDevice, w.Device()), at(page.PathAccess, w.Access()),
+		at(page.PathCLI, w.CLI()), at(PathCheckout, w.CheckoutPage()), at(PathCheckoutDone, w.CheckoutDone()),
+		at(PathCheckoutAgain, w.CheckoutAgain()), at(page.PathEnroll, w.Enroll()), at(page.PathSignUp, w.SignUp()), at(page.PathJoin, w.Join()),
+		at(page.PathRecover, w.Recover()), at(page.PathConfirm, w.confirm()), at(page.PathSecurity, w.Security()), at(page.PathMail, w.Mail()),
+		at(people.PathMailStop, w.MailStop()),
+	}
 }
 
-// NoPage answers a person whose address has no page, or takes only forms (405).
-func (w *Web) NoPage(rw http.ResponseWriter, r *http.Request, status int) {
-	w.page(func(c *page.Context) (page.View, error) {
-		if status == http.StatusMethodNotAllowed {
-			return nil, c.RefuseNext(status, "This address only takes what a form sends, and has nothing to show.", "Go back to the page with the form, and send it from there.")
-		}
-		return nil, c.RefuseNext(status, "Nothing is at this address. It was mistyped, or what was there has gone.", "")
-	}, nil).ServeHTTP(rw, r)
+func at(path string, r page.Route) page.Route {
+	r.Path = path
+	return r
+}
+
+// deps returns the services behind a page.
+func deps(c *page.Context) *Web { return c.Bridge.(*Web) }
+
+// page returns a page that get shows and post acts for.
+func (w *Web) page(get, post func(*page.Context) (page.View, error)) page.Route {
+	return page.Route{Get: get, Post: post}
 }
 
 // admitUser begins a session for a person who proved a credential, see [session.Sessions.AdmitPerson].

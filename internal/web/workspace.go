@@ -73,7 +73,7 @@ func showWorkspace(c *page.Context) (page.View, error) {
 func confirmation(p store.Principal) string { return cmp.Or(plain.Name(p.Shown()), p.Address.Lower()) }
 
 func changeWorkspace(c *page.Context) (page.View, error) {
-	if err := isPerson(c); err != nil {
+	if err := page.NeedPerson(c); err != nil {
 		return nil, err
 	}
 	if c.Form.Get("act") != "name" {
@@ -88,7 +88,7 @@ func changeWorkspace(c *page.Context) (page.View, error) {
 func deleteWorkspace(c *page.Context) (page.View, error) {
 	err := c.HasRight(toll.RightExport)
 	if err == nil {
-		err = hasProof(c, "This deletes the workspace for all its members. Prove first that it is you: the proof counts for ten minutes.")
+		err = page.NeedProof(c, "This deletes the workspace for all its members. Prove first that it is you: the proof counts for ten minutes.")
 	}
 	if err != nil {
 		return nil, err

@@ -123,10 +123,10 @@ func luminance(color string) float64 {
 	return sum
 }
 
-// BrandRoutes are the routes of the look; none where it is that of Toll.
-func (w *Site) BrandRoutes() []Route {
+// brandRoutes are the routes of the look; none where it is that of Toll.
+func (w *Site) brandRoutes() []Route {
 	serve := func(path, media string, body []byte) Route {
-		return Route{http.MethodGet, path, http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
+		return Route{Path: path, Handler: http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
 			h := rw.Header()
 			h.Set("Cache-Control", "public, max-age=3600")
 			h.Set("Content-Type", media)

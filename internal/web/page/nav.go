@@ -50,10 +50,62 @@ type Area struct {
 // Route is the path of a page as the router takes it.
 func (p *Area) Route() string { return "/w/{workspace}" + p.Path }
 
-// Route is a page with its methods.
+// served returns the page for people who may open it.
+func (p *Area) served() Route {
+	get := func(c *Context) (View, error) {
+		c.Area = p
+		if c.Person == nil {
+			return c.SignIn.Ask(c, http.StatusOK, "", c.Here(), "")
+		}
+		if err := mayOpen(c); err != nil {
+			return nil, err
+		}
+		return p.Get(c)
+	}
+	if p.Post == nil {
+		return Route{Path: p.Route(), Get: get}
+	}
+	return Route{Path: p.Route(), Get: get, Post: func(c *Context) (View, error) {
+		c.Area, c.At = p, c.R.URL.Path
+		if c.Person == nil {
+			return c.SignIn.Ask(c, http.StatusForbidden, "You are not signed in any more, so nothing was changed.", c.Here(), "")
+		}
+		err := mayOpen(c)
+		if err == nil && p.Act != "" {
+			err = c.HasRight(p.Act)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if !p.OwnTickets && !c.Holds(c.Form.Get("ticket"), c.At) {
+			c.Fault, c.Status = Stale, http.StatusForbidden
+			return p.Get(c)
+		}
+		return p.Post(c)
+	}}
+}
+
+// mayOpen returns nil for a person who may open the page, else a refusal.
+func mayOpen(c *Context) error {
+	if err := c.HasRight(c.Area.Right); err != nil {
+		return err
+	}
+	if c.Area.Persons {
+		if err := NeedPerson(c); err != nil {
+			return err
+		}
+	}
+	if c.Area.Operators && !c.Person.User.Operator {
+		return c.RefuseNext(http.StatusForbidden, "This page is for the operators of the service.", "")
+	}
+	return nil
+}
+
+// Route is a page at a path of its own.
 type Route struct {
-	Method, Path string
-	Handler      http.Handler
+	Path      string
+	Get, Post func(*Context) (View, error) // nil: the page does not take the method
+	Handler   http.Handler                 // of GET, in place of Get: it has no [Context]
 }
 
 // frame is what the layout of a page of a workspace shows around it.

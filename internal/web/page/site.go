@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -39,6 +40,14 @@ type Config struct {
 	Log         *slog.Logger
 	Brand       Brand
 	CloseReads  bool // public pages are for people who signed in
+	SignIn      SignIn
+}
+
+// Set is the pages of one package.
+type Set struct {
+	Templates fs.FS // NAME.html of each page, which defines "body"
+	Routes    []Route
+	Areas     []Area
 }
 
 // Site has what all pages of a service share, once it was read.
@@ -47,17 +56,19 @@ type Site struct {
 	API      *client.Client // see [newAPI]
 	Sessions *session.Sessions
 	Areas    []Area
+	Bridge   any    // services of pages that have no package of their own yet
 	Name     string // of the service
+	routes   []Route
 	origin   *http.CrossOriginProtection
 	pages    map[string]*template.Template
 	assets   *assets
 	brand    brand
 }
 
-// NewSite returns the site of pages of workspaces and other pages, each with a template NAME.html in files, which has the directory
-// static as well. Errors: a public address that is not an origin, a brand or a template that cannot be read.
-func NewSite(d Config, s session.Config, files fs.FS, areas []Area, pages []string) (*Site, error) {
-	w := &Site{Config: d, API: newAPI(d), Areas: areas, origin: http.NewCrossOriginProtection(), pages: map[string]*template.Template{}}
+// NewSite returns the site of the pages of all sets. Their templates share layout.html and components.html of files, which has the
+// directory static as well. Errors: a public address that is not an origin, a brand or a template that cannot be read.
+func NewSite(d Config, s session.Config, files fs.FS, sets ...Set) (*Site, error) {
+	w := &Site{Config: d, API: newAPI(d), origin: http.NewCrossOriginProtection(), pages: map[string]*template.Template{}}
 	var err error
 	if w.brand, err = d.Brand.read(); err != nil {
 		return nil, err
@@ -79,18 +90,36 @@ func NewSite(d Config, s session.Config, files fs.FS, areas []Area, pages []stri
 	if w.assets, err = newAssets(files); err != nil {
 		return nil, err
 	}
-	for _, a := range areas {
-		pages = append(pages, a.Template)
-	}
 	common, err := template.New("layout.html").Funcs(w.functions()).ParseFS(files, "layout.html", "components.html")
-	for _, name := range pages {
-		if err == nil && w.pages[name] == nil {
-			if w.pages[name], err = common.Clone(); err == nil {
-				_, err = w.pages[name].ParseFS(files, name+".html")
+	if err != nil {
+		return nil, err
+	}
+	for _, set := range sets {
+		w.routes = append(w.routes, set.Routes...)
+		for _, a := range set.Areas {
+			if !a.Sandbox || d.Environment != toll.Live {
+				w.Areas = append(w.Areas, a)
+			}
+		}
+		names, err := fs.Glob(set.Templates, "*.html")
+		if err != nil {
+			return nil, err
+		}
+		for _, file := range names {
+			name := strings.TrimSuffix(file, ".html")
+			if common.Lookup(file) != nil || w.pages[name] != nil {
+				continue
+			}
+			t, err := common.Clone()
+			if err == nil {
+				w.pages[name], err = t.ParseFS(set.Templates, file)
+			}
+			if err != nil {
+				return nil, err
 			}
 		}
 	}
-	return w, err
+	return w, nil
 }
 
 // WorkspaceOf returns the workspace that a request names, "" for none: below /w/, in a field of its form, or in its query.
@@ -154,6 +183,43 @@ func (w *Site) Serve(get, post func(*Context) (View, error)) http.Handler {
 		}
 		inner.ServeHTTP(rw, r)
 	})
+}
+
+// Routes calls add for each method of each page, and for the files that pages use.
+func (w *Site) Routes(add func(method, path string, h http.Handler)) {
+	routes := slices.Concat([]Route{{Path: PathAsset, Handler: w.Asset()}, {Path: PathTheme, Post: chooseTheme}}, w.brandRoutes(), w.routes)
+	for i := range w.Areas {
+		routes = append(routes, w.Areas[i].served())
+	}
+	for _, r := range routes {
+		h := r.Handler
+		if h == nil {
+			h = w.Serve(r.Get, r.Post)
+		}
+		if r.Get != nil || r.Handler != nil {
+			add(http.MethodGet, r.Path, h)
+		}
+		if r.Post != nil {
+			add(http.MethodPost, r.Path, h)
+		}
+	}
+}
+
+// NoPage answers a person whose address has no page, or takes only forms (405).
+func (w *Site) NoPage(rw http.ResponseWriter, r *http.Request, status int) {
+	w.Serve(func(c *Context) (View, error) {
+		if status == http.StatusMethodNotAllowed {
+			return nil, c.RefuseNext(status, "This address only takes what a form sends, and has nothing to show.", "Go back to the page with the form, and send it from there.")
+		}
+		return nil, c.RefuseNext(status, "Nothing is at this address. It was mistyped, or what was there has gone.", "")
+	}, nil).ServeHTTP(rw, r)
+}
+
+// chooseTheme is POST /theme: a browser chooses its colors.
+func chooseTheme(c *Context) (View, error) {
+	to := c.Form.Get("theme")
+	c.SetChoice(ThemeCookie, to, "/", to == "light" || to == "dark")
+	return c.Redirect(http.StatusSeeOther, cmp.Or(LocalPath(c.Form.Get("next")), PathHome))
 }
 
 // Paths of the pages around workspaces.
