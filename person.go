@@ -96,6 +96,14 @@ type Organization struct {
 	Role string `json:"role"` // of the caller
 }
 
+// Workspace is a workspace with its wallet.
+type Workspace struct {
+	ID        string  `json:"id"`   // the address in lower case, which X-Current-Org-Id takes
+	Name      string  `json:"name"` // "" for none
+	Address   Address `json:"address"`
+	CreatedAt Time    `json:"createdAt"`
+}
+
 // SignedIn is the session of a person in a terminal or a browser.
 type SignedIn struct {
 	Token         string         `json:"token,omitzero"` // once, in the answer that makes it: it stands in place of an API key

@@ -29,9 +29,8 @@ var ErrUndecided = errors.New("client: the person has not decided yet")
 // slowDown is what an answer slow_down adds to the interval (RFC 8628, section 3.5).
 const slowDown = 5 * time.Second
 
-// StartDevice begins a sign-in. clientID is the name of the program, which its keys get. rights are
-// what the key is to have, of which the person may give fewer; with none the service proposes those
-// of the program.
+// StartDevice begins a sign-in. clientID is the name of the program, which its keys get. rights are what the key is to have, of which the
+// person may give fewer; with none the service proposes those of the program.
 func (c *Client) StartDevice(
 	ctx context.Context, clientID string, rights ...toll.Right,
 ) (*DeviceSignIn, error) {

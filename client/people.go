@@ -61,6 +61,11 @@ func (c *Client) Organizations(ctx context.Context, opts ...ListOption) iter.Seq
 	return list[toll.Organization](ctx, c, api("/organizations"), "organizations", opts)
 }
 
+// Workspace reads the workspace of the call, which is this one.
+func (c *Client) Workspace(ctx context.Context, workspace toll.Address) (*toll.Workspace, error) {
+	return fetch[toll.Workspace](ctx, c, call{path: api("/workspaces/%s", workspace.Lower())})
+}
+
 // RenameWorkspace renames the workspace of the call; "" removes its name. It requires the session of a person.
 func (c *Client) RenameWorkspace(ctx context.Context, workspace toll.Address, name string) (*toll.Organization, error) {
 	in := struct {

@@ -69,6 +69,7 @@ var abouts = map[string]string{
 	"proveSession":         "Deleting, inviting and making keys ask for such a proof.",
 	"deleteWorkspace":      "What was recorded stays: the ledger, orders, receipts and the audit log. It is refused while somebody has credits of a plan with a price, and while an order is not decided or disputed. The money of its wallet stays there: export the key before.",
 	"setRole":              "What is left out stays. A spending limit counts the orders that the member has the wallet pay in a calendar month (UTC), and each delegation that the member makes, whole until it ends. It ends with the role developer.",
+	"readWorkspace":        "Members and API keys with the right to read can call it. Other workspaces get 404.",
 	"renameWorkspace":      "The name need not be unique, and pages show it in place of the address. Calls name a workspace by its `id`.",
 	"listOrganizations":    "The `id` of a workspace goes into `X-Current-Org-Id`.",
 }

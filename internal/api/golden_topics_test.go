@@ -237,6 +237,8 @@ func recordPeople(t *testing.T, version string, files map[string][]exchange) {
 	own := other.member(t, "organizations").([]any)[0].(map[string]any)["id"].(string)
 	call("renameWorkspace", second, "PATCH", "/workspaces/x", `{"name":"Bob's agents"}`, "X-Current-Org-Id", own)
 	call("renameWorkspace", second, "PATCH", "/workspaces/"+own, `{"name":"Bob's agents"}`, "X-Current-Org-Id", own)
+	call("readWorkspace", second, "GET", "/workspaces/"+own, "", "X-Current-Org-Id", own)
+	call("readWorkspace", second, "GET", "/workspaces/x", "", "X-Current-Org-Id", own)
 	call("deleteWorkspace", second, "DELETE", "/workspaces/x", "", "X-Current-Org-Id", own)
 	call("deleteWorkspace", second, "DELETE", "/workspaces/"+own, "", "X-Current-Org-Id", own)
 	call("signOut", second, "DELETE", "/session", "")

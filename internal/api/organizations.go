@@ -23,6 +23,10 @@ type workspaces struct {
 
 func (s workspaces) routes() []route {
 	return []route{{
+		op: "readWorkspace", method: "GET", path: Base + "/workspaces/{workspace}", auth: keyed, right: toll.RightRead, tag: "People",
+		summary: "Read the workspace of the call: its name, its address, and when it was created",
+		action:  reads(s.readWorkspace), codes: []toll.Code{toll.CodePersonNotFound},
+	}, {
 		op: "deleteWorkspace", method: "DELETE", path: Base + "/workspaces/{workspace}", auth: keyed, right: toll.RightExport, session: true, fresh: true, tag: "People",
 		summary: "Delete the workspace of the call: its members, invitations, API keys, access tokens, consents and webhooks end, and its plans and agents are not listed any more",
 		action:  reads(s.deleteWorkspace), codes: []toll.Code{toll.CodePersonNotFound, toll.CodeWorkspaceOwes},
@@ -39,6 +43,14 @@ func (s workspaces) routes() []route {
 		summary: "The workspaces of listOrganizations in the form that deployed clients read",
 		action:  reads(s.listMyMemberships),
 	}}
+}
+
+func (s workspaces) readWorkspace(c *call) (*toll.Workspace, error) {
+	if err := c.namesWorkspace(); err != nil {
+		return nil, err
+	}
+	p, err := store.PrincipalByAddress(c.context, s.store, c.caller.Address)
+	return &toll.Workspace{ID: p.Address.Lower(), Name: p.Shown(), Address: p.Address, CreatedAt: toll.At(p.CreatedAt)}, err
 }
 
 // deleteWorkspace names the workspace twice, in the path and by the call, so that no other one is deleted by mistake.

@@ -850,6 +850,10 @@ export class Members extends Resource {
   remove(userId: string, keep = false, o?: CallOptions): TollPromise<g.Removed> {
     return this.core.op("removeMember", [userId], o, { query: keep ? { keep } : {} });
   }
+  /** The workspace of the call, with its address and the time of its creation. */
+  workspace(workspace: string, o?: CallOptions): TollPromise<g.Workspace> {
+    return this.core.op("readWorkspace", [workspace], o);
+  }
   /** Names the workspace of the call for its members; "" takes the name away. */
   renameWorkspace(workspace: string, name: string, o?: CallOptions): TollPromise<g.Organization> {
     return this.core.op("renameWorkspace", [workspace], o, { body: { name } });
