@@ -180,8 +180,8 @@ func (c *call) allowed() error {
 		return c.allowedOperator()
 	case c.route.right == public, c.caller.Rights.Has(c.route.right), c.mayOwnMail():
 		c.act()
-		if c.browser != nil && (c.route.auth != person || c.route.export != "" && c.caller.KeyID.IsZero()) {
-			return c.allowedPage() // a page hands out files of what its person may read
+		if c.browser != nil && (c.route.auth != person || c.caller.KeyID.IsZero()) {
+			return c.allowedPage()
 		}
 		if c.route.auth == person || c.route.right == toll.RightExport {
 			return c.allowedOperator()

@@ -26,6 +26,7 @@ func TestPageCalls(t *testing.T) {
 			}
 		}
 		key := auth.Page{Caller: auth.Caller{Address: s.b1.address, KeyID: s.b1.keyID, Rights: toll.AllRights(), MadeBy: toll.MadeLocally}}
+		keyOf := auth.Page{Caller: auth.Caller{Address: workspace, KeyID: s.b1.keyID, Rights: toll.AllRights(), MadeBy: toll.MadeByUser}}
 		old := caller(toll.AllRights()...)
 		old.AuthenticatedAt = now.Add(-time.Hour)
 
@@ -45,6 +46,8 @@ func TestPageCalls(t *testing.T) {
 			{"keys in a key session", "POST", "/api-keys", `{"name":"new"}`, key, 403, toll.CodePersonNeeded},
 			{"export in a key session", "POST", "/wallet/export", `{}`, key, 403, toll.CodePersonNeeded},
 			{"the file of the audit log", "GET", "/audit-log?format=ndjson&act=no.act", "", caller(toll.RightMembers), 200, ""},
+			{"members", "GET", "/members", "", caller(toll.RightRead), 200, ""},
+			{"members in a key session", "GET", "/audit-log", "", keyOf, 403, toll.CodePersonNeeded},
 			{"a workspace in a key session", "DELETE", "/workspaces/" + s.b1.address.Lower(), "", key, 403, toll.CodePersonNeeded},
 			{"a workspace after an old proof", "DELETE", "/workspaces/" + workspace.Lower(), "", old, 403, toll.CodeProofNeeded},
 			{"a workspace of others", "DELETE", "/workspaces/" + s.b1.address.Lower(), "", caller(toll.AllRights()...), 404, toll.CodePersonNotFound},
