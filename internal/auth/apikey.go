@@ -115,9 +115,7 @@ func (a *Auth) otherBrand(members map[string]json.RawMessage) *toll.Error {
 // CreateKey makes an API key: its rights are rights of the maker, and it ends no later. The answer is the only place where its
 // text ever is. once may be nil. Errors: [toll.CodeKeyExpiryPast], [toll.CodeBadRequest], [toll.CodeRightMissing]; [toll.CodeForbidden] for a key that
 // would end later than its maker; [toll.CodeNotAuthenticated] when that has ended meanwhile.
-func (a *Auth) CreateKey(
-	ctx context.Context, m Maker, p KeyParams, once *store.Once,
-) (toll.APIKey, error) {
+func (a *Auth) CreateKey(ctx context.Context, m Maker, p KeyParams, once *store.Once) (toll.APIKey, error) {
 	now := a.clock()
 	if !validName(p.Name) {
 		return toll.APIKey{}, toll.Errorf(toll.CodeBadRequest, "A name is at most 100 printable characters.")
@@ -226,6 +224,12 @@ func (a *Auth) Key(ctx context.Context, owner toll.Address, id toll.Hash) (toll.
 func (a *Auth) Keys(ctx context.Context, owner toll.Address, page store.Page) (store.List[toll.APIKey], error) {
 	rows, err := store.APIKeys(ctx, a.store, owner, page)
 	return store.Map(rows, func(k store.APIKey) toll.APIKey { return a.record(&k) }), err
+}
+
+// KeysOf returns the API keys that a key made and that still work.
+func (a *Auth) KeysOf(ctx context.Context, id toll.Hash) ([]toll.APIKey, error) {
+	rows, err := store.KeysOfParent(ctx, a.store, id, a.clock())
+	return store.Mapped(rows, func(k store.APIKey) toll.APIKey { return a.record(&k) }), err
 }
 
 func ownedKey(ctx context.Context, q store.Querier, owner toll.Address, id toll.Hash) (store.APIKey, error) {

@@ -47,7 +47,7 @@ func (a *Auth) NewPrincipal(name string) (store.Principal, error) {
 		return store.Principal{}, err
 	}
 	defer clear(key)
-	sealed, err := a.ring.Seal(key, a.walletAAD(addr))
+	sealed, err := a.ring.Seal(key, a.aad("wallet", addr.Lower()))
 	return store.Principal{Address: addr, Name: name, SealedKey: sealed, CreatedAt: a.clock()}, err
 }
 
@@ -96,9 +96,6 @@ func (a *Auth) IsOperator(ctx context.Context, owner toll.Address) (bool, error)
 	p, err := store.PrincipalByAddress(ctx, a.store, owner)
 	return p.Operator, store.NotFoundAs(err, nil)
 }
-
-// walletAAD binds a wallet key to its address and environment.
-func (a *Auth) walletAAD(addr toll.Address) []byte { return a.aad("wallet", addr.Lower()) }
 
 // walletAddress returns the last 20 bytes of the Keccak-256 hash of the uncompressed public key without its first byte.
 func walletAddress(pub *secp256k1.PublicKey) toll.Address {

@@ -18,7 +18,7 @@ func (a *Auth) OpenWallet(ctx context.Context, addr toll.Address) ([]byte, error
 	if len(p.SealedKey) == 0 {
 		return nil, ErrExternal
 	}
-	return a.ring.Open(p.SealedKey, a.walletAAD(addr))
+	return a.ring.Open(p.SealedKey, a.aad("wallet", addr.Lower()))
 }
 
 // ErrExternal says that the workspace is a wallet whose key the service never had.

@@ -49,9 +49,7 @@ type Agent struct {
 // New returns the catalogue of a store. log may be nil.
 func New(st *store.Store, b Brand, clock func() time.Time, log *slog.Logger) *Catalogue {
 	b.Names, b.Environment = cmp.Or(b.Names, x402.Default), cmp.Or(b.Environment, toll.Sandbox)
-	c := &Catalogue{
-		Brand: b, store: st, clock: clock, log: cmp.Or(log, slog.New(slog.DiscardHandler)), searching: make(chan struct{}, 1),
-	}
+	c := &Catalogue{Brand: b, store: st, clock: clock, log: cmp.Or(log, slog.New(slog.DiscardHandler)), searching: make(chan struct{}, 1)}
 	c.plans = recent.New(clock, recordTTL, recordBound, func(ctx context.Context, id toll.PlanID) (*toll.Plan, error) {
 		return store.PlanByID(ctx, st, id)
 	})

@@ -246,8 +246,7 @@ func (l *listedAgent) isOf(a *store.ListedAgent, plans map[toll.PlanID]*listedPl
 	return true
 }
 
-// fill sets what the listing shows of an agent. It leaves out endpoints that are paths or end in a wildcard, because no URL calls
-// them.
+// fill sets what the listing shows of an agent. It leaves out endpoints that are paths or end in a wildcard, because no URL calls them.
 func (l *listedAgent) fill(a *toll.Agent, said []store.Discovered) {
 	l.updated, l.description = store.Micros(a.UpdatedAt), a.Metadata.Description
 	l.text = strings.ToLower(strings.Join(append([]string{a.Metadata.Name, a.Metadata.Description}, a.Metadata.Tags...), "\n"))

@@ -14,9 +14,7 @@ import (
 
 // adjust implements [rail.Tx.Adjust] under the lock of the account. It compares refunds and disputes with the row of the order, sets how
 // many of its credits are out of use, freezes or unfreezes the delegation, and adds the events. It returns the order as it is then.
-func (c *Decisions) adjust(
-	ctx context.Context, t *ledger.Tx, account [16]byte, id string, a *rail.Adjustment,
-) (*store.Order, error) {
+func (c *Decisions) adjust(ctx context.Context, t *ledger.Tx, account [16]byte, id string, a *rail.Adjustment) (*store.Order, error) {
 	o, err := orderToDecide(ctx, t, account, id)
 	if err != nil {
 		return nil, err

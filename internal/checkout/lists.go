@@ -130,17 +130,38 @@ func (c *Reports) Holdings(ctx context.Context, caller toll.Address, p store.Pag
 	if err != nil {
 		return store.List[toll.Balance]{}, Fault(err)
 	}
-	ids, plans := make([]toll.PlanID, len(list.Items)), map[toll.PlanID]*toll.Plan{}
-	for i, a := range list.Items {
-		ids[i] = a.Plan
-	}
-	err = store.EachPlan(ctx, c.store, ids, func(p *toll.Plan) error {
-		plans[p.ID] = p
-		return nil
-	})
+	plans, err := c.Plans(ctx, store.Mapped(list.Items, func(a ledger.Account) toll.PlanID { return a.Plan }))
 	if err != nil {
-		return store.List[toll.Balance]{}, Fault(err)
+		return store.List[toll.Balance]{}, err
 	}
 	now := c.clock()
 	return store.Map(list, func(a ledger.Account) toll.Balance { return BalanceOf(plans[a.Plan], caller, &a, now) }), nil
+}
+
+// Plans returns those of the plans that exist, by their ids.
+func (c *Reports) Plans(ctx context.Context, ids []toll.PlanID) (map[toll.PlanID]*toll.Plan, error) {
+	out := map[toll.PlanID]*toll.Plan{}
+	return out, Fault(store.EachPlan(ctx, c.store, ids, func(p *toll.Plan) error { out[p.ID] = p; return nil }))
+}
+
+// Agents is [Reports.Plans] for agents, which come without their plans.
+func (c *Reports) Agents(ctx context.Context, ids []toll.AgentID) (map[toll.AgentID]*toll.Agent, error) {
+	out := map[toll.AgentID]*toll.Agent{}
+	return out, Fault(store.EachAgent(ctx, c.store, ids, func(a *toll.Agent) error { out[a.ID] = a; return nil }))
+}
+
+// LastUses returns when each subscriber last paid for a request with a plan, of the days that sums cover.
+func (c *Reports) LastUses(ctx context.Context, plan toll.PlanID, subscribers []toll.Address) (map[toll.Address]*toll.Time, error) {
+	out, now := map[toll.Address]*toll.Time{}, c.clock()
+	for _, who := range subscribers {
+		f := store.UsageFilter{By: store.BySubscriber, Plan: plan, Subscriber: who, Since: now.Add(-maxDays), Until: now.Add(time.Hour)}
+		list, err := store.Usage(ctx, c.store, f, store.Page{Size: 1})
+		if err != nil {
+			return nil, Fault(err)
+		}
+		for _, u := range list.Items {
+			out[who] = u.LastSettledAt
+		}
+	}
+	return out, nil
 }

@@ -167,8 +167,7 @@ func require(cmd *cobra.Command, names ...string) {
 	}
 }
 
-// env lets variables stand in for flags: TOLL_ and the name of the flag. Their values are not shown
-// by help: they may be secrets.
+// env lets variables stand in for flags: TOLL_ and the name of the flag. Their values are not shown by help: they may be secrets.
 func env(flags *pflag.FlagSet, names ...string) {
 	for _, name := range names {
 		variable := "TOLL_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))

@@ -140,9 +140,7 @@ func demonstrate(ctx context.Context, m *market, s *stage) error {
 }
 
 // refused asks the agent and shows that it asks for payment. worked is how often it has worked.
-func (m *market) refused(
-	ctx context.Context, s *stage, heading, url, token string, worked int32,
-) (*x402.PaymentRequired, error) {
+func (m *market) refused(ctx context.Context, s *stage, heading, url, token string, worked int32) (*x402.PaymentRequired, error) {
 	s.heading(heading)
 	res, err := m.ask(ctx, url, token)
 	if err != nil {
@@ -217,8 +215,7 @@ func (m *market) token(ctx context.Context, p person) (*toll.AccessToken, error)
 	return p.client.AccessToken(ctx, m.planID, client.WithAgent(m.agentID), client.WithExpiry(devTokenHours*time.Hour))
 }
 
-// showCommands prints commands. The access token in the first one and the keys that the others read are made for
-// this market only.
+// showCommands prints commands. The access token in the first one and the keys that the others read are made for this market only.
 func (m *market) showCommands(ctx context.Context, s *stage) error {
 	token, err := m.token(ctx, m.subscriber)
 	if err != nil {

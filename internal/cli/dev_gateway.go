@@ -18,8 +18,7 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-// devChat are the two cores of toll dev: of the subscriber, who asks in a chat, and of the builder,
-// whose agent is asked.
+// devChat are the two cores of toll dev: of the subscriber, who asks in a chat, and of the builder, whose agent is asked.
 type devChat struct {
 	buyer, seller core
 	planID        toll.PlanID
@@ -127,8 +126,7 @@ func (c *devChat) tool(ctx context.Context, name string, params map[string]any, 
 	return x402.Decode(result, into)
 }
 
-// showChat has the subscriber buy and use a plan by the tools of a chat: nothing is bought before it
-// is confirmed.
+// showChat has the subscriber buy and use a plan by the tools of a chat: nothing is bought before it is confirmed.
 func (m *market) showChat(ctx context.Context, s *stage, c *devChat) error {
 	s.heading("In a chat the subscriber asks for the plan of a demo agent, confirms its price, and asks the agent")
 	order := m.service.Namespace().Tool("orderPlan")
@@ -165,8 +163,7 @@ func (m *market) showChat(ctx context.Context, s *stage, c *devChat) error {
 	return nil
 }
 
-// showHosts prints what a chat host needs to use the core of the subscriber. The token in it is made
-// for this market only.
+// showHosts prints what a chat host needs to use the core of the subscriber. The token in it is made for this market only.
 func (m *market) showHosts(s *stage, c *devChat) error {
 	token, err := gateway.CoreToken(c.buyer.dir)
 	if err != nil {

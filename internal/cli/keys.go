@@ -20,9 +20,7 @@ import (
 func keysCommand(a *app) *cobra.Command {
 	return group("keys", "API keys", "",
 		keysCreate(a),
-		a.resource(call{
-			use: "list", short: "List your API keys", list: list.Keys,
-		}),
+		a.resource(call{use: "list", short: "List your API keys", list: list.Keys}),
 		a.get("get ID", "Show an API key", "/api-keys/ID"),
 		a.resource(call{
 			use: "calls ID", short: "Show the last 200 calls of a key", path: "/api-keys/ID/calls",

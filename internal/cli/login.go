@@ -231,8 +231,7 @@ func logoutCommand(a *app) *cobra.Command {
 	return c
 }
 
-// endKey revokes the key of a profile when a sign-in made it. A service that cannot be reached does not keep anyone signed
-// in here.
+// endKey revokes the key of a profile when a sign-in made it. A service that cannot be reached does not keep anyone signed in here.
 func endKey(ctx context.Context, a *app, name string, p document) {
 	c, err := client.ReadKey(p.text(settingKey))
 	if err != nil || c.ID.String() != p.text(settingSignedIn) {

@@ -98,8 +98,7 @@ func payingTransport(a *app, to *url.URL, f callFlags, closed func(client.Paymen
 	return client.NewTransport(&filePurse{path: path, limits: limits, now: time.Now, closed: closed}, payers...), nil
 }
 
-// sayDefaults tells which limits hold that the caller has not chosen: those of credits when any
-// plan may pay, and those of a wallet.
+// sayDefaults tells which limits hold that the caller has not chosen: those of credits when any plan may pay, and those of a wallet.
 func (f *callFlags) sayDefaults(a *app, l client.Limits, credits, wallet bool) {
 	if a.asJSON() {
 		return

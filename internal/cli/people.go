@@ -53,9 +53,7 @@ The session is kept in the active profile for 12 hours. TOLL_SESSION and TOLL_WO
 		sessionStart(a),
 		sessionSignUp(a),
 		a.person(call{use: "show", short: "Show who signed in, and their workspaces", path: "/session"}),
-		a.person(call{
-			use: "list", short: "List where you are signed in", list: list.Sessions,
-		}),
+		a.person(call{use: "list", short: "List where you are signed in", list: list.Sessions}),
 		a.person(call{use: "revoke ID", short: "End a session of yours", method: http.MethodDelete, path: "/sessions/ID"}),
 		sessionUse(a),
 		a.person(call{
@@ -210,9 +208,7 @@ func sessionEnd(a *app) *cobra.Command {
 func membersCommand(a *app) *cobra.Command {
 	role := oneOf("owner", "admin", "developer", "billing", "viewer")
 	return group("members", "People of the workspace", "People of the workspace: see toll session for how to sign in as a person.",
-		a.person(call{
-			use: "list", short: "List the people of the workspace", list: list.Members,
-		}),
+		a.person(call{use: "list", short: "List the people of the workspace", list: list.Members}),
 		a.person(call{
 			use: "role USER", short: "Give a member another role", method: http.MethodPatch, path: "/members/USER", require: []string{"role"},
 			flags: []flag{{"role", "role", role, "the role"}},
@@ -233,9 +229,7 @@ Webhooks whose address the member chose are paused, and the answer names them.
 With --keep they stand under your own membership from then on, with the rights that they had.`,
 			flags: []flag{{"keep", "keep", toggle, "keep what stands under the membership"}},
 		}),
-		a.person(call{
-			use: "sessions USER", short: "List the sessions in which a member used the workspace", list: list.MemberSessions,
-		}),
+		a.person(call{use: "sessions USER", short: "List the sessions in which a member used the workspace", list: list.MemberSessions}),
 		a.person(call{use: "sign-out USER", short: "End the access of a member's sessions to the workspace", method: http.MethodDelete, path: "/members/USER/sessions"}),
 		a.person(call{use: "leave", short: "Leave the workspace", method: http.MethodDelete, path: "/members/me"}),
 	)
@@ -248,12 +242,8 @@ func invitationsCommand(a *app) *cobra.Command {
 			use: "create", short: "Make a link for one person", method: http.MethodPost, path: "/invitations", made: "link", require: []string{"role"},
 			flags: []flag{{"role", "role", role, "role of the person"}, {"note", "note", word, "for whom it is"}},
 		}),
-		a.person(call{
-			use: "list", short: "List open invitations", list: list.Invitations,
-		}),
-		a.person(call{
-			use: "accept LINK", short: "Join a workspace", method: http.MethodPost, path: "/invitations/accept", into: "link",
-		}),
+		a.person(call{use: "list", short: "List open invitations", list: list.Invitations}),
+		a.person(call{use: "accept LINK", short: "Join a workspace", method: http.MethodPost, path: "/invitations/accept", into: "link"}),
 		a.person(call{use: "revoke ID", short: "End an open invitation", method: http.MethodDelete, path: "/invitations/ID"}),
 	)
 }

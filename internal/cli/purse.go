@@ -28,10 +28,9 @@ const purseLockWait = 30 * time.Second
 
 var errPurseLocked = errors.New("another process has it and does not continue")
 
-// filePurse is a [client.Purse] in a file of JSON lines beside the configuration. A payment is a
-// line before it is made and another one, under the same id, when it has ended; between them is one
-// that names what the server gets, which is about to leave. Limits count over the last day, for all
-// processes together.
+// filePurse is a [client.Purse] in a file of JSON lines beside the configuration. A payment is a line before it is made and another one,
+// under the same id, when it has ended; between them is one that names what the server gets, which is about to leave. Limits count over
+// the last day, for all processes together.
 type filePurse struct {
 	path   string
 	limits client.Limits

@@ -91,8 +91,7 @@ func checkCredits(ctx context.Context, a *app, f *filePurse) ([]client.Payment, 
 	})
 }
 
-// checkEach asks about the open payments that are chosen, closes those that are decided, and
-// returns all that it asked about.
+// checkEach asks about the open payments that are chosen, closes those that are decided, and returns all that it asked about.
 func (f *filePurse) checkEach(
 	ctx context.Context,
 	choose func(*client.Payment) bool,
@@ -175,8 +174,7 @@ func (e endpoint) head(ctx context.Context) (h chainHead, err error) {
 // authorizationState is the selector of authorizationState(address,bytes32) of EIP-3009.
 const authorizationState = "0xe94a0102"
 
-// used says whether a token has taken the authorization of a payment, up to a block. After the block at which it ends a token
-// takes none.
+// used says whether a token has taken the authorization of a payment, up to a block. After the block at which it ends a token takes none.
 func (e endpoint) used(ctx context.Context, p *client.Payment, at chainHead) (bool, error) {
 	call := map[string]string{
 		"to":   p.Asset,

@@ -184,8 +184,7 @@ func badSignature(names x402.Namespace, cause error) *toll.Error {
 	return e
 }
 
-// match finds the entry of accepts that fits the access token. Where only the scheme or only the network differs, the
-// refusal says so.
+// match finds the entry of accepts that fits the access token. Where only the scheme or only the network differs, the refusal says so.
 func (p *payment) match(brand catalogue.Brand, accepts []x402.Requirements) *toll.Error {
 	var plan, scheme bool
 	var other string // why the scheme of an entry for the plan does not fit

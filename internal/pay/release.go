@@ -32,9 +32,7 @@ func (f *Facilitator) Release(ctx context.Context, caller toll.Address, req *x40
 	case err != nil:
 		return nil, refusal.By(f.brand.Names, err)
 	}
-	return &x402.ReleaseResponse{
-		Success: true, AgentRequestID: out.RequestID, Status: out.Status.String(), Released: out.Amount,
-	}, nil
+	return &x402.ReleaseResponse{Success: true, AgentRequestID: out.RequestID, Status: out.Status.String(), Released: out.Amount}, nil
 }
 
 // Renew moves the end of an open hold to its life from now, at most to [ledger.MaxHoldLife] after its creation. It takes no credits, and a

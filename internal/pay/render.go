@@ -25,8 +25,7 @@ const (
 	storedParts1 = 1
 )
 
-// settled is all that the answer to a settlement says, but for a signed receipt. The ledger, the request and the account keep
-// most of it.
+// settled is all that the answer to a settlement says, but for a signed receipt. The ledger, the request and the account keep most of it.
 type settled struct {
 	ledger.Receipt
 	payer toll.Address

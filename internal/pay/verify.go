@@ -14,12 +14,11 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-// Verify says whether a request is payable, and with Hold sets its credits aside. It burns nothing; a free plan that was
-// never ordered is ordered here, unless no credits are asked for and none are held, and what a hold lacks is bought
-// through the delegation of the access token. A refusal is an answer. An error is a *toll.Error with a reason word and
-// means that the call was wrong or failed: 400, 403, 404, 409 (settle_conflict), 429 (too_many_holds), 503 with
-// params.agentRequestId (settlement_pending: an order is not decided; repeat the same call), other 5xx. With Stock all but
-// 5xx are answers.
+// Verify says whether a request is payable, and with Hold sets its credits aside. It burns nothing; a free plan that was never ordered is
+// ordered here, unless no credits are asked for and none are held, and what a hold lacks is bought through the delegation of the access
+// token. A refusal is an answer. An error is a *toll.Error with a reason word and means that the call was wrong or failed: 400, 403, 404,
+// 409 (settle_conflict), 429 (too_many_holds), 503 with params.agentRequestId (settlement_pending: an order is not decided; repeat the
+// same call), other 5xx. With Stock all but 5xx are answers.
 func (f *Facilitator) Verify(ctx context.Context, caller toll.Address, req *x402.VerifyRequest) (*x402.VerifyResponse, error) {
 	if req.Stock == nil && (req.HoldSecs < 0 || req.HoldSecs > x402.MaxHoldSecs) {
 		return nil, refusal.Malformed("holdSecs", "must be 1 to 900")

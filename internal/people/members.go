@@ -21,15 +21,6 @@ type Members struct {
 	limits *limits
 }
 
-// List returns the people of a workspace, the oldest membership first.
-func (ms *Members) List(ctx context.Context, workspace toll.Address) ([]toll.Member, error) {
-	rows, err := store.MembersOf(ctx, ms.store, workspace)
-	if err != nil {
-		return nil, err
-	}
-	return ms.render(ctx, rows)
-}
-
 func (ms *Members) render(ctx context.Context, rows []store.Membership) ([]toll.Member, error) {
 	out := make([]toll.Member, len(rows))
 	for i, m := range rows {
@@ -49,7 +40,7 @@ func (ms *Members) render(ctx context.Context, rows []store.Membership) ([]toll.
 	return out, nil
 }
 
-// Page is a part of [Members.List].
+// Page lists the people of a workspace.
 func (ms *Members) Page(ctx context.Context, workspace toll.Address, page store.Page) (out store.List[toll.Member], err error) {
 	rows, err := store.MemberList(ctx, ms.store, workspace, page)
 	if err != nil {

@@ -17,14 +17,12 @@ const (
 	settingNamespace = "namespace"
 )
 
-// ownKeyPrefix is the default prefix of API keys under a namespace of one's own. Deployed clients
-// send a key with the prefix sandbox or live to a fixed address of theirs, whatever address they
-// are configured with.
+// ownKeyPrefix is the default prefix of API keys under a namespace of one's own. Deployed clients send a key with the prefix sandbox or
+// live to a fixed address of theirs, whatever address they are configured with.
 const ownKeyPrefix = "local"
 
-// withBrand returns the configuration with the namespace and the key prefix of the database; what
-// it does not hold yet is as given, else the default. Errors name both where something else is
-// given.
+// withBrand returns the configuration with the namespace and the key prefix of the database; what it does not hold yet is as given, else
+// the default. Errors name both where something else is given.
 func (c Config) withBrand(ctx context.Context, q store.Querier, environment toll.Environment) (Config, error) {
 	names, err := setting(ctx, q, settingNamespace)
 	if err != nil {
@@ -60,8 +58,7 @@ func (c Config) withBrand(ctx context.Context, q store.Querier, environment toll
 	return c, nil
 }
 
-// keepBrand stores namespace and key prefix, or checks them against those that another process
-// stored meanwhile.
+// keepBrand stores namespace and key prefix, or checks them against those that another process stored meanwhile.
 func (c Config) keepBrand(ctx context.Context, st *store.Store, environment toll.Environment) error {
 	return st.Tx(ctx, func(tx *store.Tx) error {
 		for name, value := range map[string]string{settingNamespace: c.Namespace.String(), SettingKeyPrefix: c.KeyPrefix} {

@@ -101,9 +101,8 @@ type Migrated struct {
 	Floor int64 `json:"floor"`
 }
 
-// Migrate brings the schema of a database up to date, as a start of the service does. It is refused
-// with [store.ErrOlderInUse] while an older release is at work, unless online is set and all
-// pending migrations are safe for it.
+// Migrate brings the schema of a database up to date, as a start of the service does. It is refused with [store.ErrOlderInUse] while an
+// older release is at work, unless online is set and all pending migrations are safe for it.
 func Migrate(ctx context.Context, cfg Config, online bool) (m Migrated, err error) {
 	cfg = cfg.withDefaults()
 	if err := errors.Join(cfg.check(), cfg.existing()); err != nil {

@@ -3,13 +3,17 @@ package server
 import (
 	"cmp"
 	"context"
+	"errors"
 	"strconv"
 	"sync"
 
+	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/apiversion"
 	"github.com/tollhq/toll/internal/check"
+	"github.com/tollhq/toll/internal/people"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/web"
+	"github.com/tollhq/toll/internal/web/page"
 )
 
 // Operation is what the page of the operators shows: what toll doctor and the metrics find.
@@ -60,6 +64,35 @@ func (s *Server) Operation(ctx context.Context) (o web.Operation, err error) {
 	return o, nil
 }
 
+// operator does what the pages of operators ask for.
+type operator struct{ *Server }
+
+// Workspaces lists all workspaces.
+func (s operator) Workspaces(ctx context.Context, p page.Listing) (out page.List[web.Workspace], err error) {
+	list, err := store.PrincipalList(ctx, s.base.store, store.Page{Size: p.Size, Cursor: p.Cursor, Ascending: p.Ascending})
+	out.Total, out.Next = list.Total, list.Next
+	for _, w := range list.Items {
+		members, err := store.MembersOf(ctx, s.base.store, w.Address)
+		if err != nil {
+			return out, err
+		}
+		out.Items = append(out.Items, web.Workspace{
+			Workspace: toll.Workspace{ID: w.Address.Lower(), Name: w.Shown(), Address: w.Address, CreatedAt: toll.At(w.CreatedAt)},
+			Members:   len(members), Custody: people.CustodyOf(w),
+		})
+	}
+	return out, err
+}
+
+// Suspend suspends or resumes a workspace, a plan, or an API key. It reports whether the id is known.
+func (s operator) Suspend(ctx context.Context, id string, suspend bool) (known bool, err error) {
+	if _, err = s.base.auth.Suspend(ctx, id, suspend); errors.Is(err, store.ErrNotFound) {
+		return false, nil
+	}
+	return true, err
+}
+
+// changesSince are the changes of the API after a version.
 func changesSince(version string) (out []web.Change) {
 	v, err := apiversion.Parse(version)
 	for _, c := range apiversion.Changes() {

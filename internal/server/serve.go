@@ -15,10 +15,9 @@ import (
 	"github.com/tollhq/toll/internal/store"
 )
 
-// Serve answers requests on the listener until ctx ends. Then GET /ready answers 503, and requests are
-// still accepted for Config.Drain. After that it accepts none, finishes those in flight, settles in the
-// queue included, and returns nil. What is in flight 18 s after the end of ctx is cut off, which is an
-// error. Serve also ends, at once and with [store.ErrFlush], when the disk can no longer be trusted.
+// Serve answers requests on the listener until ctx ends. Then GET /ready answers 503, and requests are still accepted for Config.Drain.
+// After that it accepts none, finishes those in flight, settles in the queue included, and returns nil. What is in flight 18 s after the
+// end of ctx is cut off, which is an error. Serve also ends, at once and with [store.ErrFlush], when the disk can no longer be trusted.
 // Close comes after.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	h := api.NewServer(http.HandlerFunc(s.serveHTTP))
@@ -63,9 +62,8 @@ func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	s.handler.ServeHTTP(w, r)
 }
 
-// drain makes GET /ready answer 503 and waits for Config.Drain, so that load balancers send requests
-// elsewhere. Then it stops new connections, and waits until those that were begun are accepted. It
-// returns early when open ends.
+// drain makes GET /ready answer 503 and waits for Config.Drain, so that load balancers send requests elsewhere. Then it stops new
+// connections, and waits until those that were begun are accepted. It returns early when open ends.
 func (s *Server) drain(open context.Context, ln net.Listener) {
 	s.draining.Store(true)
 	if s.cfg.Drain == 0 {
@@ -142,9 +140,7 @@ func (s *Server) ServeMetrics(ctx context.Context, ln net.Listener) error {
 }
 
 // ServeUntil serves until ctx ends. What is running then, and what comes last, has the grace to end, and is cut off after it.
-func ServeUntil(
-	ctx context.Context, h *http.Server, ln net.Listener, grace time.Duration, last ...func(context.Context) error,
-) error {
+func ServeUntil(ctx context.Context, h *http.Server, ln net.Listener, grace time.Duration, last ...func(context.Context) error) error {
 	failed := make(chan error, 1)
 	go func() { failed <- h.Serve(ln) }()
 	select {

@@ -28,8 +28,7 @@ func (t *Tokens) RevokeToken(ctx context.Context, owner toll.Address, hash toll.
 	return err == nil, err
 }
 
-// MoveToKey moves access tokens from one API key to another, those that expire no later than until (zero: all), and returns how
-// many.
+// MoveToKey moves access tokens from one API key to another, those that expire no later than until (zero: all), and returns how many.
 func (t *Tokens) MoveToKey(ctx context.Context, from, to toll.Hash, until time.Time) (int64, error) {
 	return t.eachOfKey(ctx, from, func(p *ledger.Permission) (bool, error) {
 		if !until.IsZero() && p.ExpiresAt.After(until) {

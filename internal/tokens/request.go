@@ -134,8 +134,7 @@ type AcceptedBody struct {
 	} `json:"extra"`
 }
 
-// UnmarshalJSON reads both dialects; the members of accepted must not contradict those beside it. All faults are named at
-// once.
+// UnmarshalJSON reads both dialects; the members of accepted must not contradict those beside it. All faults are named at once.
 func (r *PermissionRequest) UnmarshalJSON(data []byte) error {
 	var b PermissionBody
 	if err := x402.Decode(data, &b); err != nil {

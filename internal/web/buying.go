@@ -457,8 +457,8 @@ func goodAt(c *page.Context, p *toll.Permission) page.Cell {
 func madeBy(c *page.Context, p *toll.Permission) page.Cell {
 	cell := page.Cell{At: p.CreatedAt.Time}
 	if p.APIKeyID != nil {
-		if k, err := deps(c).Auth.Key(c.Ctx(), c.Person.Address, *p.APIKeyID); err == nil {
-			cell.Sub = "by the API key " + plain.Name(nameOfKey(k))
+		if k, err := c.API.Key(c.Acting(), *p.APIKeyID); err == nil {
+			cell.Sub = "by the API key " + plain.Name(nameOfKey(*k))
 		}
 	}
 	return cell

@@ -156,7 +156,7 @@ func search(c *page.Context) (page.View, error) {
 		body.Results = append(body.Results, one)
 	}
 	if c.Person.User != nil {
-		members, err := deps(c).People.Members.List(c.Ctx(), c.Person.Address)
+		members, err := members(c)
 		if err != nil {
 			return nil, c.Failed("member", err)
 		}

@@ -9,7 +9,6 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/internal/plain"
-	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/web/page"
 )
 
@@ -164,16 +163,16 @@ func seconds(c *page.Context, name string, of []page.Option) (time.Duration, err
 	return 0, page.OneFault(name, "must be one of the choices")
 }
 
-// key returns the key of the page, with its id.
-func key(c *page.Context) (k toll.APIKey, err error) {
+// key returns the API key of the page.
+func key(c *page.Context) (k *toll.APIKey, err error) {
 	id, err := toll.ParseHash(c.Param("key"))
 	if err == nil {
-		k, err = deps(c).Auth.Key(c.Ctx(), c.Person.Address, id)
+		k, err = c.API.Key(c.Acting(), id)
 	}
-	if err != nil && toll.AsError(err).HTTPStatus() < 500 {
-		return k, c.Missing("API key")
+	if err != nil {
+		return nil, c.Failed("API key", err)
 	}
-	return k, err
+	return k, nil
 }
 
 // overlaps are how long a rotated key may work beside the new one, by seconds.
@@ -188,14 +187,14 @@ func showKey(c *page.Context) (page.View, error) {
 		return nil, err
 	}
 	versions, err := c.API.Versions(c.Acting())
-	made, err2 := store.KeysOfParent(c.Ctx(), deps(c).Store, k.ID, c.Clock())
+	made, err2 := deps(c).Auth.KeysOf(c.Ctx(), k.ID)
 	if err := errors.Join(err, err2); err != nil {
 		return nil, c.Failed("API key", err)
 	}
 	s := page.Record{Facts: []page.Fact{
-		{Label: "Id", Cell: page.Cell{ID: k.ID.String()}}, {Label: "Key", Cell: page.Cell{Text: shownKey(k)}}, {Label: "State", Cell: page.Cell{State: stateOf(k.Status)}},
+		{Label: "Id", Cell: page.Cell{ID: k.ID.String()}}, {Label: "Key", Cell: page.Cell{Text: shownKey(*k)}}, {Label: "State", Cell: page.Cell{State: stateOf(k.Status)}},
 		{Label: "Rights", Cell: page.Cell{Text: rightWords(k.Rights)}}, {Label: "API version", Cell: page.Cell{Text: k.Version, Sub: versionNote(k.Version, versions)}},
-		{Label: "Made", Cell: page.Cell{At: k.CreatedAt.Time, Sub: makerOf(c, k)}}, {Label: "Last used", Cell: page.AtOr(k.LastUsedAt, "not yet")},
+		{Label: "Made", Cell: page.Cell{At: k.CreatedAt.Time, Sub: makerOf(c, *k)}}, {Label: "Last used", Cell: page.AtOr(k.LastUsedAt, "not yet")},
 		{Label: "Ends", Cell: page.AtOr(k.ExpiresAt, "never")},
 	}}
 	s.Links = []page.Link{{Text: "Recent calls", To: c.To("keys", k.ID.String(), "calls"), Plain: true}}
@@ -210,13 +209,13 @@ func showKey(c *page.Context) (page.View, error) {
 		t := &page.Table{Caption: "Keys that it made", Head: []page.Column{{Text: "Name"}, {Text: "State"}, {Text: "Rights"}, {Text: "Made"}}}
 		for _, child := range made {
 			t.Rows = append(t.Rows, []page.Cell{
-				{Text: page.NameOf(child.Name), To: c.To("keys", child.ID.String())}, {State: stateOf(toll.StatusActive)},
-				{Text: rightWords(child.Rights)}, page.At(child.CreatedAt),
+				{Text: nameOfKey(child), To: c.To("keys", child.ID.String())}, {State: stateOf(child.Status)},
+				{Text: rightWords(child.Rights)}, {At: child.CreatedAt.Time},
 			})
 		}
 		s.Parts = append(s.Parts, page.Part{Title: "Keys that it made", Table: t})
 	}
-	if k.Status == toll.StatusActive && c.Person.Rights.Has(toll.RightKeys) && c.Person.MayManage(k) == nil {
+	if k.Status == toll.StatusActive && c.Person.Rights.Has(toll.RightKeys) && c.Person.MayManage(*k) == nil {
 		name := ""
 		if k.Name != nil {
 			name = *k.Name
@@ -229,7 +228,7 @@ func showKey(c *page.Context) (page.View, error) {
 				page.Field{Name: "keep", Label: "Keep the keys and consents that it made, under my name", Type: "checkbox"}),
 		}
 	}
-	return c.Record(nameOfKey(k), s)
+	return c.Record(nameOfKey(*k), s)
 }
 
 // Change is one change of the API, which a key with an older version does not see.

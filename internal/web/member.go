@@ -1,10 +1,13 @@
 package web
 
 import (
+	"net/url"
+	"strconv"
+
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/internal/people"
 	"github.com/tollhq/toll/internal/plain"
-	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/web/page"
 )
 
@@ -16,18 +19,29 @@ func memberPage() page.Area {
 	}
 }
 
-// member returns the person of the page, whom the signed-in person may manage.
-func member(c *page.Context) (m toll.Member, err error) {
-	all, err := deps(c).People.Members.List(c.Ctx(), c.Person.Address)
+// members returns the people of the workspace, the oldest membership first.
+func members(c *page.Context) (all []*toll.Member, err error) {
+	for m, err := range c.API.Members(c.Acting(), client.Ascending(), client.PageSize(100)) {
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, m)
+	}
+	return all, nil
+}
+
+// member returns the person of the page.
+func member(c *page.Context) (*toll.Member, error) {
+	all, err := members(c)
 	if err != nil {
-		return m, c.Failed("member", err)
+		return nil, c.Failed("member", err)
 	}
 	for _, one := range all {
 		if one.UserID.String() == c.Param("user") {
 			return one, nil
 		}
 	}
-	return m, c.Missing("member")
+	return nil, c.Missing("member")
 }
 
 func showMember(c *page.Context) (page.View, error) {
@@ -42,7 +56,7 @@ func showMember(c *page.Context) (page.View, error) {
 		s.Note = "You cannot change this membership here."
 		return c.Record(page.NameOf(m.Name), s)
 	}
-	open, err := deps(c).People.Members.Sessions(c.Ctx(), c.Person.Caller, m.UserID, store.Page{Size: page.MostRows})
+	open, err := page.PartOf[toll.Session](c, "/members/"+m.UserID.String()+"/sessions", "sessions", url.Values{"pageSize": {strconv.Itoa(page.MostRows)}})
 	if err != nil {
 		return nil, c.Failed("member", err)
 	}
@@ -83,7 +97,7 @@ func showMember(c *page.Context) (page.View, error) {
 }
 
 // spentText says how much of a spending limit is used.
-func spentText(m toll.Member) string {
+func spentText(m *toll.Member) string {
 	return amountText(*m.SpentCents) + " of " + amountText(*m.SpendLimitCents)
 }
 

@@ -2,7 +2,6 @@ package web
 
 import (
 	"context"
-	"errors"
 	"strconv"
 	"strings"
 	"time"
@@ -11,7 +10,6 @@ import (
 	"github.com/tollhq/toll/internal/check"
 	"github.com/tollhq/toll/internal/people"
 	"github.com/tollhq/toll/internal/plain"
-	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/web/page"
 )
 
@@ -89,6 +87,17 @@ type Operator interface {
 	// VerifyBackup reads a whole backup by its name, and opens it.
 	VerifyBackup(ctx context.Context, name string) (VerifiedBackup, error)
 	MakeBackup() // soon, in the background
+	// Workspaces lists all workspaces of the service.
+	Workspaces(context.Context, page.Listing) (page.List[Workspace], error)
+	// Suspend suspends or resumes a workspace, a plan, or an API key by its id. known is false for an id of none.
+	Suspend(ctx context.Context, id string, suspend bool) (known bool, err error)
+}
+
+// Workspace is a workspace with its number of members and the holder of its private key.
+type Workspace struct {
+	toll.Workspace
+	Members int
+	Custody toll.Custody
 }
 
 // operatorPages are for the operators of the service, in whatever workspace they are.
@@ -109,7 +118,7 @@ func operatorPages() []page.Area {
 var custodyWords = map[toll.Custody]string{toll.CustodyService: "the service", toll.CustodyShared: "exported", toll.CustodyExternal: "its owner"}
 
 func listAccounts(c *page.Context) (page.View, error) {
-	list, err := store.PrincipalList(c.Ctx(), deps(c).Store, storePage(c.ListPage()))
+	list, err := deps(c).Operator.Workspaces(c.Ctx(), c.ListPage())
 	if err != nil {
 		return nil, c.Failed("part of the list", err)
 	}
@@ -117,13 +126,9 @@ func listAccounts(c *page.Context) (page.View, error) {
 		Caption: "Accounts", Pager: c.PagerOf(list.Total, list.Next, "account"),
 		Head: []page.Column{{Text: "Name"}, {Text: "Address"}, {Text: "People", Num: true}, {Text: "Has the key"}, {Text: "Made"}},
 	}
-	for _, p := range list.Items {
-		in, err := store.MembersOf(c.Ctx(), deps(c).Store, p.Address)
-		if err != nil {
-			return nil, c.Failed("part of the list", err)
-		}
+	for _, w := range list.Items {
 		t.Rows = append(t.Rows, []page.Cell{
-			{Text: page.NameOf(p.Shown())}, {ID: p.Address.String()}, page.Credits(toll.Credits(len(in))), {Text: custodyWords[people.CustodyOf(p)]}, page.At(p.CreatedAt),
+			{Text: page.NameOf(w.Name)}, {ID: w.Address.String()}, page.Credits(toll.Credits(w.Members)), {Text: custodyWords[w.Custody]}, {At: w.CreatedAt.Time},
 		})
 	}
 	return c.Record("Accounts", page.Record{Lead: "All workspaces of this service.", Table: t})
@@ -274,11 +279,12 @@ func operate(c *page.Context) (page.View, error) {
 			out.Done = "The mail server took the mail."
 			return out, testMail(c)
 		case "suspend", "resume":
-			done, err := deps(c).Auth.Suspend(c.Ctx(), c.Text("id"), c.Form.Get("act") == "suspend")
-			if errors.Is(err, store.ErrNotFound) {
+			suspends := c.Form.Get("act") == "suspend"
+			known, err := deps(c).Operator.Suspend(c.Ctx(), c.Text("id"), suspends)
+			if err == nil && !known {
 				err = page.OneFault("id", "is not known here")
 			}
-			if out.Done = "It is suspended."; !done.Suspended {
+			if out.Done = "It is suspended."; !suspends {
 				out.Done = "It works again."
 			}
 			return out, err

@@ -499,7 +499,7 @@ func listCalls(c *page.Context) (page.View, error) {
 			{Text: (time.Duration(call.DurationMicros) * time.Microsecond).Round(10 * time.Microsecond).String(), Num: true}, {ID: plain.Name(call.CorrelationID)},
 		})
 	}
-	return c.Record("Calls of "+nameOfKey(k), page.Record{
+	return c.Record("Calls of "+nameOfKey(*k), page.Record{
 		Lead:  "The last 200 calls but verify and settle, the newest first. They are kept in memory by the process that answers you, since " + page.Date(recent.Since.Time) + ".",
 		Links: []page.Link{{Text: "The API key", To: c.To("keys", k.ID.String()), Plain: true}}, Filter: show, Table: t,
 	})

@@ -10,7 +10,6 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/plain"
-	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/web/page"
 )
 
@@ -150,7 +149,8 @@ func latest(c *page.Context) (*page.Table, error) {
 			To: c.To("agents"), Button: "Your agents",
 		},
 	}
-	list, err := deps(c).Events.List(c.Ctx(), store.EventFilter{Principal: c.Person.Address, Type: toll.EventSettlementSettled}, store.Page{Size: page.MostRows})
+	q := url.Values{"type": {string(toll.EventSettlementSettled)}, "pageSize": {strconv.Itoa(page.MostRows)}}
+	list, err := page.PartOf[*toll.Event](c, "/events", "events", q)
 	if err != nil {
 		return nil, err
 	}
@@ -167,17 +167,11 @@ func latest(c *page.Context) (*page.Table, error) {
 			agents = append(agents, *s.AgentID)
 		}
 	}
-	mine := map[toll.PlanID]*toll.Plan{}
-	err = store.EachPlan(c.Ctx(), deps(c).Store, unique(ids), func(p *toll.Plan) error {
-		if p.Owner == c.Person.Address {
-			mine[p.ID] = p
-		}
-		return nil
-	})
+	plans, err := deps(c).Checkout.Reports.Plans(c.Ctx(), unique(ids))
 	names, err2 := namesOf(c, nil, agents)
 	for _, s := range all {
-		p := mine[s.PlanID]
-		if p == nil || len(t.Rows) == mostLatest {
+		p := plans[s.PlanID]
+		if p == nil || p.Owner != c.Person.Address || len(t.Rows) == mostLatest {
 			continue // this workspace is the buyer
 		}
 		agent := page.Cell{Text: "no agent named"}
@@ -266,6 +260,7 @@ func briefKey(k toll.APIKey) bool { return k.ExpiresAt.Sub(k.CreatedAt.Time) <= 
 
 // liveOf returns how the page follows the events of its workspace. It is read before what the page shows.
 func liveOf(c *page.Context) (page.Live, error) {
-	last, err := store.LastSequences(c.Ctx(), deps(c).Store, []toll.Address{c.Person.Address})
-	return page.Live{To: c.To("live"), After: last[c.Person.Address]}, err
+	const before = -1 // the stream is longer, so that Wait returns at once
+	last, err := deps(c).Events.Wait(c.Ctx(), c.Person.Address, "", before, 0)
+	return page.Live{To: c.To("live"), After: last}, err
 }

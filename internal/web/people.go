@@ -511,7 +511,7 @@ func showMembers(c *page.Context, status int, body membersPage, fault string) (p
 			body.Roles = append(body.Roles, r)
 		}
 	}
-	all, err := deps(c).People.Members.List(c.Ctx(), who.Address)
+	all, err := members(c)
 	var open []toll.Invitation
 	if err == nil {
 		open, err = deps(c).People.Links.Invitations(c.Ctx(), who.Address)

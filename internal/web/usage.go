@@ -13,7 +13,6 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/plain"
-	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/web/page"
 )
 
@@ -494,14 +493,14 @@ func usageBy(c *page.Context, p page.Period, q url.Values, by string) (*page.Tab
 // namesOf returns the names of plans and agents by their ids.
 func namesOf(c *page.Context, plans []toll.PlanID, agents []toll.AgentID) (map[string]string, error) {
 	names := map[string]string{}
-	err1 := store.EachPlan(c.Ctx(), deps(c).Store, unique(plans), func(p *toll.Plan) error {
-		names[string(p.ID)] = page.NameOf(p.Metadata.Name)
-		return nil
-	})
-	err2 := store.EachAgent(c.Ctx(), deps(c).Store, unique(agents), func(a *toll.Agent) error {
-		names[string(a.ID)] = page.NameOf(a.Metadata.Name)
-		return nil
-	})
+	ofPlans, err1 := deps(c).Checkout.Reports.Plans(c.Ctx(), unique(plans))
+	for id, p := range ofPlans {
+		names[string(id)] = page.NameOf(p.Metadata.Name)
+	}
+	ofAgents, err2 := deps(c).Checkout.Reports.Agents(c.Ctx(), unique(agents))
+	for id, a := range ofAgents {
+		names[string(id)] = page.NameOf(a.Metadata.Name)
+	}
 	return names, errors.Join(err1, err2)
 }
 
@@ -592,26 +591,20 @@ func listSubscribers(c *page.Context) (page.View, error) {
 		Empty: &page.Empty{Icon: "users", Title: "No subscribers yet", Text: "Each buyer of a plan of yours appears here, with what is left.", To: c.To("plans"), Button: "Your plans", Command: "toll subscribers --help"},
 		Pager: c.PagerOf(plans.Total, plans.Next, "plan"),
 	}
-	var all []toll.Balance
-	of := make([]page.List[toll.Balance], len(plans.Items))
-	for i, p := range plans.Items {
-		of[i], err = page.PartOf[toll.Balance](c, "/protocol/plans/"+string(p.ID)+"/subscribers", "subscribers", url.Values{"pageSize": {strconv.Itoa(fewSubscribers)}})
+	for _, p := range plans.Items {
+		list, err := page.PartOf[toll.Balance](c, "/protocol/plans/"+string(p.ID)+"/subscribers", "subscribers", url.Values{"pageSize": {strconv.Itoa(fewSubscribers)}})
 		if err != nil {
 			return nil, c.Failed("part of the list", err)
 		}
-		all = append(all, of[i].Items...)
-	}
-	rows, err := subscriberRows(c, all)
-	if err != nil {
-		return nil, c.Failed("part of the list", err)
-	}
-	for i, p := range plans.Items {
-		to, n := c.To("plans", string(p.ID)), len(of[i].Items)
-		for _, row := range rows[:n] {
+		rows, err := subscriberRows(c, p.ID, list.Items)
+		if err != nil {
+			return nil, c.Failed("part of the list", err)
+		}
+		to := c.To("plans", string(p.ID))
+		for _, row := range rows {
 			t.Rows = append(t.Rows, slices.Insert(row, 1, page.Cell{Text: page.NameOf(p.Metadata.Name), To: to}))
 		}
-		rows = rows[n:]
-		if more := of[i].Total - int64(n); more > 0 {
+		if more := list.Total - int64(len(list.Items)); more > 0 {
 			t.Rows = append(t.Rows, []page.Cell{
 				{Text: page.Count(more, "more subscriber"), To: to}, {Text: page.NameOf(p.Metadata.Name), To: to}, {}, {}, {}, {},
 			})
@@ -620,27 +613,17 @@ func listSubscribers(c *page.Context) (page.View, error) {
 	return c.Record("Subscribers", page.Record{Lead: "Who holds credits of your plans, with the first of each plan.", Table: t})
 }
 
-// subscriberRows returns the rows of balances, each with the time of the last settlement.
-func subscriberRows(c *page.Context, balances []toll.Balance) ([][]page.Cell, error) {
-	of := store.Mapped(balances, func(b toll.Balance) store.PlanSubscriber {
-		return store.PlanSubscriber{Plan: b.PlanID, Subscriber: b.HolderAddress}
-	})
-	last, err := store.LastSettled(c.Ctx(), deps(c).Store, of, c.Clock().Add(-longAgo))
-	if err != nil {
-		return nil, err
+// subscriberRows are balances of a plan, each with when the subscriber used it last.
+func subscriberRows(c *page.Context, plan toll.PlanID, of []toll.Balance) ([][]page.Cell, error) {
+	rows, holders := make([][]page.Cell, len(of)), make([]toll.Address, len(of))
+	for i, b := range of {
+		holders[i] = b.HolderAddress
 	}
-	var rows [][]page.Cell
-	for i, b := range balances {
-		seen := page.Cell{Text: "not yet"}
-		if at, ok := last[of[i]]; ok {
-			seen = page.At(at)
+	seen, err := deps(c).Checkout.Reports.LastUses(c.Ctx(), plan, holders)
+	for i, b := range of {
+		rows[i] = []page.Cell{
+			{ID: b.HolderAddress.String()}, page.Credits(b.Available), page.Credits(b.Held), page.Credits(b.Used), page.AtOr(seen[b.HolderAddress], "not yet"),
 		}
-		rows = append(rows, []page.Cell{
-			{ID: b.HolderAddress.String()}, page.Credits(b.Available), page.Credits(b.Held), page.Credits(b.Used), seen,
-		})
 	}
-	return rows, nil
+	return rows, err
 }
-
-// longAgo is how far back a page looks for the last use of a plan.
-const longAgo = 400 * 24 * time.Hour

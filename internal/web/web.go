@@ -108,8 +108,3 @@ func admitUser(c *page.Context, u toll.Person, proof string, at toll.Address) (e
 	c.Person, err = c.Sessions.AdmitPerson(c.W, c.R, u, proof, at)
 	return err
 }
-
-// storePage returns the part of a list as the stores take it.
-func storePage(p page.Listing) store.Page {
-	return store.Page{Size: p.Size, Cursor: p.Cursor, Sort: store.Sort(p.Sort), Ascending: p.Ascending}
-}

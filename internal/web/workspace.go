@@ -5,16 +5,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"net/http"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/plain"
-	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/web/page"
 )
 
@@ -33,7 +29,7 @@ func workspacePages() []page.Area {
 }
 
 func showWorkspace(c *page.Context) (page.View, error) {
-	p, err := store.PrincipalByAddress(c.Ctx(), deps(c).Store, c.Person.Address)
+	at, err := c.API.Workspace(c.Acting(), c.Person.Address)
 	if err != nil {
 		return nil, c.Failed("workspace", err)
 	}
@@ -43,8 +39,8 @@ func showWorkspace(c *page.Context) (page.View, error) {
 	}
 	s := page.Record{
 		Facts: []page.Fact{
-			{Label: "Id", Cell: page.Cell{ID: c.Person.Address.Lower()}}, {Label: "Name", Cell: page.Cell{Text: page.NameOf(p.Shown())}}, {Label: "You are", Cell: page.Cell{Text: you}},
-			{Label: "Environment", Cell: page.Cell{Text: string(c.Environment)}}, {Label: "Made", Cell: page.At(p.CreatedAt)},
+			{Label: "Id", Cell: page.Cell{ID: at.ID}}, {Label: "Name", Cell: page.Cell{Text: page.NameOf(at.Name)}}, {Label: "You are", Cell: page.Cell{Text: you}},
+			{Label: "Environment", Cell: page.Cell{Text: string(c.Environment)}}, {Label: "Made", Cell: page.Cell{At: at.CreatedAt.Time}},
 		},
 	}
 	files := &page.Table{Caption: "Files", Head: []page.Column{{Text: "List"}, {Text: "For a spreadsheet"}, {Text: "For programs"}}}
@@ -58,19 +54,19 @@ func showWorkspace(c *page.Context) (page.View, error) {
 	s.Parts = []page.Part{{Title: "Take everything away", Table: files}}
 	if c.Person.HasName() && c.Person.Rights.Has(toll.RightMembers) {
 		s.Acts = []page.Dialog{c.DialogOf("name", "Name the workspace", "Members see the name in place of the address.",
-			page.Field{Name: "name", Label: "Name", Value: p.Title, Max: 100})}
+			page.Field{Name: "name", Label: "Name", Value: at.Name, Max: 100})}
 	}
 	if c.Person.HasName() && c.Person.Rights.Has(toll.RightExport) {
 		s.Acts = append(s.Acts, c.DangerOf("delete", "Delete the workspace",
 			"All members lose their access, and API keys, access tokens, programs and webhooks end. Plans and agents are not listed any more. "+
 				"Orders, receipts and the audit log stay with the service. Money in the wallet stays there: export its key before.",
-			page.Field{Name: "confirm", Label: "To confirm, type " + confirmation(p), Required: true}))
+			page.Field{Name: "confirm", Label: "To confirm, type " + confirmation(at), Required: true}))
 	}
 	return c.Record("Workspace", s)
 }
 
 // confirmation is what a person types to delete a workspace: its name, or its id.
-func confirmation(p store.Principal) string { return cmp.Or(plain.Name(p.Shown()), p.Address.Lower()) }
+func confirmation(at *toll.Workspace) string { return cmp.Or(plain.Name(at.Name), at.ID) }
 
 func changeWorkspace(c *page.Context) (page.View, error) {
 	if err := page.NeedPerson(c); err != nil {
@@ -80,7 +76,7 @@ func changeWorkspace(c *page.Context) (page.View, error) {
 		return deleteWorkspace(c)
 	}
 	return c.Finish(func() (page.Outcome, error) {
-		err := deps(c).People.Members.Rename(c.Ctx(), c.Person.Caller, c.Text("name"))
+		_, err := c.API.RenameWorkspace(c.Acting(), c.Person.Address, c.Text("name"))
 		return page.Outcome{To: c.To("settings"), Done: "The workspace has its name."}, err
 	})
 }
@@ -93,7 +89,7 @@ func deleteWorkspace(c *page.Context) (page.View, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := store.PrincipalByAddress(c.Ctx(), deps(c).Store, c.Person.Address)
+	at, err := c.API.Workspace(c.Acting(), c.Person.Address)
 	if err != nil {
 		return nil, c.Failed("workspace", err)
 	}
@@ -101,7 +97,7 @@ func deleteWorkspace(c *page.Context) (page.View, error) {
 		if c.Form.Get("act") != "delete" {
 			return page.Outcome{}, toll.NewError(toll.CodeBadRequest)
 		}
-		if c.Text("confirm") != confirmation(p) {
+		if c.Text("confirm") != confirmation(at) {
 			return page.Outcome{}, page.OneFault("confirm", "must be exactly the name that is asked for")
 		}
 		_, err := c.API.DeleteWorkspace(c.Acting(), c.Person.Address)
@@ -109,22 +105,14 @@ func deleteWorkspace(c *page.Context) (page.View, error) {
 	})
 }
 
-var actSyntax = regexp.MustCompile(`^[a-z_]{1,40}\.[a-z_]{1,40}$`)
-
 func listActs(c *page.Context) (page.View, error) {
 	filter, q := c.Filters(
 		page.Field{Name: "act", Label: "Act", Max: 80, Hint: ""}, page.Field{Name: "since", Label: "From", Type: "date"},
 		page.Field{Name: "until", Label: "Before", Type: "date"},
 	)
-	if act := q.Get("act"); act != "" && !actSyntax.MatchString(act) {
-		c.Status, c.Fault = http.StatusBadRequest, "An act is two words with a dot between, such as member.removed."
-		return c.Record("Audit log", page.Record{Filter: filter})
-	}
-	since, _ := time.Parse(time.RFC3339, q.Get("since")) // an unreadable day narrows nothing
-	until, _ := time.Parse(time.RFC3339, q.Get("until"))
-	list, err := store.AuditList(c.Ctx(), deps(c).Store, c.Person.Address.Lower(), q.Get("act"), since, until, storePage(c.ListPage()))
-	if err != nil {
-		return nil, c.Failed("part of the list", err)
+	list, err := page.ListOf[*toll.Act](c, "/audit-log", "acts", q)
+	if err := c.Narrowed(err); err != nil {
+		return nil, err
 	}
 	t := &page.Table{
 		Caption: "Audit log",
@@ -139,13 +127,13 @@ func listActs(c *page.Context) (page.View, error) {
 		if from.ID == "" {
 			from.Text = "not kept"
 		}
-		t.Rows = append(t.Rows, []page.Cell{{At: e.At}, {Text: e.Act, Sub: plain.Name(detailText(e.Detail))}, actor(c, names, e), {ID: e.Object}, from})
+		t.Rows = append(t.Rows, []page.Cell{{At: e.At.Time}, {Text: e.Act, Sub: plain.Name(detailText(e.Detail))}, actor(c, names, e), {ID: e.Object}, from})
 	}
 	return c.Record("Audit log", page.Record{Lead: "Who changed what. Entries form a chain: none can be altered or left out unseen.", Links: files, Filter: filter, Table: t})
 }
 
 // actor is who did what an entry notes, by the name of a person.
-func actor(c *page.Context, names map[string]string, e store.AuditEntry) page.Cell {
+func actor(c *page.Context, names map[string]string, e *toll.Act) page.Cell {
 	switch e.ActorKind {
 	case "user":
 		if _, ok := names[e.Actor]; !ok {
@@ -164,9 +152,9 @@ func actor(c *page.Context, names map[string]string, e store.AuditEntry) page.Ce
 }
 
 // detailText is what an entry says of a change, in one line: the members after it, and what they were before.
-func detailText(detail string) string {
+func detailText(detail json.RawMessage) string {
 	var d struct{ Before, After any }
-	if json.Unmarshal([]byte(detail), &d) != nil {
+	if json.Unmarshal(detail, &d) != nil {
 		return ""
 	}
 	before, after := wordsOf(d.Before), wordsOf(d.After)
