@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tollhq/toll/internal/web"
+	"github.com/tollhq/toll/internal/web/operator"
 )
 
 // alarmLife is how long the page of the operators shows an alarm after it was raised last. A fault that lasts raises its alarm again.
@@ -14,7 +14,7 @@ const alarmLife = 24 * time.Hour
 // recentAlarms remembers the alarms that this process raised, by their ids. It is safe for concurrent use.
 type recentAlarms struct {
 	mu sync.Mutex
-	by map[string]web.Alarm
+	by map[string]operator.Alarm
 }
 
 // note counts an alarm.
@@ -22,13 +22,13 @@ func (r *recentAlarms) note(id string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.by == nil {
-		r.by = map[string]web.Alarm{}
+		r.by = map[string]operator.Alarm{}
 	}
-	r.by[id] = web.Alarm{ID: id, Times: r.by[id].Times + 1, Last: time.Now()}
+	r.by[id] = operator.Alarm{ID: id, Times: r.by[id].Times + 1, Last: time.Now()}
 }
 
 // recent returns the alarms of the last day, the last one first.
-func (r *recentAlarms) recent() (out []web.Alarm) {
+func (r *recentAlarms) recent() (out []operator.Alarm) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, a := range r.by {
@@ -36,6 +36,6 @@ func (r *recentAlarms) recent() (out []web.Alarm) {
 			out = append(out, a)
 		}
 	}
-	slices.SortFunc(out, func(a, b web.Alarm) int { return b.Last.Compare(a.Last) })
+	slices.SortFunc(out, func(a, b operator.Alarm) int { return b.Last.Compare(a.Last) })
 	return out
 }

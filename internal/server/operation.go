@@ -13,11 +13,12 @@ import (
 	"github.com/tollhq/toll/internal/people"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/web"
+	"github.com/tollhq/toll/internal/web/operator"
 	"github.com/tollhq/toll/internal/web/page"
 )
 
 // Operation is what the page of the operators shows: what toll doctor and the metrics find.
-func (s *Server) Operation(ctx context.Context) (o web.Operation, err error) {
+func (s *Server) Operation(ctx context.Context) (o operator.Operation, err error) {
 	for name, is := range s.ready(ctx) {
 		if is == "failing" {
 			o.Checks.Add(name, check.Failed, "It fails now: the log says why.")
@@ -29,14 +30,14 @@ func (s *Server) Operation(ctx context.Context) (o web.Operation, err error) {
 	backups.Wait()
 	o.Checks = append(o.Checks, checks...)
 	for _, l := range s.jobs.Status() {
-		o.Loops = append(o.Loops, web.Loop{Name: l.Name, Turns: l.Runs, Last: l.Last, Failing: l.Failing, Error: l.Error})
+		o.Loops = append(o.Loops, operator.Loop{Name: l.Name, Turns: l.Runs, Last: l.Last, Failing: l.Failing, Error: l.Error})
 	}
 	keys, err := store.SigningKeys(ctx, s.base.store)
 	if err != nil {
 		return o, err
 	}
 	for _, k := range keys {
-		o.Keys = append(o.Keys, web.SigningKey{
+		o.Keys = append(o.Keys, operator.SigningKey{
 			ID: k.KID, For: map[string]string{"": "API keys and access tokens", store.StatementKey: "statements"}[k.Purpose], Made: k.CreatedAt, Retired: k.RetiredAt,
 		})
 	}
@@ -51,24 +52,24 @@ func (s *Server) Operation(ctx context.Context) (o web.Operation, err error) {
 		if n > 0 {
 			text = strconv.Itoa(n) + " " + of
 		}
-		o.Limits = append(o.Limits, web.Limit{Name: name, Text: text})
+		o.Limits = append(o.Limits, operator.Limit{Name: name, Text: text})
 	}
 	o.Limits = append(o.Limits,
-		web.Limit{Name: "Release", Text: cmp.Or(s.cfg.Release, "unknown")}, web.Limit{Name: "Database", Text: string(s.base.store.Engine())},
-		web.Limit{Name: "Address", Text: s.PublicURL()}, web.Limit{Name: "Sign-up", Text: string(s.people.SignUps.Registration)},
-		web.Limit{Name: "Passwords", Text: map[bool]string{true: "off (--no-passwords)", false: "taken"}[s.people.Credentials.NoPasswords]},
-		web.Limit{Name: "Mails", Text: cmp.Or(s.cfg.Mail.From, "none: no mail server is set (--smtp-url)")}, web.Limit{Name: "Look", Text: s.cfg.Brand.Text()},
+		operator.Limit{Name: "Release", Text: cmp.Or(s.cfg.Release, "unknown")}, operator.Limit{Name: "Database", Text: string(s.base.store.Engine())},
+		operator.Limit{Name: "Address", Text: s.PublicURL()}, operator.Limit{Name: "Sign-up", Text: string(s.people.SignUps.Registration)},
+		operator.Limit{Name: "Passwords", Text: map[bool]string{true: "off (--no-passwords)", false: "taken"}[s.people.Credentials.NoPasswords]},
+		operator.Limit{Name: "Mails", Text: cmp.Or(s.cfg.Mail.From, "none: no mail server is set (--smtp-url)")}, operator.Limit{Name: "Look", Text: s.cfg.Brand.Text()},
 	)
 	each("Calls of a key", s.cfg.RateLimitKey, "a second")
 	each("Calls of an address", s.cfg.RateLimitIP, "a second")
 	return o, nil
 }
 
-// operator does what the pages of operators ask for.
-type operator struct{ *Server }
+// operatorPages does what the pages of operators ask for.
+type operatorPages struct{ *Server }
 
 // Workspaces lists all workspaces.
-func (s operator) Workspaces(ctx context.Context, p page.Listing) (out page.List[web.Workspace], err error) {
+func (s operatorPages) Workspaces(ctx context.Context, p page.Listing) (out page.List[operator.Workspace], err error) {
 	list, err := store.PrincipalList(ctx, s.base.store, store.Page{Size: p.Size, Cursor: p.Cursor, Ascending: p.Ascending})
 	out.Total, out.Next = list.Total, list.Next
 	for _, w := range list.Items {
@@ -76,7 +77,7 @@ func (s operator) Workspaces(ctx context.Context, p page.Listing) (out page.List
 		if err != nil {
 			return out, err
 		}
-		out.Items = append(out.Items, web.Workspace{
+		out.Items = append(out.Items, operator.Workspace{
 			Workspace: toll.Workspace{ID: w.Address.Lower(), Name: w.Shown(), Address: w.Address, CreatedAt: toll.At(w.CreatedAt)},
 			Members:   len(members), Custody: people.CustodyOf(w),
 		})
@@ -85,7 +86,7 @@ func (s operator) Workspaces(ctx context.Context, p page.Listing) (out page.List
 }
 
 // Suspend suspends or resumes a workspace, a plan, or an API key. It reports whether the id is known.
-func (s operator) Suspend(ctx context.Context, id string, suspend bool) (known bool, err error) {
+func (s operatorPages) Suspend(ctx context.Context, id string, suspend bool) (known bool, err error) {
 	if _, err = s.base.auth.Suspend(ctx, id, suspend); errors.Is(err, store.ErrNotFound) {
 		return false, nil
 	}

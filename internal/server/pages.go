@@ -30,7 +30,7 @@ func (s *Server) web() (*web.Web, error) {
 			Log: s.cfg.Log, Brand: s.cfg.Brand, CloseReads: s.cfg.CloseReads, Source: func(r *http.Request) string { return s.rails.Cards.Source(api.Source(r, proxies)) },
 		},
 		Store: s.base.store, Ledger: s.ledger, Checkout: s.checkout, Auth: s.base.auth, OAuth: s.oauth, People: s.people, Events: s.events, Cards: cards,
-		Seal: s.base.ring.Seal, Open: s.base.ring.Open, Outbound: outbound.Config{Loopback: s.cfg.LoopbackWebhooks}, Operator: operator{s}, Changes: changesSince, FindAgents: s.facilitator.Catalogue.FindAgents,
+		Seal: s.base.ring.Seal, Open: s.base.ring.Open, Outbound: outbound.Config{Loopback: s.cfg.LoopbackWebhooks}, Operator: operatorPages{s}, Changes: changesSince, FindAgents: s.facilitator.Catalogue.FindAgents,
 	})
 }
 

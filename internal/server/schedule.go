@@ -11,7 +11,7 @@ import (
 	"github.com/tollhq/toll/internal/alarm"
 	"github.com/tollhq/toll/internal/backup"
 	"github.com/tollhq/toll/internal/jobs"
-	"github.com/tollhq/toll/internal/web"
+	"github.com/tollhq/toll/internal/web/operator"
 )
 
 // backupRetry is the pause after a backup that failed.
@@ -58,7 +58,7 @@ type backupNotes struct {
 	failed   time.Time // of the last try, zero when it succeeded
 	failure  string
 	wanted   bool // by a person
-	verified web.VerifiedBackup
+	verified operator.VerifiedBackup
 }
 
 func (n *backupNotes) tried(at, last time.Time, err error) {
@@ -80,13 +80,13 @@ func (s *Server) lastBackup() time.Time {
 }
 
 // backups is what the page of the operators shows of scheduled backups; nil without a schedule.
-func (s *Server) backups(ctx context.Context) *web.Backups {
+func (s *Server) backups(ctx context.Context) *operator.Backups {
 	b := s.cfg.Backups
 	if b.Dir == "" {
 		return nil
 	}
 	s.backedUp.mu.Lock()
-	out := &web.Backups{
+	out := &operator.Backups{
 		Dir: b.Dir, Every: b.Every, Keep: b.Keep, Now: s.base.clock.machine(), Failed: s.backedUp.failed, Failure: s.backedUp.failure,
 		Verified: s.backedUp.verified,
 	}
@@ -98,17 +98,17 @@ func (s *Server) backups(ctx context.Context) *web.Backups {
 		out.Failed, out.Failure = out.Now, err.Error()
 	}
 	for _, one := range slices.Backward(made) {
-		out.Files = append(out.Files, web.Backup(one))
+		out.Files = append(out.Files, operator.Backup(one))
 	}
 	return out
 }
 
 // VerifyBackup reads a whole scheduled backup and opens it, for the page of the operators.
-func (s *Server) VerifyBackup(ctx context.Context, name string) (web.VerifiedBackup, error) {
+func (s *Server) VerifyBackup(ctx context.Context, name string) (operator.VerifiedBackup, error) {
 	if !backup.IsScheduled(name) || s.cfg.Backups.Dir == "" {
-		return web.VerifiedBackup{}, toll.Errorf(toll.CodeBadRequest, "This is no scheduled backup.")
+		return operator.VerifiedBackup{}, toll.Errorf(toll.CodeBadRequest, "This is no scheduled backup.")
 	}
-	v := web.VerifiedBackup{Name: name, At: s.base.clock.machine()}
+	v := operator.VerifiedBackup{Name: name, At: s.base.clock.machine()}
 	place, err := s.cfg.ObjectStore.Destination(s.cfg.Backups.Dir)
 	if err == nil {
 		var info backup.Info

@@ -19,7 +19,7 @@ func areaPages() []page.Area {
 	return slices.Concat(
 		overviewPages(), agentPages(), planPages(), usagePages(), requestPages(), orderPages(), buyingPages(), moneyPages(), exportPages(),
 		keyPages(), programPages(), hookPages(), memberPages(), tryPages(), workspacePages(), noticePages(), searchPages(),
-		clockPages(), operatorPages(), componentPages(),
+		clockPages(), componentPages(),
 	)
 }
 

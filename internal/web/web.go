@@ -21,6 +21,7 @@ import (
 	"github.com/tollhq/toll/internal/outbound"
 	"github.com/tollhq/toll/internal/people"
 	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/internal/web/operator"
 	"github.com/tollhq/toll/internal/web/page"
 	"github.com/tollhq/toll/internal/web/session"
 )
@@ -43,7 +44,7 @@ type Deps struct {
 	Cards    Cards // nil: no card rail
 	People   *people.People
 	Events   *events.Events
-	Operator Operator
+	Operator operator.Operator
 	Changes  func(version string) []Change // of the API since a version
 	Outbound outbound.Config               // where calls of the page that tries an agent may go
 	// FindAgents searches the catalogue: agents last updated first, and where the next part begins.
@@ -70,7 +71,7 @@ func New(d Deps) (*Web, error) {
 	var err error
 	w.Site, err = page.NewSite(d.Pages, session.Config{
 		Store: d.Store, Auth: d.Auth, People: d.People, Seal: d.Seal, Open: d.Open, PublicURL: d.Pages.PublicURL, Clock: d.Pages.Clock,
-	}, files, page.Set{Templates: files, Routes: append(w.peopleRoutes(), w.publicRoutes()...), Areas: areaPages()})
+	}, files, page.Set{Templates: files, Routes: append(w.peopleRoutes(), w.publicRoutes()...), Areas: areaPages()}, operator.Pages(d.Operator, d.People))
 	if err == nil {
 		w.Bridge = w
 	}

@@ -45,7 +45,7 @@ type Config struct {
 
 // Set is the pages of one package.
 type Set struct {
-	Templates fs.FS // NAME.html of each page, which defines "body"
+	Templates fs.FS // NAME.html of each page, which defines "body"; nil: those of other packages
 	Routes    []Route
 	Areas     []Area
 }
@@ -100,6 +100,9 @@ func NewSite(d Config, s session.Config, files fs.FS, sets ...Set) (*Site, error
 			if !a.Sandbox || d.Environment != toll.Live {
 				w.Areas = append(w.Areas, a)
 			}
+		}
+		if set.Templates == nil {
+			continue
 		}
 		names, err := fs.Glob(set.Templates, "*.html")
 		if err != nil {

@@ -1,4 +1,5 @@
-package web
+// Package operator has the pages for the operators of the service: its health, background work, keys, limits, backups, and workspaces.
+package operator
 
 import (
 	"context"
@@ -100,25 +101,32 @@ type Workspace struct {
 	Custody toll.Custody
 }
 
-// operatorPages are for the operators of the service, in whatever workspace they are.
-func operatorPages() []page.Area {
-	return []page.Area{
+// pages has the services behind the pages.
+type pages struct {
+	service Operator
+	people  *people.People
+}
+
+// Pages returns the pages, which operators open in any workspace.
+func Pages(service Operator, persons *people.People) page.Set {
+	w := pages{service, persons}
+	return page.Set{Areas: []page.Area{
 		{
 			Path: "/operator", Title: "Service", Template: "sheet", Group: page.GroupOperate, Nav: "Service", Icon: "server",
-			Right: toll.RightRead, Persons: true, Operators: true, Get: showOperation, Post: operate,
+			Right: toll.RightRead, Persons: true, Operators: true, Get: w.showOperation, Post: w.operate,
 		},
 		{
 			Path: "/operator/accounts", Title: "Accounts", Template: "sheet", Under: "/operator",
-			Right: toll.RightRead, Persons: true, Operators: true, Get: listAccounts,
+			Right: toll.RightRead, Persons: true, Operators: true, Get: w.listAccounts,
 		},
-	}
+	}}
 }
 
 // custodyWords say who has the key of a wallet, in a table.
 var custodyWords = map[toll.Custody]string{toll.CustodyService: "the service", toll.CustodyShared: "exported", toll.CustodyExternal: "its owner"}
 
-func listAccounts(c *page.Context) (page.View, error) {
-	list, err := deps(c).Operator.Workspaces(c.Ctx(), c.ListPage())
+func (w pages) listAccounts(c *page.Context) (page.View, error) {
+	list, err := w.service.Workspaces(c.Ctx(), c.ListPage())
 	if err != nil {
 		return nil, c.Failed("part of the list", err)
 	}
@@ -126,16 +134,16 @@ func listAccounts(c *page.Context) (page.View, error) {
 		Caption: "Accounts", Pager: c.PagerOf(list.Total, list.Next, "account"),
 		Head: []page.Column{{Text: "Name"}, {Text: "Address"}, {Text: "People", Num: true}, {Text: "Has the key"}, {Text: "Made"}},
 	}
-	for _, w := range list.Items {
+	for _, one := range list.Items {
 		t.Rows = append(t.Rows, []page.Cell{
-			{Text: page.NameOf(w.Name)}, {ID: w.Address.String()}, page.Credits(toll.Credits(w.Members)), {Text: custodyWords[w.Custody]}, {At: w.CreatedAt.Time},
+			{Text: page.NameOf(one.Name)}, {ID: one.Address.String()}, page.Credits(toll.Credits(one.Members)), {Text: custodyWords[one.Custody]}, {At: one.CreatedAt.Time},
 		})
 	}
 	return c.Record("Accounts", page.Record{Lead: "All workspaces of this service.", Table: t})
 }
 
-func showOperation(c *page.Context) (page.View, error) {
-	o, err := deps(c).Operator.Operation(c.Ctx())
+func (w pages) showOperation(c *page.Context) (page.View, error) {
+	o, err := w.service.Operation(c.Ctx())
 	if err != nil {
 		return nil, c.Failed("service", err)
 	}
@@ -188,7 +196,7 @@ func showOperation(c *page.Context) (page.View, error) {
 	what := page.Field{Name: "id", Label: "Address of a workspace, or id of a plan or API key", Required: true}
 	s.Acts = append(s.Acts, c.DialogOf("suspend", "Suspend", "A suspended workspace or plan gets no orders, top-ups and holds. Open holds settle, and refunds, exports and sign-in still work. A suspended API key is refused.", what),
 		c.DialogOf("resume", "Resume", "What was suspended works again within a second.", what))
-	to, err := ownMails(c)
+	to, err := w.ownMails(c)
 	if err != nil {
 		return nil, c.Failed("service", err)
 	}
@@ -199,11 +207,11 @@ func showOperation(c *page.Context) (page.View, error) {
 }
 
 // ownMails are the mail addresses that the visitor proved, where the service sends mails.
-func ownMails(c *page.Context) (out []page.Option, err error) {
-	if !deps(c).People.Notices.HasMail() {
+func (w pages) ownMails(c *page.Context) (out []page.Option, err error) {
+	if !w.people.Notices.HasMail() {
 		return nil, nil
 	}
-	all, err := deps(c).People.Credentials.List(c.Ctx(), c.Person.User.ID)
+	all, err := w.people.Credentials.List(c.Ctx(), c.Person.User.ID)
 	for _, credential := range all {
 		if credential.Kind == people.Mail {
 			out = append(out, page.Option{Value: credential.Name, Text: plain.Name(credential.Name)})
@@ -267,20 +275,20 @@ func mebibytes(n int64) string {
 	return page.Grouped(strconv.FormatFloat(float64(n)/(1<<20), 'f', 1, 64)) + " MiB"
 }
 
-func operate(c *page.Context) (page.View, error) {
+func (w pages) operate(c *page.Context) (page.View, error) {
 	return c.Finish(func() (page.Outcome, error) {
 		out := page.Outcome{To: c.To("operator")}
 		switch c.Form.Get("act") {
 		case "backup":
-			deps(c).Operator.MakeBackup()
+			w.service.MakeBackup()
 			out.Done = "A backup is made if the newest one is an hour old. Open this page again to see it."
 			return out, nil
 		case "mail":
 			out.Done = "The mail server took the mail."
-			return out, testMail(c)
+			return out, w.testMail(c)
 		case "suspend", "resume":
 			suspends := c.Form.Get("act") == "suspend"
-			known, err := deps(c).Operator.Suspend(c.Ctx(), c.Text("id"), suspends)
+			known, err := w.service.Suspend(c.Ctx(), c.Text("id"), suspends)
 			if err == nil && !known {
 				err = page.OneFault("id", "is not known here")
 			}
@@ -292,7 +300,7 @@ func operate(c *page.Context) (page.View, error) {
 		default:
 			return out, toll.NewError(toll.CodeBadRequest)
 		}
-		read, err := deps(c).Operator.VerifyBackup(c.Ctx(), c.Form.Get("backup"))
+		read, err := w.service.VerifyBackup(c.Ctx(), c.Form.Get("backup"))
 		if err != nil {
 			return page.Outcome{}, err
 		}
@@ -305,8 +313,8 @@ func operate(c *page.Context) (page.View, error) {
 }
 
 // testMail sends a mail to an address of the visitor.
-func testMail(c *page.Context) error {
-	to, err := ownMails(c)
+func (w pages) testMail(c *page.Context) error {
+	to, err := w.ownMails(c)
 	if err != nil {
 		return err
 	}
@@ -314,7 +322,7 @@ func testMail(c *page.Context) error {
 		return page.OneFault("to", "must be one of your addresses")
 	}
 	name := c.Name
-	err = deps(c).People.Notices.SendMail(c.Ctx(), toll.NewUUID(), c.Form.Get("to"), "A test mail of "+name, name+" at "+c.PublicURL+" can send mails.\n")
+	err = w.people.Notices.SendMail(c.Ctx(), toll.NewUUID(), c.Form.Get("to"), "A test mail of "+name, name+" at "+c.PublicURL+" can send mails.\n")
 	if err != nil {
 		return toll.Errorf(toll.CodeBadRequest, "The mail was not sent: %s.", plain.Name(err.Error()))
 	}
