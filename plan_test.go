@@ -76,7 +76,7 @@ func TestPlanKind_IsNamedInFewFiles(t *testing.T) {
 			named = append(named, name)
 		}
 	}
-	if want := []string{"credits.go", "internal/web/plans.go", "plan.go"}; !slices.Equal(named, want) {
+	if want := []string{"credits.go", "internal/web/workspace/plans.go", "plan.go"}; !slices.Equal(named, want) {
 		t.Errorf("LimitTime is named in %v, want %v", named, want)
 	}
 }

@@ -357,7 +357,13 @@ var rooms = map[string]room{
 		what:  "pages for people: workspaces, sign-up, sign-in, members, consent, devices, connected programs, orders, cards",
 		layer: "doors",
 		ours: "toll x402 client internal/meter internal/store internal/ledger internal/checkout internal/auth internal/rail internal/oauth " +
-			"internal/people internal/plain internal/events internal/outbound internal/cache internal/web/operator internal/web/page internal/web/session",
+			"internal/people internal/plain internal/events internal/outbound internal/web/operator internal/web/page internal/web/session internal/web/workspace",
+	},
+	"internal/web/workspace": {
+		what:  "pages of a workspace: overview, agents, plans, orders, usage, keys, webhooks, members, money, calls of agents",
+		layer: "doors",
+		ours: "toll x402 client internal/auth internal/cache internal/outbound internal/people internal/plain internal/web/page " +
+			"internal/web/session",
 	},
 	"internal/web/operator": {
 		what:  "pages for operators: health, background work, keys, limits, backups, all workspaces",
@@ -407,7 +413,7 @@ var rooms = map[string]room{
 		layer: "outside",
 		ours: "toll x402 internal/tempfile internal/apiversion internal/check internal/seal internal/store internal/alarm internal/traces " +
 			"internal/ledger internal/jobs internal/auth internal/catalogue internal/tokens internal/purchases internal/pay internal/checkout " +
-			"internal/api internal/backup internal/oauth internal/web internal/web/operator internal/web/page internal/events " +
+			"internal/api internal/backup internal/oauth internal/web internal/web/operator internal/web/page internal/web/workspace internal/events " +
 			"internal/outbound internal/pace internal/metrics internal/rails internal/people",
 		third: []string{"golang.org/x/sys/unix", "go.opentelemetry.io/otel"}, // the filter of a listener that ends
 		tests: []string{

@@ -12,9 +12,9 @@ import (
 	"github.com/tollhq/toll/internal/check"
 	"github.com/tollhq/toll/internal/people"
 	"github.com/tollhq/toll/internal/store"
-	"github.com/tollhq/toll/internal/web"
 	"github.com/tollhq/toll/internal/web/operator"
 	"github.com/tollhq/toll/internal/web/page"
+	"github.com/tollhq/toll/internal/web/workspace"
 )
 
 // Operation is what the page of the operators shows: what toll doctor and the metrics find.
@@ -30,7 +30,7 @@ func (s *Server) Operation(ctx context.Context) (o operator.Operation, err error
 	backups.Wait()
 	o.Checks = append(o.Checks, checks...)
 	for _, l := range s.jobs.Status() {
-		o.Loops = append(o.Loops, operator.Loop{Name: l.Name, Turns: l.Runs, Last: l.Last, Failing: l.Failing, Error: l.Error})
+		o.Loops = append(o.Loops, operator.Loop{Name: l.Name, Runs: l.Runs, Last: l.Last, Failing: l.Failing, Error: l.Error})
 	}
 	keys, err := store.SigningKeys(ctx, s.base.store)
 	if err != nil {
@@ -94,11 +94,11 @@ func (s operatorPages) Suspend(ctx context.Context, id string, suspend bool) (kn
 }
 
 // changesSince are the changes of the API after a version.
-func changesSince(version string) (out []web.Change) {
+func changesSince(version string) (out []workspace.Change) {
 	v, err := apiversion.Parse(version)
 	for _, c := range apiversion.Changes() {
 		if err == nil && v.Before(c.Since) {
-			out = append(out, web.Change{Since: c.Since.String(), Summary: c.Summary})
+			out = append(out, workspace.Change{Since: c.Since.String(), Summary: c.Summary})
 		}
 	}
 	return out

@@ -5,16 +5,17 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/auth"
 	"github.com/tollhq/toll/internal/ledger"
 	"github.com/tollhq/toll/internal/oauth"
 	"github.com/tollhq/toll/internal/plain"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/web/page"
+	"github.com/tollhq/toll/internal/web/workspace"
 )
 
 // formRevoke is the first word of what the ticket of that form says.
@@ -23,17 +24,10 @@ const formRevoke = "revoke"
 // mostGranted is how many programs the page lists, those that came last first.
 const mostGranted = 100
 
-// granted is what a program was let in for, as a person reads it.
+// granted is a row of the page.
 type granted struct {
-	ID       toll.Hash
-	Name     string
-	ClientID string
-	Has      string
-	Resource string
-	Since    string
-	Until    string
-	LastUse  string
-	Ticket   string
+	workspace.Program
+	Since, Until, Ticket string
 }
 
 // accessPage is the list of programs that a person let in.
@@ -63,74 +57,50 @@ func (w *Web) Access() page.Route {
 			if err != nil {
 				return nil, err
 			}
-			return showAccess(c, http.StatusOK, endedText(ended), "")
+			return showAccess(c, http.StatusOK, page.EndedText(ended), "")
 		},
 	)
-}
-
-// endedText says what ended with the access of a program.
-func endedText(e toll.Ended) string {
-	return "The access is revoked." + endedWith(e)
-}
-
-// removedWith is [endedWith] for a member, with the webhooks by name.
-func removedWith(r toll.Removed) string {
-	text := endedWith(r.Ended)
-	if len(r.Webhooks) > 0 {
-		state := "paused"
-		if r.Kept != nil {
-			state = "yours now"
-		}
-		names := store.Mapped(r.Webhooks, func(w toll.WebhookLeft) string { return plain.Name(w.URL) })
-		text += " These webhooks are " + state + ": " + strings.Join(names, ", ") + "."
-	}
-	return text
-}
-
-// endedWith is a sentence on what ended with something, after a blank; "" for nothing.
-func endedWith(e toll.Ended) string {
-	var also []string
-	for _, of := range []struct {
-		n    int64
-		what string
-	}{{e.APIKeys, "API key"}, {e.AccessTokens, "access token"}, {e.Grants, "access of another program"}} {
-		switch {
-		case of.n == 1:
-			also = append(also, "1 "+of.what)
-		case of.n > 1:
-			also = append(also, strconv.FormatInt(of.n, 10)+" × "+of.what)
-		}
-	}
-	if len(also) == 0 {
-		return ""
-	}
-	return " With it ended: " + strings.Join(also, ", ") + "."
 }
 
 func showAccess(c *page.Context, status int, done, fault string) (page.View, error) {
 	if c.Person == nil {
 		return c.SignIn.Ask(c, http.StatusOK, "Sign in to read which programs can use your account.", page.PathAccess, "")
 	}
-	grants, err := deps(c).OAuth.Grants(c.Ctx(), c.Person.Address, mostGranted)
-	body := accessPage{Done: done}
-	for _, g := range grants {
-		var one granted
-		if one, err = deps(c).granted(c.Ctx(), g); err != nil {
-			break
-		}
-		one.Ticket = c.Ticket(formRevoke, one.ID.String())
-		body.Granted = append(body.Granted, one)
-	}
+	all, err := programs{deps(c)}.Programs(c.Ctx(), c.Person.Address)
 	if err != nil {
 		return nil, err
+	}
+	body := accessPage{Done: done}
+	for _, p := range all {
+		body.Granted = append(body.Granted, granted{p, page.Date(p.CreatedAt), page.Date(p.EndsAt), c.Ticket(formRevoke, p.ID.String())})
 	}
 	return c.Show(status, "access", page.Layout{Title: "Programs with access", Fault: fault, Body: body}, "")
 }
 
-func (w *Web) granted(ctx context.Context, g oauth.Grant) (granted, error) {
-	out := granted{
+// programs reads what people let into a workspace.
+type programs struct{ *Web }
+
+// Programs returns the programs of a workspace, those that came last first.
+func (w programs) Programs(ctx context.Context, owner toll.Address) ([]workspace.Program, error) {
+	grants, err := w.OAuth.Grants(ctx, owner, mostGranted)
+	out := make([]workspace.Program, len(grants))
+	for i, g := range grants {
+		if out[i], err = w.program(ctx, g); err != nil {
+			return nil, err
+		}
+	}
+	return out, err
+}
+
+// EndGrant ends the access of a program.
+func (w programs) EndGrant(ctx context.Context, c auth.Caller, id toll.Hash) (toll.Ended, error) {
+	return w.OAuth.EndGrant(ctx, c, id)
+}
+
+func (w programs) program(ctx context.Context, g oauth.Grant) (workspace.Program, error) {
+	out := workspace.Program{
 		ID: g.ID, Name: cmp.Or(plain.Name(g.ClientName), "A program without a name"), ClientID: g.ClientID, Resource: page.AddressText(g.Resource),
-		Since: page.Date(g.CreatedAt), Until: page.Date(g.EndsAt), LastUse: "not yet",
+		CreatedAt: g.CreatedAt, EndsAt: g.EndsAt, LastUse: "not yet",
 	}
 	used := func(t time.Time) {
 		if !t.IsZero() {

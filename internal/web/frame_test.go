@@ -1,9 +1,12 @@
 package web
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/web/operator"
+	"github.com/tollhq/toll/internal/web/workspace"
 )
 
 // ownRights are pages that every member opens and whose forms check by themselves who may send them, with what checks it.
@@ -21,7 +24,7 @@ var ownRights = map[string]string{
 // T154
 func TestRightOfEveryPage(t *testing.T) {
 	paths := map[string]bool{}
-	for _, p := range areaPages() {
+	for _, p := range slices.Concat(workspace.Pages(workspace.Deps{}).Areas, operator.Pages(nil, nil).Areas) {
 		if paths[p.Path] {
 			t.Errorf("%s has two rows", p.Path)
 		}

@@ -202,29 +202,8 @@ func (w *Web) offer(ctx context.Context, owner toll.Address, p *toll.Plan) (*off
 // orders says how the person orders a plan on the page of consent, where it cannot be paid with as it is.
 func (w *Web) orders(who *session.Person, o *offer) {
 	if !o.Ready() && o.plan.Kind().Prepaid() {
-		o.Order, o.Why = w.waysToOrder(who, o)
+		o.Order, o.Why = page.OrderButton(who, o.plan, w.Cards != nil)
 	}
-}
-
-// waysToOrder returns the label of the button with which the person orders a plan, or why there is none: free, by card, or
-// from the wallet of the workspace, where the service holds the key of that.
-func (w *Web) waysToOrder(who *session.Person, o *offer) (label, why string) {
-	fiat := !o.plan.Price.IsCrypto && !o.plan.Price.IsFree()
-	switch {
-	case !who.Rights.Has(toll.RightSpend):
-		return "", "Ordering takes the right spend, which you do not have in this workspace."
-	case !o.plan.IsListed:
-		return "", "It is not sold any more."
-	case o.plan.Price.IsFree():
-		return "Order it for free", ""
-	case fiat && w.Cards == nil:
-		return "", "This service takes no cards."
-	case fiat:
-		return "Pay " + o.Price + " by card", ""
-	case who.External():
-		return "", "This workspace is a wallet of yours, which the service cannot make pay: buy the plan with the wallet, by x402."
-	}
-	return "Pay " + o.Price + " from the wallet of this workspace", ""
 }
 
 // purse is a delegation with which a program may buy credits.

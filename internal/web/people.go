@@ -20,7 +20,6 @@ const (
 	formJoin     = "join"
 	formConfirm  = "confirm"
 	formSecurity = "security"
-	formMembers  = "members"
 )
 
 // signUp is the form with which a person signs up.
@@ -411,128 +410,6 @@ func showSecurity(c *page.Context, status int, body security, fault string) (pag
 	return c.Show(status, "security", s, "")
 }
 
-// membersPage is the people of a workspace.
-type membersPage struct {
-	Done, Link, LinkEnds string
-	Action, Ticket       string
-	Members              []shownMember
-	Invitations          []shownInvitation
-	Roles                []toll.Role
-	MayInvite            bool
-}
-
-type shownMember struct {
-	ID, Name, Since, Ticket, To string
-	Spent                       string // of what limit, "" without one
-	Role                        toll.Role
-	You, CanManage              bool
-}
-
-type shownInvitation struct {
-	ID, Note, Until, Ticket string
-	Role                    toll.Role
-}
-
 func membersOf(at toll.Address) string {
 	return strings.Replace(page.PathMembers, "{workspace}", at.String(), 1)
-}
-
-// memberPages are the people of a workspace.
-func memberPages() []page.Area {
-	return []page.Area{memberPage(), {
-		Path: "/members", Title: "Members", Template: "members", Group: page.GroupManage, Nav: "Members", Icon: "users", Key: "m",
-		Right: toll.RightRead, OwnTickets: true, Persons: true,
-		Get:  func(c *page.Context) (page.View, error) { return showMembers(c, http.StatusOK, membersPage{}, "") },
-		Post: postMembers,
-	}}
-}
-
-func postMembers(c *page.Context) (page.View, error) {
-	if !c.Holds(c.Form.Get("ticket"), formMembers) {
-		return showMembers(c, http.StatusForbidden, membersPage{}, page.Stale)
-	}
-	if err := page.NeedProof(c, page.ConfirmWhy); err != nil {
-		return nil, err
-	}
-	body, err := changeMembers(c)
-	if err != nil {
-		return c.Rejected(err, func(status int, fault string) (page.View, error) { return showMembers(c, status, membersPage{}, fault) })
-	}
-	if c.Form.Get("user") == c.Person.User.ID.String() && c.Form.Get("act") == "remove" {
-		return c.Redirect(http.StatusSeeOther, page.PathSecurity)
-	}
-	return showMembers(c, http.StatusOK, body, "")
-}
-
-// changeMembers does what the form says.
-func changeMembers(c *page.Context) (body membersPage, err error) {
-	w, who := deps(c), c.Person.Caller
-	var user toll.UUID
-	if act := c.Form.Get("act"); act == "role" || act == "remove" {
-		if err := user.UnmarshalText([]byte(c.Form.Get("user"))); err != nil {
-			return body, err
-		}
-	}
-	switch c.Form.Get("act") {
-	case "invite":
-		i, err := w.People.Links.Invite(c.Ctx(), who, toll.Role(c.Form.Get("role")), c.Form.Get("note"), nil)
-		body.Link, body.LinkEnds = i.Link, page.Date(i.EndsAt.Time)
-		return body, err
-	case "withdraw":
-		body.Done = "The invitation is withdrawn."
-		id, err := toll.ParseHash(c.Form.Get("invitation"))
-		if err == nil {
-			err = w.People.Links.Withdraw(c.Ctx(), who, id)
-		}
-		return body, err
-	case "role":
-		body.Done = "The role is changed."
-		_, err = w.People.Members.Change(c.Ctx(), who, user, people.MemberChange{Role: new(toll.Role(c.Form.Get("role")))})
-		return body, err
-	case "remove":
-		removed, err := w.People.Members.Remove(c.Ctx(), who, user, false)
-		body.Done = "The person is removed." + removedWith(removed)
-		return body, err
-	}
-	return body, toll.NewError(toll.CodeBadRequest)
-}
-
-func showMembers(c *page.Context, status int, body membersPage, fault string) (page.View, error) {
-	who := c.Person
-	o, err := c.Outcome()
-	if err != nil {
-		return nil, err
-	}
-	body.Done = cmp.Or(body.Done, o.Done)
-	body.Action, body.Ticket = membersOf(who.Address), c.Ticket(formMembers)
-	body.MayInvite = who.Rights.Has(toll.RightMembers)
-	for _, r := range toll.Roles() {
-		if body.MayInvite && who.Workspace.Role.Manages(r) {
-			body.Roles = append(body.Roles, r)
-		}
-	}
-	all, err := members(c)
-	var open []toll.Invitation
-	if err == nil {
-		open, err = deps(c).People.Links.Invitations(c.Ctx(), who.Address)
-	}
-	if err != nil {
-		return nil, err
-	}
-	for _, m := range all {
-		one := shownMember{
-			ID: m.UserID.String(), Name: m.Name, Since: page.Date(m.Since.Time), Role: m.Role, Ticket: body.Ticket,
-			You: m.UserID == who.User.ID, To: c.To("members", m.UserID.String()), CanManage: body.MayInvite && who.Workspace.Role.Manages(m.Role),
-		}
-		if m.SpendLimitCents != nil {
-			one.Spent = spentText(m)
-		}
-		body.Members = append(body.Members, one)
-	}
-	for _, i := range open {
-		body.Invitations = append(body.Invitations, shownInvitation{
-			ID: i.ID, Note: i.Note, Until: page.Date(i.EndsAt.Time), Role: i.Role, Ticket: body.Ticket,
-		})
-	}
-	return c.Show(status, "members", page.Layout{Title: "Members", Fault: fault, Body: body}, "")
 }

@@ -278,7 +278,7 @@ func offered(c *page.Context) (*toll.Plan, *offer, error) {
 	if err != nil {
 		return nil, nil, notFound(c, "plan", err)
 	}
-	if o.Order, o.Why = deps(c).waysToOrder(c.Person, o); !p.Kind().Prepaid() {
+	if o.Order, o.Why = page.OrderButton(c.Person, p, deps(c).Cards != nil); !p.Kind().Prepaid() {
 		o.Order, o.Why = "", "There is nothing to buy before: each request buys the credits that it needs."
 	}
 	return p, o, nil

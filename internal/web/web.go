@@ -1,18 +1,17 @@
 // Package web serves the pages for people: it composes sign-in, consent, workspaces, public pages, orders, and cards. They load nothing
 // from other origins, except the form of the card processor, which the page of an order may have in a frame.
 //
-// Pages of a workspace are rows of one table, see [areaPages]: an area is one file with its rows and one template a page. Their
-// forms work without scripts. The toolkit is in web/page, sessions are in web/session.
+// The toolkit is in web/page, sessions are in web/session, pages of a workspace are in web/workspace, and those of operators in web/operator.
 package web
 
 import (
 	"context"
 	"embed"
+	"net/http"
 	"time"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/auth"
-	"github.com/tollhq/toll/internal/cache"
 	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/events"
 	"github.com/tollhq/toll/internal/ledger"
@@ -24,6 +23,7 @@ import (
 	"github.com/tollhq/toll/internal/web/operator"
 	"github.com/tollhq/toll/internal/web/page"
 	"github.com/tollhq/toll/internal/web/session"
+	"github.com/tollhq/toll/internal/web/workspace"
 )
 
 //go:generate sh -c "cd generate && npm ci --ignore-scripts --no-audit --no-fund && node vendor.mjs"
@@ -45,8 +45,8 @@ type Deps struct {
 	People   *people.People
 	Events   *events.Events
 	Operator operator.Operator
-	Changes  func(version string) []Change // of the API since a version
-	Outbound outbound.Config               // where calls of the page that tries an agent may go
+	Changes  func(version string) []workspace.Change // of the API since a version
+	Outbound outbound.Config                         // where calls of the page that tries an agent may go
 	// FindAgents searches the catalogue: agents last updated first, and where the next part begins.
 	FindAgents func(ctx context.Context, query string, limit int, cursor string) (found []*store.ListedAgent, next string, err error)
 }
@@ -55,23 +55,20 @@ type Deps struct {
 type Web struct {
 	Deps
 	*page.Site
-	looks    *meter.Meter[toll.Address] // by accounts: questions to the card processor for a page
-	began    time.Time
-	outbound *outbound.Client
-	tries    *tries // calls from pages that run
-	payers   *cache.Cache[payersKey, []page.Stat]
+	looks *meter.Meter[toll.Address] // by accounts: questions to the card processor for a page
+	began time.Time
 }
 
 // New returns the pages. Errors: a public address that is not an origin.
 func New(d Deps) (*Web, error) {
-	w := &Web{Deps: d, looks: meter.New[toll.Address](lookEvery, mostLooks), began: time.Now(), payers: cache.New[payersKey, []page.Stat](mostPayers)}
-	d.Outbound.Timeout = tryTimeout
-	w.outbound, w.tries = outbound.New(d.Outbound), &tries{of: map[toll.Address]int{}}
+	w := &Web{Deps: d, looks: meter.New[toll.Address](lookEvery, mostLooks), began: time.Now()}
 	d.Pages.SignIn = w
 	var err error
 	w.Site, err = page.NewSite(d.Pages, session.Config{
 		Store: d.Store, Auth: d.Auth, People: d.People, Seal: d.Seal, Open: d.Open, PublicURL: d.Pages.PublicURL, Clock: d.Pages.Clock,
-	}, files, page.Set{Templates: files, Routes: append(w.peopleRoutes(), w.publicRoutes()...), Areas: areaPages()}, operator.Pages(d.Operator, d.People))
+	}, files, page.Set{Templates: files, Routes: append(w.peopleRoutes(), w.publicRoutes()...)}, workspace.Pages(workspace.Deps{
+		Records: d.Checkout.Reports, Events: d.Events, Programs: programs{w}, Auth: d.Auth, People: d.People, Cards: d.Cards != nil, Changes: d.Changes, Outbound: d.Outbound,
+	}), operator.Pages(d.Operator, d.People))
 	if err == nil {
 		w.Bridge = w
 	}
@@ -81,8 +78,7 @@ func New(d Deps) (*Web, error) {
 // peopleRoutes are the pages of people outside workspaces.
 func (w *Web) peopleRoutes() []page.Route {
 	return []page.Route{
-		at(page.PathHome, w.Home()), {Path: PathLive, Handler: w.Live()},
-		at(page.PathSignOut, w.SignOut()), at(page.PathWallet, w.Wallet()), at(page.PathOIDC, w.OIDC()), at(people.PathOIDC, w.OIDCBack()),
+		at(page.PathHome, w.Home()), at(page.PathSignOut, w.SignOut()), at(page.PathWallet, w.Wallet()), at(page.PathOIDC, w.OIDC()), at(people.PathOIDC, w.OIDCBack()),
 		at(page.PathSignIn, w.SignIn()), at(page.PathAuthorize, w.Authorize()), at(page.PathDevice, w.Device()), at(page.PathAccess, w.Access()),
 		at(page.PathCLI, w.CLI()), at(PathCheckout, w.CheckoutPage()), at(PathCheckoutDone, w.CheckoutDone()),
 		at(PathCheckoutAgain, w.CheckoutAgain()), at(page.PathEnroll, w.Enroll()), at(page.PathSignUp, w.SignUp()), at(page.PathJoin, w.Join()),
@@ -108,4 +104,14 @@ func (w *Web) page(get, post func(*page.Context) (page.View, error)) page.Route 
 func admitUser(c *page.Context, u toll.Person, proof string, at toll.Address) (err error) {
 	c.Person, err = c.Sessions.AdmitPerson(c.W, c.R, u, proof, at)
 	return err
+}
+
+// Home is GET /w: the overview of the workspace that was used last.
+func (w *Web) Home() page.Route {
+	return w.page(func(c *page.Context) (page.View, error) {
+		if c.Person == nil {
+			return c.SignIn.Ask(c, http.StatusOK, "", page.PathHome, "")
+		}
+		return c.Redirect(http.StatusSeeOther, firstPage(c))
+	}, nil)
 }

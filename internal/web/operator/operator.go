@@ -55,7 +55,7 @@ type VerifiedBackup struct {
 // Loop is work in the background.
 type Loop struct {
 	Name    string
-	Turns   uint64
+	Runs    uint64
 	Last    time.Time // end of the last turn
 	Failing time.Time // since when turns fail; zero: they do not
 	Error   string    // of the last turn
@@ -171,7 +171,7 @@ func (w pages) showOperation(c *page.Context) (page.View, error) {
 	}
 	loops := &page.Table{Caption: "Background work", Head: []page.Column{{Text: "Loop"}, {Text: "State"}, {Text: "Last turn"}, {Text: "Turns", Num: true}}}
 	for _, l := range o.Loops {
-		row := []page.Cell{{Text: l.Name}, {State: &page.State{Text: "works", Tone: "good"}}, page.At(l.Last), page.Credits(toll.Credits(l.Turns))}
+		row := []page.Cell{{Text: l.Name}, {State: &page.State{Text: "works", Tone: "good"}}, page.At(l.Last), page.Credits(toll.Credits(l.Runs))}
 		if l.Error != "" {
 			row[1] = page.Cell{State: &page.State{Text: "fails", Tone: "bad"}, Sub: plain.Name(l.Error)}
 			s.Tasks = append(s.Tasks, page.Task{Tone: "bad", Title: l.Name + " fails", Text: plain.Name(l.Error)})

@@ -209,9 +209,7 @@ func Ranges(c *Context, of Period) []Segment {
 
 // RangeFields are fields for days of one's own, beside those that narrow the page.
 func RangeFields(c *Context, p Period, beside []Field) []Field {
-	fields, _ := c.Filters(
-		Field{Name: "since", Label: "From", Type: "date"}, Field{Name: "until", Label: "Before", Type: "date"},
-	)
+	fields, _ := c.Filters(Field{Name: "since", Label: "From", Type: "date"}, Field{Name: "until", Label: "Before", Type: "date"})
 	return slices.Concat(beside, fields, []Field{{Name: "range", Type: "hidden", Value: p.Key}})
 }
 

@@ -28,9 +28,7 @@ type Group struct {
 
 // newForm returns a form that posts to the page on which it is shown.
 func (c *Context) newForm(act, button string, groups ...Group) *Form {
-	f := &Form{
-		Action: c.R.URL.Path, Ticket: c.Ticket(c.R.URL.Path), Act: act, Button: button, Groups: groups,
-	}
+	f := &Form{Action: c.R.URL.Path, Ticket: c.Ticket(c.R.URL.Path), Act: act, Button: button, Groups: groups}
 	f.each(func(to *Field) { to.of = act })
 	return f
 }

@@ -106,6 +106,7 @@ type Route struct {
 	Path      string
 	Get, Post func(*Context) (View, error) // nil: the page does not take the method
 	Handler   http.Handler                 // of GET, in place of Get: it has no [Context]
+	Raw       func(*Context)               // of GET, in place of Get: it writes the answer, without a person
 }
 
 // frame is what the layout of a page of a workspace shows around it.

@@ -1,6 +1,9 @@
 package page
 
-import "github.com/tollhq/toll"
+import (
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/web/session"
+)
 
 // BuysOf is what one order of a plan buys.
 func BuysOf(p *toll.Plan) string {
@@ -45,4 +48,25 @@ func BurnsOf(p *toll.Plan) string {
 		return low
 	}
 	return low + " to " + high
+}
+
+// OrderButton returns the label of the button with which the person orders a plan, or why there is none: free, by card, or
+// from the wallet of the workspace, where the service holds the key of that.
+func OrderButton(who *session.Person, p *toll.Plan, cards bool) (label, why string) {
+	fiat := !p.Price.IsCrypto && !p.Price.IsFree()
+	switch {
+	case !who.Rights.Has(toll.RightSpend):
+		return "", "Ordering takes the right spend, which you do not have in this workspace."
+	case !p.IsListed:
+		return "", "It is not sold any more."
+	case p.Price.IsFree():
+		return "Order it for free", ""
+	case fiat && !cards:
+		return "", "This service takes no cards."
+	case fiat:
+		return "Pay " + PriceOf(p) + " by card", ""
+	case who.External():
+		return "", "This workspace is a wallet of yours, which the service cannot make pay: buy the plan with the wallet, by x402."
+	}
+	return "Pay " + PriceOf(p) + " from the wallet of this workspace", ""
 }

@@ -196,10 +196,13 @@ func (w *Site) Routes(add func(method, path string, h http.Handler)) {
 	}
 	for _, r := range routes {
 		h := r.Handler
-		if h == nil {
+		switch {
+		case r.Raw != nil:
+			h = http.HandlerFunc(func(rw http.ResponseWriter, req *http.Request) { r.Raw(&Context{Site: w, W: rw, R: req}) })
+		case h == nil:
 			h = w.Serve(r.Get, r.Post)
 		}
-		if r.Get != nil || r.Handler != nil {
+		if r.Get != nil || h != nil && r.Post == nil {
 			add(http.MethodGet, r.Path, h)
 		}
 		if r.Post != nil {

@@ -1,4 +1,4 @@
-package web
+package workspace
 
 import (
 	"context"
@@ -134,9 +134,7 @@ func agentGroups(a *toll.Agent) []page.Group {
 				Name: "agentDefinitionUrl", Label: "Definition", Value: a.API.AgentDefinitionURL, Type: "url",
 				Hint: "Address of its OpenAPI document, agent card or MCP server.",
 			},
-			{
-				Name: "strictEndpoints", Label: "Refuse payments for addresses that are not in the list", Type: "checkbox", Value: strict,
-			},
+			{Name: "strictEndpoints", Label: "Refuse payments for addresses that are not in the list", Type: "checkbox", Value: strict},
 		}},
 		{Title: "Sign-in at the agent", Hint: "For an agent that has a sign-in of its own.", Fields: []page.Field{
 			{Name: "authType", Label: "What it asks for", Value: a.API.AuthType, Options: authTypes},

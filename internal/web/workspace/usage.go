@@ -1,4 +1,4 @@
-package web
+package workspace
 
 import (
 	"cmp"
@@ -123,17 +123,17 @@ type payersKey struct {
 // payersOf is how many subscribers paid for requests in a period and in the one before it: of one
 // plan, or of each plan that was used. The API counts them by whole days and for one plan, so there
 // is no figure for hours, and none where more plans were used than a page may count.
-func payersOf(c *page.Context, p page.Period, plan toll.PlanID) ([]page.Stat, error) {
+func (w *pages) payersOf(c *page.Context, p page.Period, plan toll.PlanID) ([]page.Stat, error) {
 	if p.Step == time.Hour {
 		return nil, nil
 	}
 	key, now := payersKey{c.Person.Address, plan, p.Since, p.Until}, c.Machine()
-	if known, ok := deps(c).payers.Get(key, now); ok {
+	if known, ok := w.payers.Get(key, now); ok {
 		return known, nil
 	}
 	stats, counted, err := countPayers(c, p, plan)
 	if err == nil && counted > 0 { // the first one shows at once
-		deps(c).payers.Put(key, stats, now.Add(countedLife), now)
+		w.payers.Put(key, stats, now.Add(countedLife), now)
 	}
 	return stats, err
 }
@@ -288,8 +288,8 @@ func (r refused) table() *page.Table {
 	return t
 }
 
-// earned is what was paid in one currency.
-type earned struct {
+// income is what was paid in one currency.
+type income struct {
 	currency       string
 	amount         page.Pair // base units
 	orders         page.Pair
@@ -298,7 +298,7 @@ type earned struct {
 }
 
 // format is an amount of the currency in whole units.
-func (e *earned) format(n *big.Int) string {
+func (e *income) format(n *big.Int) string {
 	units, err := toll.ParseUnits(n.String())
 	if err != nil {
 		return page.Grouped(n.String()) + " base units" // more than an amount can be
@@ -316,11 +316,11 @@ func decimalsOf(currency string) int {
 
 // revenue reads what was paid in a period and in the one before it, by currency: those with the most
 // orders first. Currencies are never added.
-func revenue(c *page.Context, p page.Period, q url.Values) ([]*earned, error) {
-	by := map[string]*earned{}
-	of := func(currency string) *earned {
+func revenue(c *page.Context, p page.Period, q url.Values) ([]*income, error) {
+	by := map[string]*income{}
+	of := func(currency string) *income {
 		if by[currency] == nil {
-			by[currency] = &earned{
+			by[currency] = &income{
 				currency: currency, amount: page.Pair{Now: p.Zeros(), Before: p.Zeros()}, orders: page.Pair{Now: p.Zeros(), Before: p.Zeros()}, returned: new(big.Int),
 			}
 		}
@@ -340,7 +340,7 @@ func revenue(c *page.Context, p page.Period, q url.Values) ([]*earned, error) {
 		e.amount.Before.Add(p.Before(), r.Start, r.Amount.Int())
 		e.orders.Before.Add(p.Before(), r.Start, big.NewInt(r.Orders))
 	}
-	all := slices.SortedFunc(maps.Values(by), func(a, b *earned) int {
+	all := slices.SortedFunc(maps.Values(by), func(a, b *income) int {
 		if order := b.orders.Now.Total().Cmp(a.orders.Now.Total()); order != 0 {
 			return order
 		}
@@ -350,14 +350,14 @@ func revenue(c *page.Context, p page.Period, q url.Values) ([]*earned, error) {
 }
 
 // stat is the figure of a currency.
-func (e *earned) stat(to string) page.Stat {
+func (e *income) stat(to string) page.Stat {
 	s := e.amount.Stat("Revenue", strings.ToUpper(e.currency), e.format, true)
 	s.To = to
 	return s
 }
 
 // revenueStats are the figures of all currencies, one of nothing where there is none.
-func revenueStats(all []*earned, to string) (out []page.Stat) {
+func revenueStats(all []*income, to string) (out []page.Stat) {
 	if len(all) == 0 {
 		return []page.Stat{{Label: "Revenue", Value: "0", Note: "nothing was paid yet", To: to}}
 	}
@@ -368,19 +368,19 @@ func revenueStats(all []*earned, to string) (out []page.Stat) {
 }
 
 // usagePages are the sums of a seller.
-func usagePages() []page.Area {
+func usagePages(w *pages) []page.Area {
 	return []page.Area{
 		{
 			Path: "/subscribers", Title: "Subscribers", Template: "sheet", Group: page.GroupSell, Nav: "Subscribers", Icon: "users", Key: "s",
-			Right: toll.RightRead, Get: listSubscribers,
+			Right: toll.RightRead, Get: w.listSubscribers,
 		},
 		{
 			Path: "/usage", Title: "Usage", Template: "sheet", Group: page.GroupSell, Nav: "Usage", Icon: "activity", Key: "u",
-			Right: toll.RightRead, Get: showUsage,
+			Right: toll.RightRead, Get: w.showUsage,
 		},
 		{
 			Path: "/revenue", Title: "Revenue", Template: "sheet", Group: page.GroupSell, Nav: "Revenue", Icon: "coins", Key: "r",
-			Right: toll.RightRead, Get: showRevenue,
+			Right: toll.RightRead, Get: w.showRevenue,
 		},
 	}
 }
@@ -430,7 +430,7 @@ func agentFilter(c *page.Context, name string) (of page.Field, chosen *toll.Agen
 	return f, &id, nil
 }
 
-func showUsage(c *page.Context) (page.View, error) {
+func (w *pages) showUsage(c *page.Context) (page.View, error) {
 	p := page.PeriodOf(c)
 	filter, plan, err := planFilter(c, "plan")
 	if err != nil {
@@ -439,9 +439,9 @@ func showUsage(c *page.Context) (page.View, error) {
 	q := planQuery(plan)
 	u, err1 := usage(c, p, q)
 	refused, err2 := refusals(c, p, q)
-	byPlan, err3 := usageBy(c, p, q, "plan")
-	byAgent, err4 := usageBy(c, p, q, "agent")
-	who, err5 := payersOf(c, p, plan)
+	byPlan, err3 := w.usageBy(c, p, q, "plan")
+	byAgent, err4 := w.usageBy(c, p, q, "agent")
+	who, err5 := w.payersOf(c, p, plan)
 	if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
 		return nil, c.Failed("plan", err)
 	}
@@ -460,7 +460,7 @@ func showUsage(c *page.Context) (page.View, error) {
 }
 
 // usageBy is a table of what was settled by plan or by agent, with the most credits first.
-func usageBy(c *page.Context, p page.Period, q url.Values, by string) (*page.Table, error) {
+func (w *pages) usageBy(c *page.Context, p page.Period, q url.Values, by string) (*page.Table, error) {
 	rows, err := sumsOf[*toll.Usage](c, "usage", query(p, q, by))
 	if err != nil {
 		return nil, err
@@ -477,7 +477,7 @@ func usageBy(c *page.Context, p page.Period, q url.Values, by string) (*page.Tab
 		Head:    []page.Column{{Text: "Name"}, {Text: "Requests", Num: true}, {Text: "Credits", Num: true}},
 		Empty:   &page.Empty{Icon: "activity", Title: "Nothing was settled", Text: "Paid requests of this time appear here."},
 	}
-	names, err := namesOf(c, plans, agents)
+	names, err := w.namesOf(c, plans, agents)
 	for _, r := range rows {
 		cell := page.Cell{Text: "no agent named"}
 		if by == "plan" {
@@ -491,13 +491,13 @@ func usageBy(c *page.Context, p page.Period, q url.Values, by string) (*page.Tab
 }
 
 // namesOf returns the names of plans and agents by their ids.
-func namesOf(c *page.Context, plans []toll.PlanID, agents []toll.AgentID) (map[string]string, error) {
+func (w *pages) namesOf(c *page.Context, plans []toll.PlanID, agents []toll.AgentID) (map[string]string, error) {
 	names := map[string]string{}
-	ofPlans, err1 := deps(c).Checkout.Reports.Plans(c.Ctx(), unique(plans))
+	ofPlans, err1 := w.Records.Plans(c.Ctx(), unique(plans))
 	for id, p := range ofPlans {
 		names[string(id)] = page.NameOf(p.Metadata.Name)
 	}
-	ofAgents, err2 := deps(c).Checkout.Reports.Agents(c.Ctx(), unique(agents))
+	ofAgents, err2 := w.Records.Agents(c.Ctx(), unique(agents))
 	for id, a := range ofAgents {
 		names[string(id)] = page.NameOf(a.Metadata.Name)
 	}
@@ -511,7 +511,7 @@ func unique[ID ~string](ids []ID) []ID {
 	return slices.Compact(ids)
 }
 
-func showRevenue(c *page.Context) (page.View, error) {
+func (w *pages) showRevenue(c *page.Context) (page.View, error) {
 	p := page.PeriodOf(c)
 	filter, plan, err := planFilter(c, "plan")
 	if err != nil {
@@ -519,7 +519,7 @@ func showRevenue(c *page.Context) (page.View, error) {
 	}
 	q := planQuery(plan)
 	all, err1 := revenue(c, p, q)
-	t, err2 := revenueByPlan(c, p, q)
+	t, err2 := w.revenueByPlan(c, p, q)
 	if err := errors.Join(err1, err2); err != nil {
 		return nil, c.Failed("plan", err)
 	}
@@ -540,7 +540,7 @@ func showRevenue(c *page.Context) (page.View, error) {
 	return c.Record("Revenue", s)
 }
 
-func revenueByPlan(c *page.Context, p page.Period, q url.Values) (*page.Table, error) {
+func (w *pages) revenueByPlan(c *page.Context, p page.Period, q url.Values) (*page.Table, error) {
 	rows, err := sumsOf[*toll.Revenue](c, "revenue", query(p, q, "plan"))
 	if err != nil {
 		return nil, err
@@ -551,14 +551,14 @@ func revenueByPlan(c *page.Context, p page.Period, q url.Values) (*page.Table, e
 	for _, r := range rows {
 		ids = append(ids, r.PlanID)
 	}
-	names, err := namesOf(c, ids, nil)
+	names, err := w.namesOf(c, ids, nil)
 	t := &page.Table{
 		Caption: "Revenue by plan",
 		Head:    []page.Column{{Text: "Plan"}, {Text: "Orders", Num: true}, {Text: "Paid", Num: true}, {Text: "Given back", Num: true}},
 		Empty:   &page.Empty{Icon: "coins", Title: "Nothing was paid", Text: "Orders of plans with a price appear here."},
 	}
 	for _, r := range rows {
-		e := earned{currency: r.Currency}
+		e := income{currency: r.Currency}
 		t.Rows = append(t.Rows, []page.Cell{
 			{Text: names[string(r.PlanID)], To: c.To("plans", string(r.PlanID))}, page.Credits(toll.Credits(r.Orders)),
 			{Sum: &page.Sum{Amount: e.format(r.Amount.Int()), Currency: strings.ToUpper(r.Currency)}, Num: true},
@@ -575,7 +575,7 @@ const (
 	fewSubscribers = 5
 )
 
-func listSubscribers(c *page.Context) (page.View, error) {
+func (w *pages) listSubscribers(c *page.Context) (page.View, error) {
 	q := url.Values{}
 	page.SetPage(q, page.Listing{Size: mostPlansShown, Cursor: c.R.URL.Query().Get("cursor")})
 	plans, err := page.PartOf[*toll.Plan](c, "/protocol/plans", "plans", q)
@@ -596,7 +596,7 @@ func listSubscribers(c *page.Context) (page.View, error) {
 		if err != nil {
 			return nil, c.Failed("part of the list", err)
 		}
-		rows, err := subscriberRows(c, p.ID, list.Items)
+		rows, err := w.subscriberRows(c, p.ID, list.Items)
 		if err != nil {
 			return nil, c.Failed("part of the list", err)
 		}
@@ -614,12 +614,12 @@ func listSubscribers(c *page.Context) (page.View, error) {
 }
 
 // subscriberRows are balances of a plan, each with when the subscriber used it last.
-func subscriberRows(c *page.Context, plan toll.PlanID, of []toll.Balance) ([][]page.Cell, error) {
+func (w *pages) subscriberRows(c *page.Context, plan toll.PlanID, of []toll.Balance) ([][]page.Cell, error) {
 	rows, holders := make([][]page.Cell, len(of)), make([]toll.Address, len(of))
 	for i, b := range of {
 		holders[i] = b.HolderAddress
 	}
-	seen, err := deps(c).Checkout.Reports.LastUses(c.Ctx(), plan, holders)
+	seen, err := w.Records.LastUses(c.Ctx(), plan, holders)
 	for i, b := range of {
 		rows[i] = []page.Cell{
 			{ID: b.HolderAddress.String()}, page.Credits(b.Available), page.Credits(b.Held), page.Credits(b.Used), page.AtOr(seen[b.HolderAddress], "not yet"),

@@ -1,84 +1,15 @@
-package web
+package workspace
 
 import (
 	"errors"
 	"net/http"
-	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/plain"
 	"github.com/tollhq/toll/internal/web/page"
-	"github.com/tollhq/toll/internal/web/session"
 )
-
-// Areas returns every page of a workspace. Each area adds its own, in a file of its own.
-func areaPages() []page.Area {
-	return slices.Concat(
-		overviewPages(), agentPages(), planPages(), usagePages(), requestPages(), orderPages(), buyingPages(), moneyPages(), exportPages(),
-		keyPages(), programPages(), hookPages(), memberPages(), tryPages(), workspacePages(), noticePages(), searchPages(),
-		clockPages(), componentPages(),
-	)
-}
-
-// Home is GET /w: the overview of the workspace that was used last.
-func (w *Web) Home() page.Route {
-	return w.page(func(c *page.Context) (page.View, error) {
-		if c.Person == nil {
-			return c.SignIn.Ask(c, http.StatusOK, "", page.PathHome, "")
-		}
-		return c.Redirect(http.StatusSeeOther, firstPage(c))
-	}, nil)
-}
-
-// PathLive is where a page of a workspace waits for news of it.
-const PathLive = "/w/{workspace}/live"
-
-// liveWait is how long a page waits for news before it asks again: below the minute after which proxies cut idle connections.
-const liveWait = 25 * time.Second
-
-// Live is GET /w/{workspace}/live?after=N. It answers with the length of the stream of events of the
-// workspace as soon as that is above N, or after a time, as text. The page then reads itself again.
-// It writes no session: what another request changed meanwhile would be lost, and a page that waits
-// must not keep a session alive.
-func (w *Web) Live() http.Handler {
-	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		rw.Header().Set("Cache-Control", "no-store")
-		last, err := w.wait(r)
-		if err != nil {
-			e := toll.AsError(err)
-			http.Error(rw, e.Text(), e.HTTPStatus())
-			return
-		}
-		rw.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		_, _ = rw.Write([]byte(strconv.FormatInt(last, 10))) // the browser has gone; there is nobody to tell
-	})
-}
-
-func (w *Web) wait(r *http.Request) (int64, error) {
-	after, err := strconv.ParseInt(r.URL.Query().Get("after"), 10, 64)
-	if err != nil {
-		return 0, toll.Errorf(toll.CodeBadRequest, "after must be a whole number.")
-	}
-	ctx, token, err := w.Sessions.Load(r)
-	if err != nil {
-		return 0, err
-	}
-	p, err := w.Sessions.Person(ctx, page.WorkspaceOf(r))
-	switch {
-	case errors.Is(err, session.ErrNotMember):
-		return 0, &toll.Error{
-			Code: toll.CodeForbidden, Status: http.StatusNotFound, Message: "There is no such workspace, or you are not a member of it.",
-		}
-	case err != nil:
-		return 0, err
-	case p == nil || !p.Rights.Has(toll.RightRead):
-		return 0, toll.NewError(toll.CodeNotAuthenticated)
-	}
-	return w.Events.Wait(ctx, p.Address, token, after, liveWait)
-}
 
 // searchPages find records of the workspace, and pages.
 func searchPages() []page.Area {
@@ -252,16 +183,16 @@ func showComponents(c *page.Context) (page.View, error) {
 }
 
 // clockPages move the time of a sandbox.
-func clockPages() []page.Area {
+func clockPages(w *pages) []page.Area {
 	return []page.Area{{
 		Path: "/clock", Title: "Test clock", Template: "sheet", Under: "/events",
-		Right: toll.RightRead, Act: toll.RightManage, Sandbox: true, Get: showClock, Post: moveClock,
+		Right: toll.RightRead, Act: toll.RightManage, Sandbox: true, Get: w.showClock, Post: moveClock,
 	}}
 }
 
-func showClock(c *page.Context) (page.View, error) {
+func (w *pages) showClock(c *page.Context) (page.View, error) {
 	clock, err := c.API.Clock(c.Acting())
-	moves, err2 := deps(c).Auth.IsOperator(c.Ctx(), c.Person.Address)
+	moves, err2 := w.Auth.IsOperator(c.Ctx(), c.Person.Address)
 	if err := errors.Join(err, err2); err != nil {
 		return nil, c.Failed("clock", err)
 	}

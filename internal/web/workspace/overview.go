@@ -1,4 +1,4 @@
-package web
+package workspace
 
 import (
 	"encoding/json"
@@ -14,10 +14,10 @@ import (
 )
 
 // overviewPages are the first page of a workspace.
-func overviewPages() []page.Area {
+func overviewPages(w *pages) []page.Area {
 	return []page.Area{{
 		Title: "Overview", Template: "overview", Group: page.GroupSell, Nav: "Overview", Icon: "layout-grid", Key: "o",
-		Right: toll.RightRead, Get: showOverview,
+		Right: toll.RightRead, Get: w.showOverview,
 	}}
 }
 
@@ -48,16 +48,16 @@ const (
 	soon = 7 * 24 * time.Hour
 )
 
-func showOverview(c *page.Context) (page.View, error) {
+func (w *pages) showOverview(c *page.Context) (page.View, error) {
 	p := page.PeriodOf(c)
 	filter, q, err := overviewFilter(c, p)
 	if err != nil {
 		return nil, err
 	}
-	now, err0 := liveOf(c)
+	now, err0 := w.liveOf(c)
 	u, err1 := usage(c, p, q)
 	refused, err2 := refusals(c, p, q)
-	tasks, err3 := tasks(c)
+	tasks, err3 := w.tasks(c)
 	held, pace, err4 := held(c, page.Listing{Size: mostRecent})
 	limits, err5 := limits(c)
 	if err := errors.Join(err0, err1, err2, err3, err4, err5); err != nil {
@@ -73,15 +73,15 @@ func showOverview(c *page.Context) (page.View, error) {
 		body.Held = heldTable(c, held, pace)
 		body.Held.Pager = nil
 	}
-	var paid []*earned
+	var paid []*income
 	var payers []page.Stat
 	var err6, err7, err8, err9 error
 	if !q.Has("agentId") { // neither is counted by agent
 		paid, err6 = revenue(c, p, q)
-		payers, err7 = payersOf(c, p, toll.PlanID(q.Get("planId")))
+		payers, err7 = w.payersOf(c, p, toll.PlanID(q.Get("planId")))
 	}
 	if toll.PlanID(q.Get("planId")) == "" && !q.Has("agentId") {
-		body.Latest, err8 = latest(c)
+		body.Latest, err8 = w.latest(c)
 		var sold page.List[*toll.Order]
 		sold, err9 = page.PartOf[*toll.Order](c, "/protocol/orders", "orders", url.Values{"role": {"seller"}, "pageSize": {strconv.Itoa(mostRecent)}})
 		body.Sales = ordersTable(c, sold, nil)
@@ -138,7 +138,7 @@ func overviewFilter(c *page.Context, p page.Period) (fields []page.Field, q url.
 }
 
 // latest is a table of the newest settlements of plans of the workspace.
-func latest(c *page.Context) (*page.Table, error) {
+func (w *pages) latest(c *page.Context) (*page.Table, error) {
 	t := &page.Table{
 		Caption: "Latest settlements",
 		Head: []page.Column{
@@ -167,8 +167,8 @@ func latest(c *page.Context) (*page.Table, error) {
 			agents = append(agents, *s.AgentID)
 		}
 	}
-	plans, err := deps(c).Checkout.Reports.Plans(c.Ctx(), unique(ids))
-	names, err2 := namesOf(c, nil, agents)
+	plans, err := w.Records.Plans(c.Ctx(), unique(ids))
+	names, err2 := w.namesOf(c, nil, agents)
 	for _, s := range all {
 		p := plans[s.PlanID]
 		if p == nil || p.Owner != c.Person.Address || len(t.Rows) == mostLatest {
@@ -197,9 +197,9 @@ func latest(c *page.Context) (*page.Table, error) {
 }
 
 // tasks are what needs attention, the worst first.
-func tasks(c *page.Context) (out []page.Task, err error) {
+func (w *pages) tasks(c *page.Context) (out []page.Task, err error) {
 	hooks, err1 := page.PartOf[*toll.Webhook](c, "/webhooks", "webhooks", newest)
-	keys, err2 := endingKeys(c)
+	keys, err2 := w.endingKeys(c)
 	agents, err3 := page.PartOf[*toll.Agent](c, "/protocol/agents", "agents", url.Values{"pageSize": {"1"}})
 	plans, err4 := page.PartOf[*toll.Plan](c, "/protocol/plans", "plans", url.Values{"pageSize": {"1"}})
 	if err := errors.Join(err1, err2, err3, err4); err != nil {
@@ -228,12 +228,12 @@ func tasks(c *page.Context) (out []page.Task, err error) {
 }
 
 // endingKeys are the API keys of the workspace that end soon.
-func endingKeys(c *page.Context) (out []page.Task, err error) {
+func (w *pages) endingKeys(c *page.Context) (out []page.Task, err error) {
 	now := c.Clock()
 	list, err := page.PartOf[toll.APIKey](c, "/api-keys", "apiKeys", newest)
 	var older int64
 	for _, k := range list.Items {
-		if k.Status == toll.StatusActive && len(deps(c).Changes(k.Version)) > 0 {
+		if k.Status == toll.StatusActive && len(w.Changes(k.Version)) > 0 {
 			older++
 		}
 		if k.Status != toll.StatusActive || k.ExpiresAt == nil || k.ExpiresAt.After(now.Add(soon)) || k.ExpiresAt.Before(now) || briefKey(k) {
@@ -259,8 +259,8 @@ func endingKeys(c *page.Context) (out []page.Task, err error) {
 func briefKey(k toll.APIKey) bool { return k.ExpiresAt.Sub(k.CreatedAt.Time) <= soon }
 
 // liveOf returns how the page follows the events of its workspace. It is read before what the page shows.
-func liveOf(c *page.Context) (page.Live, error) {
+func (w *pages) liveOf(c *page.Context) (page.Live, error) {
 	const before = -1 // the stream is longer, so that Wait returns at once
-	last, err := deps(c).Events.Wait(c.Ctx(), c.Person.Address, "", before, 0)
+	last, err := w.Events.Wait(c.Ctx(), c.Person.Address, "", before, 0)
 	return page.Live{To: c.To("live"), After: last}, err
 }

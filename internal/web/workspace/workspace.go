@@ -1,4 +1,4 @@
-package web
+package workspace
 
 import (
 	"cmp"
@@ -15,7 +15,7 @@ import (
 )
 
 // workspacePages are the workspace itself and what was done in it.
-func workspacePages() []page.Area {
+func workspacePages(w *pages) []page.Area {
 	return []page.Area{
 		{
 			Path: "/settings", Title: "Workspace", Template: "sheet", Group: page.GroupManage, Nav: "Workspace", Icon: "building-2",
@@ -23,7 +23,7 @@ func workspacePages() []page.Area {
 		},
 		{
 			Path: "/audit", Title: "Audit log", Template: "sheet", Group: page.GroupManage, Nav: "Audit log", Icon: "history", Key: "l",
-			Right: toll.RightMembers, Persons: true, Get: listActs,
+			Right: toll.RightMembers, Persons: true, Get: w.listActs,
 		},
 	}
 }
@@ -105,7 +105,7 @@ func deleteWorkspace(c *page.Context) (page.View, error) {
 	})
 }
 
-func listActs(c *page.Context) (page.View, error) {
+func (w *pages) listActs(c *page.Context) (page.View, error) {
 	filter, q := c.Filters(
 		page.Field{Name: "act", Label: "Act", Max: 80, Hint: ""}, page.Field{Name: "since", Label: "From", Type: "date"},
 		page.Field{Name: "until", Label: "Before", Type: "date"},
@@ -127,19 +127,19 @@ func listActs(c *page.Context) (page.View, error) {
 		if from.ID == "" {
 			from.Text = "not kept"
 		}
-		t.Rows = append(t.Rows, []page.Cell{{At: e.At.Time}, {Text: e.Act, Sub: plain.Name(detailText(e.Detail))}, actor(c, names, e), {ID: e.Object}, from})
+		t.Rows = append(t.Rows, []page.Cell{{At: e.At.Time}, {Text: e.Act, Sub: plain.Name(detailText(e.Detail))}, w.actor(c, names, e), {ID: e.Object}, from})
 	}
 	return c.Record("Audit log", page.Record{Lead: "Who changed what. Entries form a chain: none can be altered or left out unseen.", Links: files, Filter: filter, Table: t})
 }
 
 // actor is who did what an entry notes, by the name of a person.
-func actor(c *page.Context, names map[string]string, e *toll.Act) page.Cell {
+func (w *pages) actor(c *page.Context, names map[string]string, e *toll.Act) page.Cell {
 	switch e.ActorKind {
 	case "user":
 		if _, ok := names[e.Actor]; !ok {
 			var id toll.UUID
 			if id.UnmarshalText([]byte(e.Actor)) == nil {
-				if u, err := deps(c).People.User(c.Ctx(), id); err == nil {
+				if u, err := w.People.User(c.Ctx(), id); err == nil {
 					names[e.Actor] = plain.Name(u.Name)
 				}
 			}
@@ -193,21 +193,21 @@ func wordsOf(value any) string {
 }
 
 // programPages are the programs that people let into the workspace.
-func programPages() []page.Area {
+func programPages(w *pages) []page.Area {
 	return []page.Area{
 		{
 			Path: "/programs", Title: "Programs", Template: "sheet", Group: page.GroupDevelop, Nav: "Programs", Icon: "shield",
-			Right: toll.RightRead, Get: listPrograms,
+			Right: toll.RightRead, Get: w.listPrograms,
 		},
 		{
 			Path: "/programs/{grant}", Template: "sheet", Under: "/programs", Right: toll.RightRead,
-			Get: showProgram, Post: endProgram,
+			Get: w.showProgram, Post: w.endProgram,
 		},
 	}
 }
 
-func listPrograms(c *page.Context) (page.View, error) {
-	grants, err := deps(c).OAuth.Grants(c.Ctx(), c.Person.Address, mostGranted)
+func (w *pages) listPrograms(c *page.Context) (page.View, error) {
+	all, err := w.Programs.Programs(c.Ctx(), c.Person.Address)
 	if err != nil {
 		return nil, c.Failed("part of the list", err)
 	}
@@ -217,15 +217,11 @@ func listPrograms(c *page.Context) (page.View, error) {
 			Icon: "shield", Title: "No programs", Text: "A program that wants to use this workspace sends you to a page where you decide. It appears here then.",
 			To: page.PathDevice, Button: "Let a program on a device in", Command: "toll login --device",
 		},
-		Pager: &page.Pager{Total: int64(len(grants)), Noun: "program"},
+		Pager: &page.Pager{Total: int64(len(all)), Noun: "program"},
 	}
-	for _, g := range grants {
-		one, err := deps(c).granted(c.Ctx(), g)
-		if err != nil {
-			return nil, c.Failed("program", err)
-		}
+	for _, g := range all {
 		t.Rows = append(t.Rows, []page.Cell{
-			{Text: one.Name, To: c.To("programs", g.ID.String())}, {Text: one.Has}, {Text: one.LastUse}, {At: g.CreatedAt}, {At: g.EndsAt},
+			{Text: g.Name, To: c.To("programs", g.ID.String())}, {Text: g.Has}, {Text: g.LastUse}, {At: g.CreatedAt}, {At: g.EndsAt},
 		})
 	}
 	return c.Record("Programs", page.Record{
@@ -235,30 +231,27 @@ func listPrograms(c *page.Context) (page.View, error) {
 }
 
 // program returns the consent of the page.
-func program(c *page.Context) (g granted, err error) {
-	grants, err := deps(c).OAuth.Grants(c.Ctx(), c.Person.Address, mostGranted)
+func (w *pages) program(c *page.Context) (g Program, err error) {
+	all, err := w.Programs.Programs(c.Ctx(), c.Person.Address)
 	if err != nil {
 		return g, c.Failed("program", err)
 	}
-	for _, one := range grants {
-		if strings.EqualFold(one.ID.String(), c.Param("grant")) {
-			if g, err = deps(c).granted(c.Ctx(), one); err != nil {
-				err = c.Failed("program", err)
-			}
-			return g, err
+	for _, g := range all {
+		if strings.EqualFold(g.ID.String(), c.Param("grant")) {
+			return g, nil
 		}
 	}
 	return g, c.Missing("program")
 }
 
-func showProgram(c *page.Context) (page.View, error) {
-	g, err := program(c)
+func (w *pages) showProgram(c *page.Context) (page.View, error) {
+	g, err := w.program(c)
 	if err != nil {
 		return nil, err
 	}
 	s := page.Record{Facts: []page.Fact{
-		{Label: "Id", Cell: page.Cell{ID: g.ID.String()}}, {Label: "Client", Cell: page.Cell{ID: g.ClientID}}, {Label: "It has", Cell: page.Cell{Text: g.Has}}, {Label: "Since", Cell: page.Cell{Text: g.Since}},
-		{Label: "Last use", Cell: page.Cell{Text: g.LastUse}}, {Label: "Ends", Cell: page.Cell{Text: g.Until}},
+		{Label: "Id", Cell: page.Cell{ID: g.ID.String()}}, {Label: "Client", Cell: page.Cell{ID: g.ClientID}}, {Label: "It has", Cell: page.Cell{Text: g.Has}}, {Label: "Since", Cell: page.Cell{Text: page.Date(g.CreatedAt)}},
+		{Label: "Last use", Cell: page.Cell{Text: g.LastUse}}, {Label: "Ends", Cell: page.Cell{Text: page.Date(g.EndsAt)}},
 	}}
 	if g.Resource != "" {
 		s.Facts = append(s.Facts, page.Fact{Label: "To be used at", Cell: page.Cell{Text: g.Resource}})
@@ -267,8 +260,8 @@ func showProgram(c *page.Context) (page.View, error) {
 	return c.Record(g.Name, s)
 }
 
-func endProgram(c *page.Context) (page.View, error) {
-	g, err := program(c)
+func (w *pages) endProgram(c *page.Context) (page.View, error) {
+	g, err := w.program(c)
 	if err != nil {
 		return nil, err
 	}
@@ -276,7 +269,7 @@ func endProgram(c *page.Context) (page.View, error) {
 		if c.Form.Get("act") != "end" {
 			return page.Outcome{}, toll.NewError(toll.CodeBadRequest)
 		}
-		ended, err := deps(c).OAuth.EndGrant(c.Ctx(), c.Person.Caller, g.ID)
-		return page.Outcome{To: c.To("programs"), Done: endedText(ended)}, err
+		ended, err := w.Programs.EndGrant(c.Ctx(), c.Person.Caller, g.ID)
+		return page.Outcome{To: c.To("programs"), Done: page.EndedText(ended)}, err
 	})
 }

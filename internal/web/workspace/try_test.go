@@ -1,9 +1,8 @@
-package web
+package workspace
 
 import (
-	"testing"
-
 	"github.com/tollhq/toll"
+	"testing"
 )
 
 // TestTries_Share: calls of one workspace leave places for others.

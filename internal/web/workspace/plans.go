@@ -1,4 +1,4 @@
-package web
+package workspace
 
 import (
 	"errors"
@@ -17,7 +17,7 @@ import (
 )
 
 // planPages are the plans that a workspace sells. The API checks who may do what on the page of one.
-func planPages() []page.Area {
+func planPages(w *pages) []page.Area {
 	return []page.Area{
 		{
 			Path: "/plans", Title: "Plans", Template: "sheet", Group: page.GroupSell, Nav: "Plans", Icon: "tag", Key: "p",
@@ -28,7 +28,7 @@ func planPages() []page.Area {
 			Post: registerPlan,
 		},
 		{
-			Path: "/plans/{plan}", Template: "sheet", Under: "/plans", Right: toll.RightRead, Get: showPlan,
+			Path: "/plans/{plan}", Template: "sheet", Under: "/plans", Right: toll.RightRead, Get: w.showPlan,
 			Post: actOnPlan,
 		},
 		{
@@ -89,7 +89,7 @@ func thousand(p *toll.Plan) string {
 	one := big.NewInt(int64(p.Credits.Amount))
 	orders := func(n *big.Int) string { return page.Grouped(roundUp(n, one).String()) }
 	cost := func(n *big.Int) string {
-		e := earned{currency: p.Price.CurrencyName()}
+		e := income{currency: p.Price.CurrencyName()}
 		return e.format(roundUp(new(big.Int).Mul(n, p.Price.Total().Int()), one))
 	}
 	least, most := credits(p.Credits.MinAmount), credits(p.Credits.MaxAmount)
@@ -174,9 +174,7 @@ func termGroups(c *page.Context) []page.Group {
 	return []page.Group{
 		{Title: "What it sells", Fields: []page.Field{
 			{Name: "kind", Label: "Kind", Type: "radio", Options: kinds},
-			{
-				Name: "trial", Label: "A trial: each subscriber can order it once", Type: "checkbox", Members: []string{"isTrialPlan"},
-			},
+			{Name: "trial", Label: "A trial: each subscriber can order it once", Type: "checkbox", Members: []string{"isTrialPlan"}},
 		}},
 		{For: kindCredits, Fields: []page.Field{
 			{Name: "amount", Label: "Credits of one order", Mode: "numeric"},
@@ -535,7 +533,7 @@ func actsOfPlan(c *page.Context, p *toll.Plan) (acts []page.Dialog) {
 	return acts
 }
 
-func showPlan(c *page.Context) (page.View, error) {
+func (w *pages) showPlan(c *page.Context) (page.View, error) {
 	plan, err := plan(c)
 	if err != nil {
 		return nil, err
@@ -550,7 +548,7 @@ func showPlan(c *page.Context) (page.View, error) {
 	if err := errors.Join(err1, err2, err3, err4, err5, err6); err != nil {
 		return nil, c.Failed("plan", err)
 	}
-	rows, err := subscriberRows(c, subscribers.Items)
+	rows, err := w.subscriberRows(c, plan.ID, subscribers.Items)
 	if err != nil {
 		return nil, c.Failed("plan", err)
 	}

@@ -1,4 +1,4 @@
-package web
+package workspace
 
 import (
 	"fmt"
@@ -17,7 +17,7 @@ import (
 )
 
 // buyingPages are what a workspace holds of the plans of others, and the access tokens that spend it.
-func buyingPages() []page.Area {
+func buyingPages(w *pages) []page.Area {
 	return []page.Area{
 		{
 			Path: "/holdings", Title: "My plans", Template: "sheet", Group: page.GroupBuy, Nav: "My plans", Icon: "coins", Key: "h",
@@ -25,7 +25,7 @@ func buyingPages() []page.Area {
 		},
 		{
 			Path: "/holdings/{plan}", Template: "sheet", Under: "/holdings", Right: toll.RightRead, Act: toll.RightSpend,
-			Get: showHolding, Post: topUp,
+			Get: w.showHolding, Post: topUp,
 		},
 		{
 			Path: "/tokens", Title: "Access tokens", Template: "sheet", Group: page.GroupBuy, Nav: "Access tokens", Icon: "badge-check", Key: "t",
@@ -159,7 +159,7 @@ func heldPlan(c *page.Context) (p *toll.Plan, err error) {
 	return p, nil
 }
 
-func showHolding(c *page.Context) (page.View, error) {
+func (w *pages) showHolding(c *page.Context) (page.View, error) {
 	p, err := heldPlan(c)
 	if err != nil {
 		return nil, err
@@ -205,18 +205,20 @@ func showHolding(c *page.Context) (page.View, error) {
 	}
 	if c.Person.Rights.Has(toll.RightSpend) {
 		s.Links = []page.Link{{Text: "Make an access token", To: c.To("tokens", "new") + "?plan=" + url.QueryEscape(string(p.ID)), Plain: true}}
-		s.Acts, s.Note = orderDialog(c, p)
+		s.Acts, s.Note = w.orderDialog(c, p)
 	}
 	s.Parts = append(s.Parts, page.Part{Title: "Access tokens", Table: tokens})
 	return c.Record(page.NameOf(p.Metadata.Name), s)
 }
 
 // orderDialog orders a plan once more, or says why that does not go here.
-func orderDialog(c *page.Context, p *toll.Plan) ([]page.Dialog, string) {
-	o := &offer{plan: p, Price: page.PriceOf(p)}
-	deps(c).orders(c.Person, o)
+func (w *pages) orderDialog(c *page.Context, p *toll.Plan) ([]page.Dialog, string) {
+	if !p.Kind().Prepaid() {
+		return nil, ""
+	}
+	button, why := page.OrderButton(c.Person, p, w.Cards)
 	payers := page.Field{Name: "payer", Label: "Paid by", Members: []string{"delegationId"}}
-	if o.Order != "" {
+	if button != "" {
 		payers.Options = append(payers.Options, page.Option{Value: "", Text: map[bool]string{true: "The wallet of this workspace", false: "A card, on the next page"}[p.Price.IsCrypto]})
 	}
 	if p.Price.IsFree() {
@@ -224,11 +226,14 @@ func orderDialog(c *page.Context, p *toll.Plan) ([]page.Dialog, string) {
 	} else {
 		payers.Options = append(payers.Options, purseOptions(c, p.ID)...)
 	}
-	if len(payers.Options) == 0 || !p.Kind().Prepaid() {
-		return nil, o.Why
+	if len(payers.Options) == 0 {
+		return nil, why
 	}
-	return []page.Dialog{c.DialogOf("order", "Order", "One order costs "+page.PriceOf(p)+" and buys "+page.BuysOf(p)+".", payers)}, o.Why
+	return []page.Dialog{c.DialogOf("order", "Order", "One order costs "+page.PriceOf(p)+" and buys "+page.BuysOf(p)+".", payers)}, why
 }
+
+// mostOffers is how many plans of an agent, and how many delegations, a page offers.
+const mostOffers = 20
 
 // purseOptions are the delegations that can pay a plan.
 func purseOptions(c *page.Context, plan toll.PlanID) (out []page.Option) {

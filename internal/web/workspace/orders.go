@@ -1,4 +1,4 @@
-package web
+package workspace
 
 import (
 	"bytes"
@@ -226,15 +226,15 @@ func cents(c *page.Context, name string) (toll.Cents, error) {
 }
 
 // requestPages are the requests to agents of a workspace, those that it paid, and the last calls of its API keys.
-func requestPages() []page.Area {
+func requestPages(w *pages) []page.Area {
 	return []page.Area{
 		{
 			Path: "/requests", Title: "Requests", Template: "sheet", Group: page.GroupSell, Nav: "Requests", Icon: "receipt", Key: "q",
-			Right: toll.RightRead, Get: listRequests,
+			Right: toll.RightRead, Get: w.listRequests,
 		},
 		{
 			Path: "/requests/{request}", Template: "sheet", Under: "/requests", Right: toll.RightRead,
-			Get: showRequest,
+			Get: w.showRequest,
 		},
 		{
 			Path: "/keys/{key}/calls", Template: "sheet", Under: "/keys", Right: toll.RightRead, Persons: true,
@@ -303,7 +303,7 @@ func requestFilter(c *page.Context) (fields []page.Field, q url.Values, err erro
 	return fields, q, nil
 }
 
-func listRequests(c *page.Context) (page.View, error) {
+func (w *pages) listRequests(c *page.Context) (page.View, error) {
 	filter, q, err := requestFilter(c)
 	if err != nil {
 		return nil, err
@@ -314,7 +314,7 @@ func listRequests(c *page.Context) (page.View, error) {
 		return nil, err
 	}
 	buyer := q.Get("role") == "buyer"
-	t, err := requestsTable(c, list, buyer)
+	t, err := w.requestsTable(c, list, buyer)
 	if err != nil {
 		return nil, c.Failed("part of the list", err)
 	}
@@ -324,7 +324,7 @@ func listRequests(c *page.Context) (page.View, error) {
 	})
 }
 
-func requestsTable(c *page.Context, list page.List[*toll.Settlement], buyer bool) (*page.Table, error) {
+func (w *pages) requestsTable(c *page.Context, list page.List[*toll.Settlement], buyer bool) (*page.Table, error) {
 	t := &page.Table{
 		Caption: "Requests",
 		Head:    []page.Column{{Text: "Ended"}, {Text: "Request", Stays: true}, {Text: "Outcome"}, {Text: "Agent"}, {Text: "Plan"}, {Text: "Subscriber"}, {Text: "Credits", Num: true}},
@@ -341,7 +341,7 @@ func requestsTable(c *page.Context, list page.List[*toll.Settlement], buyer bool
 			agents = append(agents, *s.AgentID)
 		}
 	}
-	names, err := namesOf(c, plans, agents)
+	names, err := w.namesOf(c, plans, agents)
 	for _, s := range list.Items {
 		outcome := page.Cell{State: stateOfRequest(s.Status), Sub: tookText(s)}
 		t.Rows = append(t.Rows, []page.Cell{
@@ -404,7 +404,7 @@ var stepWords = map[string]page.Step{
 	"released": {Title: "Released", Text: "given back", Tone: "warn"}, "lapsed": {Title: "Lapsed", Text: "given back: no settlement came in time", Tone: "bad"},
 }
 
-func showRequest(c *page.Context) (page.View, error) {
+func (w *pages) showRequest(c *page.Context) (page.View, error) {
 	r, err := c.API.Request(c.Acting(), c.Param("request"))
 	if err != nil {
 		return nil, c.Failed("request", err)
@@ -418,7 +418,7 @@ func showRequest(c *page.Context) (page.View, error) {
 	if r.AgentID != nil {
 		agents = append(agents, *r.AgentID)
 	}
-	names, err := namesOf(c, []toll.PlanID{r.PlanID}, agents)
+	names, err := w.namesOf(c, []toll.PlanID{r.PlanID}, agents)
 	if err != nil {
 		return nil, c.Failed("request", err)
 	}

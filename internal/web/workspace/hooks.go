@@ -1,8 +1,9 @@
-package web
+package workspace
 
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/url"
 	"slices"
@@ -19,7 +20,7 @@ import (
 )
 
 // hookPages are the webhooks of a workspace, and its events.
-func hookPages() []page.Area {
+func hookPages(w *pages) []page.Area {
 	return []page.Area{
 		{
 			Path: "/webhooks", Title: "Webhooks", Template: "sheet", Group: page.GroupDevelop, Nav: "Webhooks", Icon: "webhook", Key: "w",
@@ -39,9 +40,9 @@ func hookPages() []page.Area {
 		},
 		{
 			Path: "/events", Title: "Events", Template: "sheet", Group: page.GroupDevelop, Nav: "Events", Icon: "list", Key: "e",
-			Right: toll.RightRead, Get: listEvents,
+			Right: toll.RightRead, Get: w.listEvents,
 		},
-		{Path: "/events/{event}", Template: "sheet", Under: "/events", Right: toll.RightRead, Get: showEvent},
+		{Path: "/events/{event}", Template: "sheet", Under: "/events", Right: toll.RightRead, Get: w.showEvent},
 	}
 }
 
@@ -301,7 +302,7 @@ func allTypesOf(h *toll.Webhook) string {
 	return strings.Join(out, ", ")
 }
 
-func listEvents(c *page.Context) (page.View, error) {
+func (w *pages) listEvents(c *page.Context) (page.View, error) {
 	kind, q := c.R.URL.Query().Get("type"), url.Values{}
 	if kind != "" {
 		q.Set("type", kind)
@@ -335,8 +336,8 @@ func listEvents(c *page.Context) (page.View, error) {
 		})
 	}
 	types := page.Field{Name: "type", Label: "Type", Value: kind, Options: []page.Option{{Text: "All types"}}}
-	for _, w := range toll.EventTypes() {
-		types.Options = append(types.Options, page.Option{Value: string(w), Text: string(w)})
+	for _, t := range toll.EventTypes() {
+		types.Options = append(types.Options, page.Option{Value: string(t), Text: string(t)})
 	}
 	narrow := url.Values{}
 	for name, value := range map[string]string{"type": string(kind), "since": day} {
@@ -351,7 +352,7 @@ func listEvents(c *page.Context) (page.View, error) {
 		s.Links = append(s.Links, page.Link{Text: "Test clock", To: c.To("clock"), Plain: true})
 	}
 	if c.R.URL.Query().Get("cursor") == "" {
-		if s.Live, err = liveOf(c); err != nil {
+		if s.Live, err = w.liveOf(c); err != nil {
 			return nil, c.Failed("page", err)
 		}
 	}
@@ -368,12 +369,12 @@ func aboutCell(c *page.Context, o toll.EventObject) page.Cell {
 	return cell
 }
 
-func showEvent(c *page.Context) (page.View, error) {
+func (w *pages) showEvent(c *page.Context) (page.View, error) {
 	seq, err := strconv.ParseInt(c.Param("event"), 10, 64)
 	if err != nil || seq < 1 {
 		return nil, c.Missing("event")
 	}
-	e, err := deps(c).Events.BySequence(c.Ctx(), c.Person.Address, seq)
+	e, err := w.Events.BySequence(c.Ctx(), c.Person.Address, seq)
 	if session.IsUnknown(err) {
 		return nil, c.Missing("event")
 	}
@@ -410,17 +411,17 @@ var notices = []struct {
 }
 
 // noticePages choose what a person is told by mail.
-func noticePages() []page.Area {
+func noticePages(w *pages) []page.Area {
 	return []page.Area{{
 		Path: "/notifications", Title: "Notifications", Template: "sheet", Group: page.GroupManage, Nav: "Notifications", Icon: "bell",
-		Right: toll.RightRead, Persons: true, Get: askNotices, Post: chooseNotices,
+		Right: toll.RightRead, Persons: true, Get: w.askNotices, Post: w.chooseNotices,
 	}}
 }
 
 // mailed returns the mail addresses that the visitor proved, with the ids of their credentials, and the webhook that sends mails to
 // one of them, nil for none.
-func mailed(c *page.Context) (addresses []page.Option, ids []toll.UUID, hook *toll.Webhook, err error) {
-	all, err := deps(c).People.Credentials.List(c.Ctx(), c.Person.User.ID)
+func (w *pages) mailed(c *page.Context) (addresses []page.Option, ids []toll.UUID, hook *toll.Webhook, err error) {
+	all, err := w.People.Credentials.List(c.Ctx(), c.Person.User.ID)
 	if err != nil {
 		return nil, nil, nil, c.Failed("list of credentials", err)
 	}
@@ -430,7 +431,7 @@ func mailed(c *page.Context) (addresses []page.Option, ids []toll.UUID, hook *to
 			addresses = append(addresses, page.Option{Value: credential.Name, Text: plain.Name(credential.Name)})
 		}
 	}
-	hook, to, err := deps(c).Events.MailWebhook(c.Ctx(), c.Person.Address, ids)
+	hook, to, err := w.Events.MailWebhook(c.Ctx(), c.Person.Address, ids)
 	if err != nil {
 		return nil, nil, nil, c.Failed("webhook", err)
 	}
@@ -440,13 +441,13 @@ func mailed(c *page.Context) (addresses []page.Option, ids []toll.UUID, hook *to
 	return addresses, ids, hook, nil
 }
 
-func askNotices(c *page.Context) (page.View, error) {
+func (w *pages) askNotices(c *page.Context) (page.View, error) {
 	s := page.Record{Lead: "What you are told by mail about this workspace. Each member chooses for themselves."}
-	addresses, _, hook, err := mailed(c)
+	addresses, _, hook, err := w.mailed(c)
 	switch {
 	case err != nil:
 		return nil, err
-	case !deps(c).People.Notices.HasMail():
+	case !w.People.Notices.HasMail():
 		s.Note = "This service sends no mail: its operator has set no mail server."
 	case len(addresses) == 0:
 		s.Note = "You have proved no mail address yet. Add one under Your account."
@@ -469,8 +470,8 @@ func askNotices(c *page.Context) (page.View, error) {
 	return c.Record("Notifications", s)
 }
 
-func chooseNotices(c *page.Context) (page.View, error) {
-	addresses, _, hook, err := mailed(c)
+func (w *pages) chooseNotices(c *page.Context) (page.View, error) {
+	addresses, _, hook, err := w.mailed(c)
 	if err != nil {
 		return nil, err
 	}
@@ -496,4 +497,45 @@ func chooseNotices(c *page.Context) (page.View, error) {
 		}
 		return out, err
 	})
+}
+
+// liveWait is how long a page waits for news before it asks again: below the minute after which proxies cut idle connections.
+const liveWait = 25 * time.Second
+
+// live is GET /w/{workspace}/live?after=N. It answers with the length of the stream of events of the workspace as soon as that is
+// above N, or after a time, as text. The page then reads itself again. It writes no session: what another request changed meanwhile
+// would be lost, and a page that waits must not keep a session alive.
+func (w *pages) live(c *page.Context) {
+	c.W.Header().Set("Cache-Control", "no-store")
+	last, err := w.wait(c)
+	if err != nil {
+		e := toll.AsError(err)
+		http.Error(c.W, e.Text(), e.HTTPStatus())
+		return
+	}
+	c.W.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	_, _ = c.W.Write([]byte(strconv.FormatInt(last, 10))) // the browser may have closed the connection
+}
+
+func (w *pages) wait(c *page.Context) (int64, error) {
+	after, err := strconv.ParseInt(c.R.URL.Query().Get("after"), 10, 64)
+	if err != nil {
+		return 0, toll.Errorf(toll.CodeBadRequest, "after must be a whole number.")
+	}
+	ctx, token, err := c.Sessions.Load(c.R)
+	if err != nil {
+		return 0, err
+	}
+	p, err := c.Sessions.Person(ctx, page.WorkspaceOf(c.R))
+	switch {
+	case errors.Is(err, session.ErrNotMember):
+		return 0, &toll.Error{
+			Code: toll.CodeForbidden, Status: http.StatusNotFound, Message: "There is no such workspace, or you are not a member of it.",
+		}
+	case err != nil:
+		return 0, err
+	case p == nil || !p.Rights.Has(toll.RightRead):
+		return 0, toll.NewError(toll.CodeNotAuthenticated)
+	}
+	return w.Events.Wait(ctx, p.Address, token, after, liveWait)
 }

@@ -1,4 +1,4 @@
-package web
+package workspace
 
 import (
 	"cmp"
@@ -13,14 +13,14 @@ import (
 )
 
 // keyPages are the API keys of a workspace. A key cannot make keys on them: they are for people.
-func keyPages() []page.Area {
+func keyPages(w *pages) []page.Area {
 	key := page.Area{
 		Path: "/keys", Title: "API keys", Template: "sheet", Group: page.GroupDevelop, Nav: "API keys", Icon: "key-round", Key: "k",
 		Right: toll.RightRead, Persons: true, Get: listKeys,
 	}
 	one := page.Area{
 		Path: "/keys/{key}", Template: "sheet", Under: "/keys", Right: toll.RightRead, Act: toll.RightKeys, Persons: true,
-		Get: showKey, Post: changeKey,
+		Get: w.showKey, Post: changeKey,
 	}
 	made := page.Area{
 		Path: "/keys/new", Title: "Make an API key", Template: "sheet", Under: "/keys", Right: toll.RightKeys, Persons: true,
@@ -181,24 +181,24 @@ var overlaps = []page.Option{
 	{Value: "604800", Text: "For a week"}, {Value: "2592000", Text: "For 30 days"},
 }
 
-func showKey(c *page.Context) (page.View, error) {
+func (w *pages) showKey(c *page.Context) (page.View, error) {
 	k, err := key(c)
 	if err != nil {
 		return nil, err
 	}
 	versions, err := c.API.Versions(c.Acting())
-	made, err2 := deps(c).Auth.KeysOf(c.Ctx(), k.ID)
+	made, err2 := w.Auth.KeysOf(c.Ctx(), k.ID)
 	if err := errors.Join(err, err2); err != nil {
 		return nil, c.Failed("API key", err)
 	}
 	s := page.Record{Facts: []page.Fact{
 		{Label: "Id", Cell: page.Cell{ID: k.ID.String()}}, {Label: "Key", Cell: page.Cell{Text: shownKey(*k)}}, {Label: "State", Cell: page.Cell{State: stateOf(k.Status)}},
 		{Label: "Rights", Cell: page.Cell{Text: rightWords(k.Rights)}}, {Label: "API version", Cell: page.Cell{Text: k.Version, Sub: versionNote(k.Version, versions)}},
-		{Label: "Made", Cell: page.Cell{At: k.CreatedAt.Time, Sub: makerOf(c, *k)}}, {Label: "Last used", Cell: page.AtOr(k.LastUsedAt, "not yet")},
+		{Label: "Made", Cell: page.Cell{At: k.CreatedAt.Time, Sub: w.makerOf(c, *k)}}, {Label: "Last used", Cell: page.AtOr(k.LastUsedAt, "not yet")},
 		{Label: "Ends", Cell: page.AtOr(k.ExpiresAt, "never")},
 	}}
 	s.Links = []page.Link{{Text: "Recent calls", To: c.To("keys", k.ID.String(), "calls"), Plain: true}}
-	if news := deps(c).Changes(k.Version); len(news) > 0 {
+	if news := w.Changes(k.Version); len(news) > 0 {
 		t := &page.Table{Caption: "Changes of the API since " + k.Version, Head: []page.Column{{Text: "Version"}, {Text: "Change"}}}
 		for _, change := range news {
 			t.Rows = append(t.Rows, []page.Cell{{Text: change.Since}, {Sub: change.Summary}})
@@ -254,7 +254,7 @@ func versionField(pin string, v *client.Versions) page.Field {
 }
 
 // makerOf says who made a key.
-func makerOf(c *page.Context, k toll.APIKey) string {
+func (w *pages) makerOf(c *page.Context, k toll.APIKey) string {
 	switch k.MadeBy {
 	case toll.MadeLocally:
 		return "by the operator"
@@ -267,7 +267,7 @@ func makerOf(c *page.Context, k toll.APIKey) string {
 	if id.UnmarshalText([]byte(k.UserID)) != nil {
 		return ""
 	}
-	u, err := deps(c).People.User(c.Ctx(), id)
+	u, err := w.People.User(c.Ctx(), id)
 	if err != nil {
 		return "by a person"
 	}
@@ -311,7 +311,7 @@ func changeKey(c *page.Context) (page.View, error) {
 			if err != nil {
 				return out, err
 			}
-			out.Done = "The key has ended." + endedWith(ended.Ended)
+			out.Done = "The key has ended." + page.EndedWith(ended.Ended)
 			return out, nil
 		}
 		return out, toll.NewError(toll.CodeBadRequest)

@@ -1,4 +1,4 @@
-package web
+package workspace
 
 import (
 	"cmp"
@@ -63,10 +63,10 @@ func (t *tries) give(workspace toll.Address) {
 }
 
 // tryPages are the page on which a workspace calls an agent with its credits.
-func tryPages() []page.Area {
+func tryPages(w *pages) []page.Area {
 	return []page.Area{{
 		Path: "/try", Title: "Try it", Template: "try", Under: "/holdings", Right: toll.RightRead, Act: toll.RightSpend,
-		Get: showTry, Post: postTry,
+		Get: showTry, Post: w.postTry,
 	}}
 }
 
@@ -100,12 +100,23 @@ type tried struct {
 // tryCall is what the form of the page says.
 type tryCall struct {
 	agent   *toll.Agent
-	plans   []*offer // of the agent, among those that it sells
+	plans   []*tryPlan // of the agent, among those that it sells
 	plan    toll.PlanID
 	address string
 	verb    string
 	most    toll.Credits
 	body    string
+}
+
+// tryPlan is a plan that may pay for a call.
+type tryPlan struct {
+	*toll.Plan
+	left *toll.Balance
+}
+
+// Ready reports whether the plan can pay now.
+func (p *tryPlan) Ready() bool {
+	return p.Price.IsFree() && !p.IsTrial || p.Kind().Covers(p.left.Available, p.Kind().NeedsPeriod() && p.left.IsSubscriber, 1)
 }
 
 // tryAgent reads the agent that the page is about, and its plans.
@@ -123,16 +134,16 @@ func tryAgent(c *page.Context, q url.Values) (*tryCall, error) {
 		if p, err = c.API.Plan(c.Acting(), ref.PlanID); err != nil {
 			break
 		}
-		var o *offer
-		if o, err = deps(c).offer(c.Ctx(), c.Person.Address, p); err != nil {
+		var left *toll.Balance
+		if left, err = c.API.Balance(c.Acting(), p.ID); err != nil {
 			break
 		}
-		asked.plans = append(asked.plans, o)
+		asked.plans = append(asked.plans, &tryPlan{p, left})
 	}
 	if err != nil {
 		return nil, c.Failed("agent", err)
 	}
-	slices.SortStableFunc(asked.plans, func(a, b *offer) int {
+	slices.SortStableFunc(asked.plans, func(a, b *tryPlan) int {
 		switch {
 		case a.Ready() == b.Ready():
 			return 0
@@ -152,8 +163,8 @@ func (c *tryCall) plansOf() []toll.PlanRef {
 }
 
 // ready are the plans that can pay.
-func (c *tryCall) ready() []*offer {
-	return slices.DeleteFunc(slices.Clone(c.plans), func(o *offer) bool { return !o.Ready() })
+func (c *tryCall) ready() []*tryPlan {
+	return slices.DeleteFunc(slices.Clone(c.plans), func(o *tryPlan) bool { return !o.Ready() })
 }
 
 func showTry(c *page.Context) (page.View, error) {
@@ -191,21 +202,21 @@ func drawTry(c *page.Context, asked *tryCall, result *tried) (page.View, error) 
 	}
 	most := asked.most
 	for _, o := range asked.ready() {
-		text := o.Name + ", time plan"
-		if o.Charges {
-			text = o.Name + ", " + o.Available.Text() + " left"
+		text := page.NameOf(o.Metadata.Name) + ", time plan"
+		if o.Kind().Charges() {
+			text = page.NameOf(o.Metadata.Name) + ", " + o.left.Available.Text() + " left"
 		}
 		plans = append(plans, page.Option{Value: string(o.ID), Text: text})
 		if most == 0 && (asked.plan == "" || asked.plan == o.ID) {
-			most = o.plan.Credits.MaxAmount
+			most = o.Credits.MaxAmount
 		}
 	}
 	content.Ready = len(plans) > 0
 	if !content.Ready && len(asked.plans) > 0 {
 		o := asked.plans[0]
 		content.Buy = "/p/" + string(o.ID) + "?agent=" + string(asked.agent.ID)
-		if o.Owner == c.Person.Address && o.Charges && c.Person.Rights.Has(toll.RightManage) {
-			content.Mint = o.plan.Credits.MaxAmount.Text()
+		if o.Owner == c.Person.Address && o.Kind().Charges() && c.Person.Rights.Has(toll.RightManage) {
+			content.Mint = o.Credits.MaxAmount.Text()
 		}
 	}
 	content.Address = page.Field{Name: "address", Label: "Address", Value: address, Max: toll.MaxURLRunes, Required: true, Type: "url", Hint: "One of the endpoints of the agent. Fill in what stands in braces or after a colon."}
@@ -217,7 +228,7 @@ func drawTry(c *page.Context, asked *tryCall, result *tried) (page.View, error) 
 }
 
 // postTry makes the call, once for each form. The same form again gets the same answer.
-func postTry(c *page.Context) (page.View, error) {
+func (w *pages) postTry(c *page.Context) (page.View, error) {
 	asked, err := tryAgent(c, c.R.URL.Query())
 	if err != nil {
 		return nil, err
@@ -230,7 +241,7 @@ func postTry(c *page.Context) (page.View, error) {
 	if c.Form.Get("act") == "mint" {
 		return mintToTry(c, asked, refuse)
 	}
-	i := slices.IndexFunc(asked.plans, func(o *offer) bool { return o.ID == asked.plan })
+	i := slices.IndexFunc(asked.plans, func(o *tryPlan) bool { return o.ID == asked.plan })
 	most, err := toll.ParseCredits(c.Form.Get("most"))
 	switch {
 	case i < 0:
@@ -241,11 +252,11 @@ func postTry(c *page.Context) (page.View, error) {
 		return refuse(http.StatusBadRequest, "What is sent has at most 8 KiB.")
 	}
 	asked.most = most
-	if _, _, ok := x402.NewEndpoints(asked.agent.API.Endpoints).Match(asked.address, asked.verb); !ok || deps(c).outbound.Check(asked.address) != nil {
+	if _, _, ok := x402.NewEndpoints(asked.agent.API.Endpoints).Match(asked.address, asked.verb); !ok || w.outbound.Check(asked.address) != nil {
 		return refuse(http.StatusBadRequest, "The address must be one of the endpoints of the agent, with its method, and one that this service may call.")
 	}
 	text, err := c.Sessions.Once(c.Ctx(), c.Form.Get("ticket"), func() (string, error) {
-		result, err := call(c, asked)
+		result, err := w.call(c, asked)
 		if err != nil {
 			return "", err
 		}
@@ -276,7 +287,7 @@ func mintToTry(c *page.Context, asked *tryCall, refuse func(int, string) (page.V
 		return refuse(http.StatusBadRequest, "You do not sell this plan.")
 	}
 	o := asked.plans[0]
-	_, err := c.API.Mint(client.WithIdempotencyKey(c.Acting(), c.Form.Get("ticket")), o.ID, c.Person.Address, o.plan.Credits.MaxAmount, 0)
+	_, err := c.API.Mint(client.WithIdempotencyKey(c.Acting(), c.Form.Get("ticket")), o.ID, c.Person.Address, o.Credits.MaxAmount, 0)
 	if err != nil {
 		return c.Rejected(err, refuse)
 	}
@@ -285,13 +296,13 @@ func mintToTry(c *page.Context, asked *tryCall, refuse func(int, string) (page.V
 
 // call calls the agent with an access token of the workspace: for this agent, with the limit that the page showed, without
 // orders. The token ends with the call.
-func call(c *page.Context, asked *tryCall) (*tried, error) {
-	if !deps(c).tries.take(c.Person.Address) {
+func (w *pages) call(c *page.Context, asked *tryCall) (*tried, error) {
+	if !w.tries.take(c.Person.Address) {
 		e := toll.Errorf(toll.CodeRateLimited, "Other calls from pages of this workspace are running. Send it again in a minute.")
 		e.RetryAfterSecs = int(tryTimeout / time.Second)
 		return nil, e
 	}
-	defer deps(c).tries.give(c.Person.Address)
+	defer w.tries.give(c.Person.Address)
 	token, err := c.API.AccessToken(c.Acting(), asked.plan, client.WithAgent(asked.agent.ID), client.WithRedemptionLimit(asked.most),
 		client.WithOrderLimit(0), client.WithExpiry(tryLife))
 	if err != nil {
@@ -313,7 +324,7 @@ func call(c *page.Context, asked *tryCall) (*tried, error) {
 		}
 	}
 	began := time.Now()
-	answer, err := deps(c).outbound.Do(c.Ctx(), asked.verb, asked.address, header, body)
+	answer, err := w.outbound.Do(c.Ctx(), asked.verb, asked.address, header, body)
 	switch {
 	case errors.Is(err, outbound.ErrRefused):
 		return &tried{Fault: "This service does not call this address."}, nil

@@ -1,4 +1,4 @@
-package web
+package workspace
 
 import (
 	"net/url"
@@ -12,7 +12,7 @@ import (
 )
 
 // moneyPages are what a workspace pays with: delegations, cards, its wallet.
-func moneyPages() []page.Area {
+func moneyPages(w *pages) []page.Area {
 	return []page.Area{
 		{
 			Path: "/delegations", Title: "Delegations", Template: "sheet", Group: page.GroupBuy, Nav: "Delegations", Icon: "hand-coins", Key: "d",
@@ -28,7 +28,7 @@ func moneyPages() []page.Area {
 		},
 		{
 			Path: "/cards", Title: "Cards", Template: "sheet", Group: page.GroupBuy, Nav: "Cards", Icon: "credit-card", Key: "c",
-			Right: toll.RightRead, Get: listCards,
+			Right: toll.RightRead, Get: w.listCards,
 		},
 		{
 			Path: "/cards/{card}", Template: "sheet", Under: "/cards", Right: toll.RightRead, Act: toll.RightSpend,
@@ -244,7 +244,7 @@ func changeDelegation(c *page.Context) (page.View, error) {
 	})
 }
 
-func listCards(c *page.Context) (page.View, error) {
+func (w *pages) listCards(c *page.Context) (page.View, error) {
 	methods, err := c.API.PaymentMethods(c.Acting())
 	if err != nil {
 		return nil, c.Failed("payment method", err)
@@ -263,7 +263,7 @@ func listCards(c *page.Context) (page.View, error) {
 	}
 	s := page.Record{Lead: "Cards with which delegations of this workspace pay.", Table: t}
 	switch {
-	case deps(c).Cards == nil:
+	case !w.Cards:
 		s.Note = "This service takes no cards."
 	case c.Person.Rights.Has(toll.RightSpend):
 		s.Begin("Enrol a card", page.PathEnroll)

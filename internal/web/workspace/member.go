@@ -1,8 +1,11 @@
-package web
+package workspace
 
 import (
+	"cmp"
+	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
@@ -12,10 +15,10 @@ import (
 )
 
 // memberPage is the page of one person of a workspace, for who manages people.
-func memberPage() page.Area {
+func memberPage(w *pages) page.Area {
 	return page.Area{
 		Path: "/members/{user}", Template: "sheet", Under: "/members", Right: toll.RightMembers, Persons: true,
-		Get: showMember, Post: changeMember,
+		Get: showMember, Post: w.changeMember,
 	}
 }
 
@@ -101,7 +104,7 @@ func spentText(m *toll.Member) string {
 	return amountText(*m.SpentCents) + " of " + amountText(*m.SpendLimitCents)
 }
 
-func changeMember(c *page.Context) (page.View, error) {
+func (w *pages) changeMember(c *page.Context) (page.View, error) {
 	m, err := member(c)
 	if err == nil {
 		err = page.NeedProof(c, page.ConfirmWhy)
@@ -110,7 +113,7 @@ func changeMember(c *page.Context) (page.View, error) {
 		return nil, err
 	}
 	return c.Finish(func() (page.Outcome, error) {
-		out, in, who := page.Outcome{To: c.To("members", m.UserID.String())}, deps(c).People.Members, c.Person.Caller
+		out, in, who := page.Outcome{To: c.To("members", m.UserID.String())}, w.People.Members, c.Person.Caller
 		switch c.Form.Get("act") {
 		case "role":
 			out.Done = "The role is changed."
@@ -137,4 +140,145 @@ func changeMember(c *page.Context) (page.View, error) {
 		}
 		return out, toll.NewError(toll.CodeBadRequest)
 	})
+}
+
+// formMembers is the first word of what the tickets of the page of members say.
+const formMembers = "members"
+
+// membersPage is the people of a workspace.
+type membersPage struct {
+	Done, Link, LinkEnds string
+	Action, Ticket       string
+	Members              []shownMember
+	Invitations          []shownInvitation
+	Roles                []toll.Role
+	MayInvite            bool
+}
+
+type shownMember struct {
+	ID, Name, Since, Ticket, To string
+	Spent                       string // of what limit, "" without one
+	Role                        toll.Role
+	You, CanManage              bool
+}
+
+type shownInvitation struct {
+	ID, Note, Until, Ticket string
+	Role                    toll.Role
+}
+
+// memberPages are the people of a workspace.
+func memberPages(w *pages) []page.Area {
+	return []page.Area{memberPage(w), {
+		Path: "/members", Title: "Members", Template: "members", Group: page.GroupManage, Nav: "Members", Icon: "users", Key: "m",
+		Right: toll.RightRead, OwnTickets: true, Persons: true,
+		Get:  func(c *page.Context) (page.View, error) { return showMembers(c, http.StatusOK, membersPage{}, "") },
+		Post: w.postMembers,
+	}}
+}
+
+func (w *pages) postMembers(c *page.Context) (page.View, error) {
+	if !c.Holds(c.Form.Get("ticket"), formMembers) {
+		return showMembers(c, http.StatusForbidden, membersPage{}, page.Stale)
+	}
+	if err := page.NeedProof(c, page.ConfirmWhy); err != nil {
+		return nil, err
+	}
+	body, err := w.changeMembers(c)
+	if err != nil {
+		return c.Rejected(err, func(status int, fault string) (page.View, error) { return showMembers(c, status, membersPage{}, fault) })
+	}
+	if c.Form.Get("user") == c.Person.User.ID.String() && c.Form.Get("act") == "remove" {
+		return c.Redirect(http.StatusSeeOther, page.PathSecurity)
+	}
+	return showMembers(c, http.StatusOK, body, "")
+}
+
+// changeMembers does what the form says.
+func (w *pages) changeMembers(c *page.Context) (body membersPage, err error) {
+	who := c.Person.Caller
+	var user toll.UUID
+	if act := c.Form.Get("act"); act == "role" || act == "remove" {
+		if err := user.UnmarshalText([]byte(c.Form.Get("user"))); err != nil {
+			return body, err
+		}
+	}
+	switch c.Form.Get("act") {
+	case "invite":
+		i, err := w.People.Links.Invite(c.Ctx(), who, toll.Role(c.Form.Get("role")), c.Form.Get("note"), nil)
+		body.Link, body.LinkEnds = i.Link, page.Date(i.EndsAt.Time)
+		return body, err
+	case "withdraw":
+		body.Done = "The invitation is withdrawn."
+		id, err := toll.ParseHash(c.Form.Get("invitation"))
+		if err == nil {
+			err = w.People.Links.Withdraw(c.Ctx(), who, id)
+		}
+		return body, err
+	case "role":
+		body.Done = "The role is changed."
+		_, err = w.People.Members.Change(c.Ctx(), who, user, people.MemberChange{Role: new(toll.Role(c.Form.Get("role")))})
+		return body, err
+	case "remove":
+		removed, err := w.People.Members.Remove(c.Ctx(), who, user, false)
+		body.Done = "The person is removed." + removedWith(removed)
+		return body, err
+	}
+	return body, toll.NewError(toll.CodeBadRequest)
+}
+
+func showMembers(c *page.Context, status int, body membersPage, fault string) (page.View, error) {
+	who := c.Person
+	o, err := c.Outcome()
+	if err != nil {
+		return nil, err
+	}
+	body.Done = cmp.Or(body.Done, o.Done)
+	body.Action, body.Ticket = c.To("members"), c.Ticket(formMembers)
+	body.MayInvite = who.Rights.Has(toll.RightMembers)
+	for _, r := range toll.Roles() {
+		if body.MayInvite && who.Workspace.Role.Manages(r) {
+			body.Roles = append(body.Roles, r)
+		}
+	}
+	all, err := members(c)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range all {
+		one := shownMember{
+			ID: m.UserID.String(), Name: m.Name, Since: page.Date(m.Since.Time), Role: m.Role, Ticket: body.Ticket,
+			You: m.UserID == who.User.ID, To: c.To("members", m.UserID.String()), CanManage: body.MayInvite && who.Workspace.Role.Manages(m.Role),
+		}
+		if m.SpendLimitCents != nil {
+			one.Spent = spentText(m)
+		}
+		body.Members = append(body.Members, one)
+	}
+	for i, err := range c.API.Invitations(c.Acting(), client.Ascending()) {
+		if err != nil {
+			return nil, err
+		}
+		body.Invitations = append(body.Invitations, shownInvitation{
+			ID: i.ID, Note: i.Note, Until: page.Date(i.EndsAt.Time), Role: i.Role, Ticket: body.Ticket,
+		})
+	}
+	return c.Show(status, "members", page.Layout{Title: "Members", Fault: fault, Body: body}, "")
+}
+
+// removedWith is [page.EndedWith] for a member, with the webhooks by name.
+func removedWith(r toll.Removed) string {
+	text := page.EndedWith(r.Ended)
+	if len(r.Webhooks) > 0 {
+		state := "paused"
+		if r.Kept != nil {
+			state = "yours now"
+		}
+		names := make([]string, len(r.Webhooks))
+		for i, w := range r.Webhooks {
+			names[i] = plain.Name(w.URL)
+		}
+		text += " These webhooks are " + state + ": " + strings.Join(names, ", ") + "."
+	}
+	return text
 }
