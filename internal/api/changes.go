@@ -81,8 +81,7 @@ type said struct {
 	data    map[string]any
 }
 
-// ifMatch returns the version that the If-Match header names, 0 for any: without the header and for
-// "*".
+// ifMatch returns the version that the If-Match header names, 0 for any: without the header and for "*".
 func (c *call) ifMatch() (int64, error) {
 	lines, there := c.r.Header["If-Match"]
 	if !there || len(lines) == 1 && lines[0] == "*" {

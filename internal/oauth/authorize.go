@@ -196,14 +196,10 @@ func (o *OAuth) Approve(ctx context.Context, a *Authorization, person auth.Calle
 
 // insertCode records a grant with a code, and returns that. The code is for the program that is answered at redirect and has the
 // verifier of the challenge; registered is the address that redirect matches.
-func (o *OAuth) insertCode(
-	ctx context.Context, g store.OAuthGrant, redirect, challenge, registered string,
-) (string, error) {
+func (o *OAuth) insertCode(ctx context.Context, g store.OAuthGrant, redirect, challenge, registered string) (string, error) {
 	code := random()
 	g.EndsAt = g.CreatedAt.Add(codeLife)
-	row := store.OAuthCode{
-		Hash: sumOf(code), GrantID: g.ID, Redirect: redirect, Challenge: challenge, ExpiresAt: g.EndsAt,
-	}
+	row := store.OAuthCode{Hash: sumOf(code), GrantID: g.ID, Redirect: redirect, Challenge: challenge, ExpiresAt: g.EndsAt}
 	return code, o.Store.Tx(ctx, func(tx *store.Tx) error {
 		if err := o.insertGrant(ctx, tx, g, registered); err != nil {
 			return err

@@ -47,9 +47,7 @@ func ParseStart(q url.Values) (Start, error) {
 		return Start{}, StartError{Text: "state must be 1 to 512 visible characters."}
 	}
 	if !challenged(s.Challenge) {
-		return Start{}, StartError{
-			Text: "code_challenge must be the S256 challenge of 43 characters.",
-		}
+		return Start{}, StartError{Text: "code_challenge must be the S256 challenge of 43 characters."}
 	}
 	if m := q["code_challenge_method"]; len(m) > 1 || len(m) == 1 && m[0] != "S256" {
 		return Start{}, StartError{Text: "code_challenge_method must be S256."}

@@ -112,11 +112,11 @@ func Pages(service Operator, persons *people.People) page.Set {
 	w := pages{service, persons}
 	return page.Set{Areas: []page.Area{
 		{
-			Path: "/operator", Title: "Service", Template: "sheet", Group: page.GroupOperate, Nav: "Service", Icon: "server",
+			Path: "/operator", Title: "Service", Group: page.GroupOperate, Nav: "Service", Icon: "server",
 			Right: toll.RightRead, Persons: true, Operators: true, Get: w.showOperation, Post: w.operate,
 		},
 		{
-			Path: "/operator/accounts", Title: "Accounts", Template: "sheet", Under: "/operator",
+			Path: "/operator/accounts", Title: "Accounts", Under: "/operator",
 			Right: toll.RightRead, Persons: true, Operators: true, Get: w.listAccounts,
 		},
 	}}

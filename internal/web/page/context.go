@@ -337,7 +337,7 @@ func (c *Context) To(parts ...string) string {
 
 // Draw shows a page of the table.
 func (c *Context) Draw(title string, body any) (View, error) {
-	return c.Show(cmp.Or(c.Status, http.StatusOK), c.Area.Template, Layout{Title: title, Fault: c.Fault, Body: body}, "")
+	return c.Show(cmp.Or(c.Status, http.StatusOK), cmp.Or(c.Area.Template, "sheet"), Layout{Title: title, Fault: c.Fault, Body: body}, "")
 }
 
 // Missing answers for a record that is not there, or not of this workspace, which is the same.

@@ -21,28 +21,6 @@ func ownPlans(c *page.Context) (page.List[*toll.Plan], error) {
 	return page.PartOf[*toll.Plan](c, "/protocol/plans", "plans", newest)
 }
 
-// agentPages are the agents of a workspace.
-func agentPages() []page.Area {
-	return []page.Area{
-		{
-			Path: "/agents", Title: "Agents", Template: "sheet", Group: page.GroupSell, Nav: "Agents", Icon: "bot", Key: "a",
-			Right: toll.RightRead, Get: listAgents,
-		},
-		{
-			Path: "/agents/new", Title: "Register an agent", Template: "sheet", Under: "/agents", Right: toll.RightManage, Get: askAgent,
-			Post: registerAgent,
-		},
-		{
-			Path: "/agents/{agent}", Template: "sheet", Under: "/agents", Right: toll.RightRead, Act: toll.RightManage,
-			Get: showAgent, Post: actOnAgent,
-		},
-		{
-			Path: "/agents/{agent}/edit", Template: "sheet", Under: "/agents", Right: toll.RightManage,
-			Get: askAgentEdit, Post: editAgent,
-		},
-	}
-}
-
 func listAgents(c *page.Context) (page.View, error) {
 	list, err := page.ListOf[*toll.Agent](c, "/protocol/agents", "agents", nil, page.NameSorts...)
 	if err != nil {

@@ -16,32 +16,6 @@ import (
 	"github.com/tollhq/toll/internal/web/page"
 )
 
-// buyingPages are what a workspace holds of the plans of others, and the access tokens that spend it.
-func buyingPages(w *pages) []page.Area {
-	return []page.Area{
-		{
-			Path: "/holdings", Title: "My plans", Template: "sheet", Group: page.GroupBuy, Nav: "My plans", Icon: "coins", Key: "h",
-			Right: toll.RightRead, Get: listHoldings,
-		},
-		{
-			Path: "/holdings/{plan}", Template: "sheet", Under: "/holdings", Right: toll.RightRead, Act: toll.RightSpend,
-			Get: w.showHolding, Post: topUp,
-		},
-		{
-			Path: "/tokens", Title: "Access tokens", Template: "sheet", Group: page.GroupBuy, Nav: "Access tokens", Icon: "badge-check", Key: "t",
-			Right: toll.RightRead, Get: listTokens,
-		},
-		{
-			Path: "/tokens/new", Title: "Make an access token", Template: "sheet", Under: "/tokens", Right: toll.RightSpend,
-			Get: askToken, Post: makeToken,
-		},
-		{
-			Path: "/tokens/{token}", Template: "sheet", Under: "/tokens", Right: toll.RightRead, Act: toll.RightSpend,
-			Get: showToken, Post: endToken,
-		},
-	}
-}
-
 func listHoldings(c *page.Context) (page.View, error) {
 	list, pace, err := held(c, c.ListPage())
 	if err := c.Narrowed(err); err != nil {
@@ -538,11 +512,6 @@ func file(c *page.Context, list string, q url.Values) []page.Link {
 	}
 	q.Set("format", "ndjson")
 	return []page.Link{{Text: text, Menu: []page.Link{{Text: "CSV, for a spreadsheet", To: to}, {Text: "NDJSON, for programs", To: c.To("export", list) + "?" + q.Encode()}}}}
-}
-
-// exportPages hand out lists as files.
-func exportPages() []page.Area {
-	return []page.Area{{Path: "/export/{list}", Template: "sheet", Right: toll.RightRead, Get: export}}
 }
 
 // export passes a file of the API on, as it is written.

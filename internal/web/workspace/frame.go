@@ -11,11 +11,6 @@ import (
 	"github.com/tollhq/toll/internal/web/page"
 )
 
-// searchPages find records of the workspace, and pages.
-func searchPages() []page.Area {
-	return []page.Area{{Path: "/search", Title: "Search", Template: "search", Right: toll.RightRead, Get: search}}
-}
-
 // found is what a search leads to.
 type found struct{ Kind, Text, ID, To string }
 
@@ -125,13 +120,6 @@ func begins(name, text string) bool {
 	return strings.HasPrefix(name, text) || strings.Contains(name, " "+text)
 }
 
-// componentPages show each part of pages, in a sandbox.
-func componentPages() []page.Area {
-	return []page.Area{{
-		Path: "/components", Title: "Components", Template: "components_page", Right: toll.RightRead, Sandbox: true, Get: showComponents,
-	}}
-}
-
 type componentsPage struct {
 	Stats         []page.Stat
 	Tasks         []page.Task
@@ -180,14 +168,6 @@ func showComponents(c *page.Context) (page.View, error) {
 		Facts: []page.Fact{{Label: "Agent", Cell: page.Cell{Text: "Ask", To: "#"}}, {Label: "Id", Cell: page.Cell{ID: id}}, {Label: "Price", Cell: page.Cell{Sum: &page.Sum{Amount: "1.00", Currency: "USDC"}}}, {Label: "Made", Cell: page.At(now)}},
 		Steps: []page.Step{{Title: "Recorded", Text: "", At: now.Add(-time.Hour), Tone: "good"}, {Title: "Sent", Text: "In transaction " + page.Short(id), At: now.Add(-30 * time.Minute), Tone: "good"}, {Title: "Final", Text: "", At: time.Time{}, Tone: ""}},
 	})
-}
-
-// clockPages move the time of a sandbox.
-func clockPages(w *pages) []page.Area {
-	return []page.Area{{
-		Path: "/clock", Title: "Test clock", Template: "sheet", Under: "/events",
-		Right: toll.RightRead, Act: toll.RightManage, Sandbox: true, Get: w.showClock, Post: moveClock,
-	}}
 }
 
 func (w *pages) showClock(c *page.Context) (page.View, error) {

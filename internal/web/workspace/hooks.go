@@ -19,33 +19,6 @@ import (
 	"github.com/tollhq/toll/internal/web/session"
 )
 
-// hookPages are the webhooks of a workspace, and its events.
-func hookPages(w *pages) []page.Area {
-	return []page.Area{
-		{
-			Path: "/webhooks", Title: "Webhooks", Template: "sheet", Group: page.GroupDevelop, Nav: "Webhooks", Icon: "webhook", Key: "w",
-			Right: toll.RightRead, Get: listHooks,
-		},
-		{
-			Path: "/webhooks/new", Title: "Add a webhook", Template: "sheet", Under: "/webhooks", Right: toll.RightManage, Get: askHook,
-			Post: makeHook,
-		},
-		{
-			Path: "/webhooks/{webhook}", Template: "sheet", Under: "/webhooks", Right: toll.RightRead, Act: toll.RightManage,
-			Get: showHook, Post: actOnHook,
-		},
-		{
-			Path: "/webhooks/{webhook}/edit", Template: "sheet", Under: "/webhooks", Right: toll.RightManage, Get: askHookEdit,
-			Post: editHook,
-		},
-		{
-			Path: "/events", Title: "Events", Template: "sheet", Group: page.GroupDevelop, Nav: "Events", Icon: "list", Key: "e",
-			Right: toll.RightRead, Get: w.listEvents,
-		},
-		{Path: "/events/{event}", Template: "sheet", Under: "/events", Right: toll.RightRead, Get: w.showEvent},
-	}
-}
-
 func listHooks(c *page.Context) (page.View, error) {
 	list, err := page.ListOf[*toll.Webhook](c, "/webhooks", "webhooks", nil)
 	if err != nil {
@@ -408,14 +381,6 @@ var notices = []struct {
 		toll.EventDelegationExhausted, toll.EventDelegationFrozen, toll.EventDelegationExpired,
 	}},
 	{"keys", "An API key is made, or the key of the wallet given out", []toll.EventType{toll.EventAPIKeyCreated, toll.EventWalletExported}},
-}
-
-// noticePages choose what a person is told by mail.
-func noticePages(w *pages) []page.Area {
-	return []page.Area{{
-		Path: "/notifications", Title: "Notifications", Template: "sheet", Group: page.GroupManage, Nav: "Notifications", Icon: "bell",
-		Right: toll.RightRead, Persons: true, Get: w.askNotices, Post: w.chooseNotices,
-	}}
 }
 
 // mailed returns the mail addresses that the visitor proved, with the ids of their credentials, and the webhook that sends mails to

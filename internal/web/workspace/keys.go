@@ -12,23 +12,6 @@ import (
 	"github.com/tollhq/toll/internal/web/page"
 )
 
-// keyPages are the API keys of a workspace. A key cannot make keys on them: they are for people.
-func keyPages(w *pages) []page.Area {
-	key := page.Area{
-		Path: "/keys", Title: "API keys", Template: "sheet", Group: page.GroupDevelop, Nav: "API keys", Icon: "key-round", Key: "k",
-		Right: toll.RightRead, Persons: true, Get: listKeys,
-	}
-	one := page.Area{
-		Path: "/keys/{key}", Template: "sheet", Under: "/keys", Right: toll.RightRead, Act: toll.RightKeys, Persons: true,
-		Get: w.showKey, Post: changeKey,
-	}
-	made := page.Area{
-		Path: "/keys/new", Title: "Make an API key", Template: "sheet", Under: "/keys", Right: toll.RightKeys, Persons: true,
-		Get: askKey, Post: makeKey,
-	}
-	return []page.Area{key, one, made}
-}
-
 func listKeys(c *page.Context) (page.View, error) {
 	list, err := page.ListOf[toll.APIKey](c, "/api-keys", "apiKeys", nil, page.NameSorts...)
 	if err != nil {

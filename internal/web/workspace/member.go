@@ -14,14 +14,6 @@ import (
 	"github.com/tollhq/toll/internal/web/page"
 )
 
-// memberPage is the page of one person of a workspace, for who manages people.
-func memberPage(w *pages) page.Area {
-	return page.Area{
-		Path: "/members/{user}", Template: "sheet", Under: "/members", Right: toll.RightMembers, Persons: true,
-		Get: showMember, Post: w.changeMember,
-	}
-}
-
 // members returns the people of the workspace, the oldest membership first.
 func members(c *page.Context) (all []*toll.Member, err error) {
 	for m, err := range c.API.Members(c.Acting(), client.Ascending(), client.PageSize(100)) {
@@ -165,16 +157,6 @@ type shownMember struct {
 type shownInvitation struct {
 	ID, Note, Until, Ticket string
 	Role                    toll.Role
-}
-
-// memberPages are the people of a workspace.
-func memberPages(w *pages) []page.Area {
-	return []page.Area{memberPage(w), {
-		Path: "/members", Title: "Members", Template: "members", Group: page.GroupManage, Nav: "Members", Icon: "users", Key: "m",
-		Right: toll.RightRead, OwnTickets: true, Persons: true,
-		Get:  func(c *page.Context) (page.View, error) { return showMembers(c, http.StatusOK, membersPage{}, "") },
-		Post: w.postMembers,
-	}}
 }
 
 func (w *pages) postMembers(c *page.Context) (page.View, error) {

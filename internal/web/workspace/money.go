@@ -11,36 +11,6 @@ import (
 	"github.com/tollhq/toll/internal/web/page"
 )
 
-// moneyPages are what a workspace pays with: delegations, cards, its wallet.
-func moneyPages(w *pages) []page.Area {
-	return []page.Area{
-		{
-			Path: "/delegations", Title: "Delegations", Template: "sheet", Group: page.GroupBuy, Nav: "Delegations", Icon: "hand-coins", Key: "d",
-			Right: toll.RightRead, Get: listDelegations,
-		},
-		{
-			Path: "/delegations/new", Title: "Make a delegation", Template: "sheet", Under: "/delegations", Right: toll.RightSpend,
-			Get: askDelegation, Post: makeDelegation,
-		},
-		{
-			Path: "/delegations/{delegation}", Template: "sheet", Under: "/delegations", Right: toll.RightRead, Act: toll.RightSpend,
-			Get: showDelegation, Post: changeDelegation,
-		},
-		{
-			Path: "/cards", Title: "Cards", Template: "sheet", Group: page.GroupBuy, Nav: "Cards", Icon: "credit-card", Key: "c",
-			Right: toll.RightRead, Get: w.listCards,
-		},
-		{
-			Path: "/cards/{card}", Template: "sheet", Under: "/cards", Right: toll.RightRead, Act: toll.RightSpend,
-			Get: showCard, Post: changeCard,
-		},
-		{
-			Path: "/wallet", Title: "Wallet", Template: "sheet", Group: page.GroupBuy, Nav: "Wallet", Icon: "wallet", Key: "b",
-			Right: toll.RightRead, Get: showWallet, Post: useWallet,
-		},
-	}
-}
-
 func listDelegations(c *page.Context) (page.View, error) {
 	list, err := page.ListOf[*toll.Delegation](c, "/delegation", "delegations", url.Values{})
 	if err := c.Narrowed(err); err != nil {

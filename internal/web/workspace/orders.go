@@ -16,20 +16,6 @@ import (
 	"github.com/tollhq/toll/internal/web/page"
 )
 
-// orderPages are the orders of a workspace: those of its plans, and its own.
-func orderPages() []page.Area {
-	return []page.Area{
-		{
-			Path: "/orders", Title: "Orders", Template: "sheet", Group: page.GroupSell, Nav: "Orders", Icon: "shopping-cart", Key: "n",
-			Right: toll.RightRead, Get: listOrders,
-		},
-		{
-			Path: "/orders/{order}", Template: "sheet", Under: "/orders", Right: toll.RightRead, Act: toll.RightMoney,
-			Get: readOrder, Post: refundOrder,
-		},
-	}
-}
-
 func listOrders(c *page.Context) (page.View, error) {
 	filter, q := c.Filters(
 		page.Field{Name: "role", Label: "Side", Options: []page.Option{{Value: "seller", Text: "Of my plans"}, {Value: "buyer", Text: "Made by this workspace"}}},
@@ -223,24 +209,6 @@ func cents(c *page.Context, name string) (toll.Cents, error) {
 		return 0, page.OneFault(name, "must be an amount such as 12.50")
 	}
 	return toll.Cents(units.Int().Int64()), nil
-}
-
-// requestPages are the requests to agents of a workspace, those that it paid, and the last calls of its API keys.
-func requestPages(w *pages) []page.Area {
-	return []page.Area{
-		{
-			Path: "/requests", Title: "Requests", Template: "sheet", Group: page.GroupSell, Nav: "Requests", Icon: "receipt", Key: "q",
-			Right: toll.RightRead, Get: w.listRequests,
-		},
-		{
-			Path: "/requests/{request}", Template: "sheet", Under: "/requests", Right: toll.RightRead,
-			Get: w.showRequest,
-		},
-		{
-			Path: "/keys/{key}/calls", Template: "sheet", Under: "/keys", Right: toll.RightRead, Persons: true,
-			Get: listCalls,
-		},
-	}
 }
 
 // outcomes are the states of requests that the list narrows to.

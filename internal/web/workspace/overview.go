@@ -13,14 +13,6 @@ import (
 	"github.com/tollhq/toll/internal/web/page"
 )
 
-// overviewPages are the first page of a workspace.
-func overviewPages(w *pages) []page.Area {
-	return []page.Area{{
-		Title: "Overview", Template: "overview", Group: page.GroupSell, Nav: "Overview", Icon: "layout-grid", Key: "o",
-		Right: toll.RightRead, Get: w.showOverview,
-	}}
-}
-
 // overviewPage is how a seller's business goes, and what needs attention.
 type overviewPage struct {
 	Live   page.Live

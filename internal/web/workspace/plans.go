@@ -16,28 +16,6 @@ import (
 	"github.com/tollhq/toll/internal/web/page"
 )
 
-// planPages are the plans that a workspace sells. The API checks who may do what on the page of one.
-func planPages(w *pages) []page.Area {
-	return []page.Area{
-		{
-			Path: "/plans", Title: "Plans", Template: "sheet", Group: page.GroupSell, Nav: "Plans", Icon: "tag", Key: "p",
-			Right: toll.RightRead, Get: listPlans,
-		},
-		{
-			Path: "/plans/new", Title: "Make a plan", Template: "plan_new", Under: "/plans", Right: toll.RightManage, Get: askPlan,
-			Post: registerPlan,
-		},
-		{
-			Path: "/plans/{plan}", Template: "sheet", Under: "/plans", Right: toll.RightRead, Get: w.showPlan,
-			Post: actOnPlan,
-		},
-		{
-			Path: "/plans/{plan}/edit", Template: "sheet", Under: "/plans", Right: toll.RightManage, Get: askPlanEdit,
-			Post: editPlan,
-		},
-	}
-}
-
 func listPlans(c *page.Context) (page.View, error) {
 	list, err := page.ListOf[*toll.Plan](c, "/protocol/plans", "plans", nil, page.NameSorts...)
 	if err != nil {

@@ -62,14 +62,6 @@ func (t *tries) give(workspace toll.Address) {
 	}
 }
 
-// tryPages are the page on which a workspace calls an agent with its credits.
-func tryPages(w *pages) []page.Area {
-	return []page.Area{{
-		Path: "/try", Title: "Try it", Template: "try", Under: "/holdings", Right: toll.RightRead, Act: toll.RightSpend,
-		Get: showTry, Post: w.postTry,
-	}}
-}
-
 // tryPage is the form of a call, and the answer of the last one.
 type tryPage struct {
 	Agent, AgentTo string

@@ -367,24 +367,6 @@ func revenueStats(all []*income, to string) (out []page.Stat) {
 	return out
 }
 
-// usagePages are the sums of a seller.
-func usagePages(w *pages) []page.Area {
-	return []page.Area{
-		{
-			Path: "/subscribers", Title: "Subscribers", Template: "sheet", Group: page.GroupSell, Nav: "Subscribers", Icon: "users", Key: "s",
-			Right: toll.RightRead, Get: w.listSubscribers,
-		},
-		{
-			Path: "/usage", Title: "Usage", Template: "sheet", Group: page.GroupSell, Nav: "Usage", Icon: "activity", Key: "u",
-			Right: toll.RightRead, Get: w.showUsage,
-		},
-		{
-			Path: "/revenue", Title: "Revenue", Template: "sheet", Group: page.GroupSell, Nav: "Revenue", Icon: "coins", Key: "r",
-			Right: toll.RightRead, Get: w.showRevenue,
-		},
-	}
-}
-
 // planFilter is the field of a name that narrows a page to one plan, and what it says.
 func planFilter(c *page.Context, name string) (of page.Field, chosen toll.PlanID, err error) {
 	plans, err := ownPlans(c)

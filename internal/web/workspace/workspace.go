@@ -14,20 +14,6 @@ import (
 	"github.com/tollhq/toll/internal/web/page"
 )
 
-// workspacePages are the workspace itself and what was done in it.
-func workspacePages(w *pages) []page.Area {
-	return []page.Area{
-		{
-			Path: "/settings", Title: "Workspace", Template: "sheet", Group: page.GroupManage, Nav: "Workspace", Icon: "building-2",
-			Right: toll.RightRead, Act: toll.RightMembers, Get: showWorkspace, Post: changeWorkspace,
-		},
-		{
-			Path: "/audit", Title: "Audit log", Template: "sheet", Group: page.GroupManage, Nav: "Audit log", Icon: "history", Key: "l",
-			Right: toll.RightMembers, Persons: true, Get: w.listActs,
-		},
-	}
-}
-
 func showWorkspace(c *page.Context) (page.View, error) {
 	at, err := c.API.Workspace(c.Acting(), c.Person.Address)
 	if err != nil {
@@ -190,20 +176,6 @@ func wordsOf(value any) string {
 		text = string(r[:mostWords]) + "…"
 	}
 	return text
-}
-
-// programPages are the programs that people let into the workspace.
-func programPages(w *pages) []page.Area {
-	return []page.Area{
-		{
-			Path: "/programs", Title: "Programs", Template: "sheet", Group: page.GroupDevelop, Nav: "Programs", Icon: "shield",
-			Right: toll.RightRead, Get: w.listPrograms,
-		},
-		{
-			Path: "/programs/{grant}", Template: "sheet", Under: "/programs", Right: toll.RightRead,
-			Get: w.showProgram, Post: w.endProgram,
-		},
-	}
 }
 
 func (w *pages) listPrograms(c *page.Context) (page.View, error) {
