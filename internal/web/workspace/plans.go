@@ -58,8 +58,8 @@ func perRequest(p *toll.Plan) string {
 	}
 }
 
-// thousand is what 1,000 requests of a plan cost, and how many orders that is.
-func thousand(p *toll.Plan) string {
+// bulkCost is what 1,000 requests of a plan cost, and how many orders that is.
+func bulkCost(p *toll.Plan) string {
 	if !p.Kind().Charges() {
 		return "nothing beyond the price, while the period runs"
 	}
@@ -193,7 +193,7 @@ type planNew struct {
 type offerCard struct {
 	Name, Text, Price, Unit, Buys string
 	Ticks                         []string
-	Thousand                      string
+	Bulk                          string
 }
 
 func askPlan(c *page.Context) (page.View, error) {
@@ -230,7 +230,7 @@ func previewOf(c *page.Context, in toll.PlanInput) (*offerCard, error) {
 	}
 	card := &offerCard{
 		Name: page.NameOf(p.Metadata.Name), Text: plain.Name(p.Metadata.Description), Price: page.Grouped(p.Price.Text()),
-		Unit: p.Price.CurrencyName(), Buys: page.BuysOf(&p), Thousand: thousand(&p),
+		Unit: p.Price.CurrencyName(), Buys: page.BuysOf(&p), Bulk: bulkCost(&p),
 	}
 	if p.Price.IsFree() {
 		card.Price, card.Unit = "Free", ""
@@ -549,7 +549,7 @@ func (w *pages) showPlan(c *page.Context) (page.View, error) {
 	}
 	facts := []page.Fact{
 		{Label: "Id", Cell: page.Cell{ID: id}}, {Label: "State", Cell: page.Cell{State: page.ListedState(plan.IsListed)}}, {Label: "Price", Cell: page.Cell{Text: page.PriceOf(plan)}}, {Label: "Buys", Cell: page.Cell{Text: page.BuysOf(plan)}},
-		{Label: "A request burns", Cell: page.Cell{Text: perRequest(plan)}}, {Label: "1,000 requests cost", Cell: page.Cell{Text: thousand(plan)}}, {Label: "Limit of orders", Cell: page.Cell{Text: limit}},
+		{Label: "A request burns", Cell: page.Cell{Text: perRequest(plan)}}, {Label: "1,000 requests cost", Cell: page.Cell{Text: bulkCost(plan)}}, {Label: "Limit of orders", Cell: page.Cell{Text: limit}},
 		{Label: "Made", Cell: page.At(plan.CreatedAt)},
 	}
 	if plan.IsTrial {

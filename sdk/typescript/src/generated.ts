@@ -2366,6 +2366,15 @@ export interface WebhookSecret {
   })[];
 }
 
+export interface Workspace {
+  /** Address with the case of EIP-55. A request may use any case. */
+  address: string;
+  /** ISO 8601. Answers are in UTC with milliseconds. */
+  createdAt: string;
+  id: string;
+  name: string;
+}
+
 export interface WorkspaceDeleted {
   ended: Ended;
   id: string;
@@ -2680,6 +2689,7 @@ export const operations = {
   rotateWebhook: ["POST","webhooks/{}/rotate"],
   testWebhook: ["POST","webhooks/{}/test"],
   deleteWorkspace: ["DELETE","workspaces/{}"],
+  readWorkspace: ["GET","workspaces/{}"],
   renameWorkspace: ["PATCH","workspaces/{}"],
   listResources: ["GET","x402/discovery/resources"],
   searchResources: ["GET","x402/discovery/search",0,"resources"],

@@ -2429,6 +2429,23 @@ class WebhookSecret(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Workspace(Record):
+    """Workspace as the service answers it."""
+
+    address: str
+    created_at: datetime
+    id: str
+    name: str
+
+    _members = (
+        member("address", "address", text, True),
+        member("created_at", "createdAt", moment, True),
+        member("id", "id", text, True),
+        member("name", "name", text, True),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class WorkspaceDeleted(Record):
     """WorkspaceDeleted as the service answers it."""
 
@@ -2497,6 +2514,7 @@ OPERATIONS: Mapping[str, type[Record]] = {
     "readVersions": Versions,
     "readWallet": Wallet,
     "readWebhook": Webhook,
+    "readWorkspace": Workspace,
     "receiveStripeEvent": StripeEventReceived,
     "recordSubTask": ActResult,
     "refundOrder": Order,
