@@ -28,7 +28,7 @@ var groups = []string{GroupSell, GroupBuy, GroupDevelop, GroupManage, GroupOpera
 type Area struct {
 	Path     string // below /w/{workspace}, with {name} for parts that vary; "" is the overview
 	Title    string
-	Template string // name of a file NAME.html, which defines "body"
+	Template string // name of a file NAME.html, which defines "body"; "": sheet, which draws a [Record]
 
 	Group string // of the navigation; "" for a page without an entry
 	Nav   string // text of the entry
