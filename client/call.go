@@ -275,8 +275,7 @@ func (a *answer) retryAfter() int {
 	return 0
 }
 
-// err returns the typed error of a response other than 2xx. For the body of another server, such as a proxy, only its status
-// counts.
+// err returns the typed error of a response other than 2xx. For the body of another server, such as a proxy, only its status counts.
 func (a *answer) err() *toll.Error {
 	var b toll.ErrorBody
 	var e *toll.Error

@@ -74,12 +74,10 @@ func WithVersion(v string) Option { return func(c *Client) { c.version = v } }
 // WithTimeout bounds one attempt of a call, default 45 s; 0 leaves it to the context.
 func WithTimeout(d time.Duration) Option { return func(c *Client) { c.timeout = max(d, 0) } }
 
-// WithRetries sets the retries of a call after 408, 429, 502, 503, 504 and network failures, default 2. Only safe calls are
-// retried.
+// WithRetries sets the retries of a call after 408, 429, 502, 503, 504 and network failures, default 2. Only safe calls are retried.
 func WithRetries(n int) Option { return func(c *Client) { c.retries = max(n, 0) } }
 
-// WithMaxRetryWait bounds the wait before a retry, including Retry-After, default 5 s. A response that asks for more is
-// returned.
+// WithMaxRetryWait bounds the wait before a retry, including Retry-After, default 5 s. A response that asks for more is returned.
 func WithMaxRetryWait(d time.Duration) Option { return func(c *Client) { c.maxWait = max(d, 0) } }
 
 // WithUserAgent adds a product to the User-Agent.

@@ -62,8 +62,7 @@ type TokenMaker func(
 	ctx context.Context, plan toll.PlanID, agent toll.AgentID, most toll.Credits,
 ) (*toll.AccessToken, error)
 
-// Using returns a payer with the access tokens of make. They are revoked like its own if the receipt does not say what was
-// burned.
+// Using returns a payer with the access tokens of make. They are revoked like its own if the receipt does not say what was burned.
 func (p *CreditsPayer) Using(make TokenMaker) *CreditsPayer {
 	o := *p
 	o.token = make
@@ -79,9 +78,7 @@ func (p *CreditsPayer) For(agent toll.AgentID) *CreditsPayer {
 }
 
 // Quote implements [Payer]: the amount of the entry, else the maximum of the plan.
-func (p *CreditsPayer) Quote(
-	ctx context.Context, called *url.URL, e *x402.Entry,
-) (x402.Quote, error) {
+func (p *CreditsPayer) Quote(ctx context.Context, called *url.URL, e *x402.Entry) (x402.Quote, error) {
 	n := p.c.names
 	if other := n.OtherBrand(e.Scheme); other != "" {
 		return x402.Quote{}, errors.New(other)
@@ -162,9 +159,7 @@ func (p *CreditsPayer) Pay(ctx context.Context, e *x402.Entry, q x402.Quote) (*x
 }
 
 // makeToken is the [TokenMaker] of a payer without one.
-func (p *CreditsPayer) makeToken(
-	ctx context.Context, plan toll.PlanID, agent toll.AgentID, most toll.Credits,
-) (*toll.AccessToken, error) {
+func (p *CreditsPayer) makeToken(ctx context.Context, plan toll.PlanID, agent toll.AgentID, most toll.Credits) (*toll.AccessToken, error) {
 	opts := []TokenOption{WithExpiry(payTokenLife)}
 	if most > 0 {
 		opts = append(opts, WithRedemptionLimit(most))
@@ -180,9 +175,7 @@ func (p *CreditsPayer) makeToken(
 
 // burned revokes an access token and asks the service what it burned: a server that reports less may take the rest later. final
 // is false while the server has a hold, and so can burn more.
-func (p *CreditsPayer) burned(
-	ctx context.Context, hash toll.Hash,
-) (spent toll.Units, final bool, err error) {
+func (p *CreditsPayer) burned(ctx context.Context, hash toll.Hash) (spent toll.Units, final bool, err error) {
 	// The record tells the state, so the result does not matter.
 	_ = p.c.RevokePermission(ctx, hash)
 	record, err := p.c.Permission(ctx, hash)

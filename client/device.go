@@ -31,9 +31,7 @@ const slowDown = 5 * time.Second
 
 // StartDevice begins a sign-in. clientID is the name of the program, which its keys get. rights are what the key is to have, of which the
 // person may give fewer; with none the service proposes those of the program.
-func (c *Client) StartDevice(
-	ctx context.Context, clientID string, rights ...toll.Right,
-) (*DeviceSignIn, error) {
+func (c *Client) StartDevice(ctx context.Context, clientID string, rights ...toll.Right) (*DeviceSignIn, error) {
 	info, err := c.Info(ctx)
 	if err != nil {
 		return nil, err

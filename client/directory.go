@@ -36,9 +36,7 @@ type registration struct {
 
 // checkAgent refuses an entry whose agent is not registered at the server: it could have copied the demand of another server,
 // and would spend the payment there. Errors are safe to show.
-func (p *CreditsPayer) checkAgent(
-	ctx context.Context, called *url.URL, plan toll.PlanID, e *x402.Entry,
-) error {
+func (p *CreditsPayer) checkAgent(ctx context.Context, called *url.URL, plan toll.PlanID, e *x402.Entry) error {
 	k := directoryKey{called: origin(called), plan: plan}
 	whose := "an agent of plan " + string(plan)
 	if named := cmp.Or(e.Agent(), p.agent); named != "" {
