@@ -353,11 +353,33 @@ var rooms = map[string]room{
 		ours:  "toll x402 evm internal/plain internal/meter internal/store internal/auth internal/jobs internal/traces",
 		third: []string{"golang.org/x/crypto", "github.com/go-webauthn/webauthn", "github.com/wneessen/go-mail", "github.com/coreos/go-oidc/v3", "golang.org/x/oauth2"},
 	},
-	"internal/web": {
-		what:  "pages for people: workspaces, sign-up, sign-in, members, consent, devices, connected programs, orders, cards",
+	"internal/records": {
+		what:  "what pages outside a workspace show and the API has no route for: offers, connected programs, linked orders, burns",
 		layer: "doors",
-		ours: "toll x402 client internal/meter internal/store internal/ledger internal/checkout internal/auth internal/rail internal/oauth " +
-			"internal/people internal/plain internal/events internal/outbound internal/web/operator internal/web/page internal/web/session internal/web/workspace",
+		ours:  "toll x402 internal/store internal/ledger internal/checkout internal/catalogue internal/auth internal/oauth internal/rail",
+	},
+	"internal/web": {
+		what:  "pages for people: composes the packages of pages",
+		layer: "doors",
+		ours: "internal/outbound internal/people internal/records internal/web/operator internal/web/page internal/web/public " +
+			"internal/web/session internal/web/signin internal/web/workspace",
+	},
+	"internal/web/signin": {
+		what:  "pages of persons and consents: sign-in, sign-up, credentials, programs, devices",
+		layer: "doors",
+		ours: "toll internal/auth internal/oauth internal/people internal/plain internal/records internal/web/offer internal/web/page " +
+			"internal/web/session internal/web/workspace",
+	},
+	"internal/web/public": {
+		what:  "pages for everybody: catalogue, agents, plans, receipts, orders by signed links, cards",
+		layer: "doors",
+		ours: "toll x402 internal/auth internal/meter internal/plain internal/rail internal/records internal/web/offer internal/web/page " +
+			"internal/web/session",
+	},
+	"internal/web/offer": {
+		what:  "what a plan is for the workspace that looks at it, and how the workspace orders it",
+		layer: "doors",
+		ours:  "toll client internal/plain internal/web/page",
 	},
 	"internal/web/workspace": {
 		what:  "pages of a workspace: overview, agents, plans, orders, usage, keys, webhooks, members, money, calls of agents",
@@ -413,7 +435,7 @@ var rooms = map[string]room{
 		layer: "outside",
 		ours: "toll x402 internal/tempfile internal/apiversion internal/check internal/seal internal/store internal/alarm internal/traces " +
 			"internal/ledger internal/jobs internal/auth internal/catalogue internal/tokens internal/purchases internal/pay internal/checkout " +
-			"internal/api internal/backup internal/oauth internal/web internal/web/operator internal/web/page internal/web/workspace internal/events " +
+			"internal/api internal/backup internal/oauth internal/records internal/web internal/web/operator internal/web/page internal/web/public internal/web/session internal/web/workspace internal/events " +
 			"internal/outbound internal/pace internal/metrics internal/rails internal/people",
 		third: []string{"golang.org/x/sys/unix", "go.opentelemetry.io/otel"}, // the filter of a listener that ends
 		tests: []string{

@@ -52,14 +52,14 @@ func (c *Decisions) adjust(ctx context.Context, t *ledger.Tx, account [16]byte, 
 		}
 	}
 	if o.RefundedCents != cents {
-		addEvent(toll.EventOrderRefunded, rendered(o))
+		addEvent(toll.EventOrderRefunded, Rendered(o))
 	}
 	switch {
 	case o.Dispute == dispute && a.Inquiry, o.Dispute == store.DisputeOpen && dispute != store.DisputeOpen:
-		addEvent(toll.EventOrderDisputed, toll.OrderDispute{Order: *rendered(o), Inquiry: a.Inquiry && o.Dispute == dispute})
+		addEvent(toll.EventOrderDisputed, toll.OrderDispute{Order: *Rendered(o), Inquiry: a.Inquiry && o.Dispute == dispute})
 	case o.Dispute != dispute:
 		outcome := cmp.Or(o.Dispute, store.DisputeWon) // "": the money came back without a word
-		addEvent(toll.EventOrderDisputeClosed, toll.OrderDispute{Order: *rendered(o), Outcome: outcome})
+		addEvent(toll.EventOrderDisputeClosed, toll.OrderDispute{Order: *Rendered(o), Outcome: outcome})
 	}
 	return o, nil
 }

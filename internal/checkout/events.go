@@ -14,7 +14,7 @@ func (c *Delegations) Record(d *store.Delegation) *toll.Delegation { return c.re
 func orderEvents(o *store.Order, owner toll.Address, types ...toll.EventType) []store.NewEvent {
 	var out []store.NewEvent
 	for _, t := range types {
-		e := store.NewEvent{Principal: o.Subscriber, Type: t, Kind: "order", ID: o.ID, Data: rendered(o), At: o.UpdatedAt}
+		e := store.NewEvent{Principal: o.Subscriber, Type: t, Kind: "order", ID: o.ID, Data: Rendered(o), At: o.UpdatedAt}
 		out = append(out, e)
 		if owner != o.Subscriber {
 			e.Principal = owner

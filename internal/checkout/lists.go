@@ -45,7 +45,7 @@ func (c *Checkout) Orders(ctx context.Context, caller toll.Address, q OrderQuery
 			return none, Fault(err)
 		}
 	}
-	return store.Map(list, rendered), nil
+	return store.Map(list, Rendered), nil
 }
 
 func (c *core) ownPlan(ctx context.Context, caller toll.Address, id toll.PlanID) (*toll.Plan, error) {

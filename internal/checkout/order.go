@@ -243,7 +243,7 @@ func (c *Checkout) orderFor(ctx context.Context, caller toll.Address, id string)
 
 // render returns an order with the balance of its subscriber, when it brought credits.
 func (c *Checkout) render(ctx context.Context, plan *toll.Plan, o *store.Order) *toll.Order {
-	out := rendered(o)
+	out := Rendered(o)
 	if o.Status == toll.OrderConfirmed || o.Status == toll.OrderFinal {
 		// The order stands whatever this read brings: a failure here must not invite a second order.
 		if b, err := c.Balance(ctx, plan, o.Subscriber, false); err == nil {
@@ -253,7 +253,7 @@ func (c *Checkout) render(ctx context.Context, plan *toll.Plan, o *store.Order) 
 	return out
 }
 
-func rendered(o *store.Order) *toll.Order {
+func Rendered(o *store.Order) *toll.Order {
 	return &toll.Order{
 		Success: o.Status != toll.OrderFailed, OrderID: o.ID, Status: o.Status, PlanID: o.Plan, TxHash: o.TxHash,
 		CreditsGranted: o.Credits, Amount: o.Amount, Currency: o.Currency, FailureReason: o.FailureReason,

@@ -5,9 +5,12 @@ import (
 
 	"github.com/tollhq/toll/internal/api"
 	"github.com/tollhq/toll/internal/outbound"
+	"github.com/tollhq/toll/internal/records"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/web"
 	"github.com/tollhq/toll/internal/web/page"
+	"github.com/tollhq/toll/internal/web/public"
+	"github.com/tollhq/toll/internal/web/session"
 )
 
 // pages are the routes for people, and for programs that ask them; noPage answers people everywhere else.
@@ -20,8 +23,8 @@ func (s *Server) pages() (pages []api.Page, noPage func(http.ResponseWriter, *ht
 }
 
 // web is the room of the pages.
-func (s *Server) web() (*web.Web, error) {
-	cards, _ := s.rails.Rails[store.RailCard].(web.Cards)
+func (s *Server) web() (*page.Site, error) {
+	cards, _ := s.rails.Rails[store.RailCard].(public.Cards)
 	proxies := s.cfg.limits().Proxies
 	return web.New(web.Deps{
 		Pages: page.Config{
@@ -29,13 +32,19 @@ func (s *Server) web() (*web.Web, error) {
 			PublicURL: s.PublicURL(), Environment: s.base.auth.Environment(), Clock: s.cfg.Clock, Machine: s.base.clock.machine, Address: func(r *http.Request) string { return api.Source(r, proxies).String() },
 			Log: s.cfg.Log, Brand: s.cfg.Brand, CloseReads: s.cfg.CloseReads, Source: func(r *http.Request) string { return s.rails.Cards.Source(api.Source(r, proxies)) },
 		},
-		Store: s.base.store, Ledger: s.ledger, Checkout: s.checkout, Auth: s.base.auth, OAuth: s.oauth, People: s.people, Events: s.events, Cards: cards,
-		Seal: s.base.ring.Seal, Open: s.base.ring.Open, Outbound: outbound.Config{Loopback: s.cfg.LoopbackWebhooks}, Operator: operatorPages{s}, Changes: changesSince, FindAgents: s.facilitator.Catalogue.FindAgents,
+		Session: session.Config{
+			Store: s.base.store, Auth: s.base.auth, People: s.people, Seal: s.base.ring.Seal, Open: s.base.ring.Open, PublicURL: s.PublicURL(), Clock: s.cfg.Clock,
+		},
+		Records: &records.Records{
+			Store: s.base.store, Ledger: s.ledger, Checkout: s.checkout, Auth: s.base.auth, OAuth: s.oauth, Catalogue: s.facilitator.Catalogue, Card: s.rails.Rails[store.RailCard],
+		},
+		Rows: s.checkout.Reports, Cards: cards, People: s.people, Events: s.events, Operator: operatorPages{s}, Changes: changesSince,
+		Outbound: outbound.Config{Loopback: s.cfg.LoopbackWebhooks},
 	})
 }
 
 // peoplePages are the routes for people.
-func peoplePages(w *web.Web) (pages []api.Page) {
+func peoplePages(w *page.Site) (pages []api.Page) {
 	w.Routes(func(method, path string, h http.Handler) {
 		pages = append(pages, api.Page{Method: method, Path: path, Handler: h})
 	})

@@ -41,6 +41,7 @@ type Config struct {
 	Brand       Brand
 	CloseReads  bool // public pages are for people who signed in
 	SignIn      SignIn
+	Cards       bool // the service takes cards
 }
 
 // Set is the pages of one package.
@@ -56,7 +57,6 @@ type Site struct {
 	API      *client.Client // see [newAPI]
 	Sessions *session.Sessions
 	Areas    []Area
-	Bridge   any    // services of pages that have no package of their own yet
 	Name     string // of the service
 	routes   []Route
 	origin   *http.CrossOriginProtection

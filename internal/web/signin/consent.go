@@ -1,4 +1,4 @@
-package web
+package signin
 
 import (
 	"cmp"
@@ -16,18 +16,12 @@ import (
 	"github.com/tollhq/toll/internal/auth"
 	"github.com/tollhq/toll/internal/oauth"
 	"github.com/tollhq/toll/internal/plain"
+	"github.com/tollhq/toll/internal/web/offer"
 	"github.com/tollhq/toll/internal/web/page"
 	"github.com/tollhq/toll/internal/web/session"
 )
 
-// formConsent is the first word of what the ticket of that form says.
-const formConsent = "consent"
-
-// Decisions on a form.
-const (
-	approve = "approve"
-	deny    = "deny"
-)
+const approve, deny = "approve", "deny"
 
 // asked is what a program asks for, as a person reads it.
 type asked struct {
@@ -45,7 +39,7 @@ type asked struct {
 	Scope    string
 	Key      bool    // an API key
 	Rights   []right // of the API key, among which the person chooses
-	Offers   []*offer
+	Offers   []*plan
 	Purses   []purse
 	// Of a program that is not registered and names an agent as its id, else "".
 	Agent, AgentID, AgentOwner string
@@ -69,13 +63,44 @@ func (a *asked) says() []string {
 	return s
 }
 
-// right is a right as a person reads it.
+// plan is an offer on the page of a consent.
+type plan struct {
+	*offer.Offer
+	Server bool // its owner says that it is for the server that asks
+}
+
+func (p *plan) rank() (n int) {
+	if !p.Server {
+		n = 2
+	}
+	if !p.Ready() {
+		n++
+	}
+	return n
+}
+
+func (p *plan) says() []string { return append(p.Says(), strconv.FormatBool(p.Server)) }
+
+type purse struct{ ID, Text string }
+
+func purses(c *page.Context) ([]purse, error) {
+	list, err := page.PartOf[*toll.Delegation](c, "/delegation", "delegations", url.Values{"accessible": {"true"}, "pageSize": {strconv.Itoa(offer.Most)}})
+	if err != nil {
+		return nil, err
+	}
+	out := make([]purse, 0, len(list.Items))
+	for _, d := range list.Items {
+		text := toll.FormatAmount(toll.UnitsOfCents(int64(d.RemainingBudgetCents)), 6) + " " + strings.ToUpper(d.Currency) + " until " + page.Date(d.ExpiresAt.Time)
+		out = append(out, purse{d.DelegationID, text})
+	}
+	return out, nil
+}
+
 type right struct {
 	Right toll.Right
 	Text  string
 }
 
-// rightTexts say what the rights are that a program can have.
 var rightTexts = map[toll.Right]string{
 	toll.RightRead:   "read your records: plans, agents, orders, credits, access tokens",
 	toll.RightSell:   "sell for you: take payments of your agents, and burn credits of those who pay",
@@ -83,7 +108,6 @@ var rightTexts = map[toll.Right]string{
 	toll.RightManage: "manage for you: change agents, plans and webhooks, and grant credits of your plans",
 }
 
-// choice is the form as it was sent, or as it is shown first.
 type choice struct {
 	Plan       toll.PlanID
 	Limit      string
@@ -93,10 +117,8 @@ type choice struct {
 	Rights     toll.Rights // nil: every one that is shown
 }
 
-// Gives reports whether a right is ticked.
 func (c choice) Gives(r toll.Right) bool { return c.Rights == nil || c.Rights.Has(r) }
 
-// lifetime is how long a program may be let in.
 type lifetime struct {
 	Secs  int64
 	Label string
@@ -108,7 +130,6 @@ var lifetimes = []lifetime{
 	{3600, "an hour"}, {toll.DaySecs, "a day"}, {7 * toll.DaySecs, "7 days"}, {defaultLifetime, "30 days"}, {90 * toll.DaySecs, "90 days"},
 }
 
-// mostOrders bounds how often a program may buy a plan.
 const mostOrders = 1000
 
 // suggested is the choice of a person who changes nothing: a plan that the server takes, what there
@@ -121,7 +142,7 @@ func (a *asked) suggested() choice {
 	}
 	o := a.Offers[0]
 	c.Limit = cmp.Or(o.Available, o.Grants, 1).String()
-	otherSeller := slices.ContainsFunc(a.Offers, func(b *offer) bool { return b.Server && b.Owner != o.Owner })
+	otherSeller := slices.ContainsFunc(a.Offers, func(b *plan) bool { return b.Server && b.Owner != o.Owner })
 	if a.named || len(a.Offers) == 1 || o.Server && !otherSeller {
 		c.Plan = o.ID
 	}
@@ -138,18 +159,18 @@ func choiceIn(form url.Values) choice {
 }
 
 // read proves that a choice is one of those that the page gave, within its bounds. The second value says what is wrong.
-func (w *Web) read(ctx context.Context, owner toll.Address, a *asked, c choice) (oauth.Choice, string, error) {
+func (w *Consent) read(ctx context.Context, owner toll.Address, a *asked, c choice) (oauth.Choice, string, error) {
 	var out oauth.Choice
 	if a.Key {
 		return a.readRights(c)
 	}
-	at := slices.IndexFunc(a.Offers, func(o *offer) bool { return o.ID == c.Plan })
+	at := slices.IndexFunc(a.Offers, func(o *plan) bool { return o.ID == c.Plan })
 	if at < 0 {
 		return out, "Choose one of the plans.", nil
 	}
-	plan := a.Offers[at]
-	out.PlanID = plan.ID
-	if plan.Charges {
+	chosen := a.Offers[at]
+	out.PlanID = chosen.ID
+	if chosen.Charges {
 		limit, err := toll.ParseCredits(c.Limit)
 		if err != nil || limit < 1 {
 			return out, "The limit must be a whole number of credits, 1 at least.", nil
@@ -170,7 +191,7 @@ func (w *Web) read(ctx context.Context, owner toll.Address, a *asked, c choice) 
 	if !slices.ContainsFunc(a.Purses, func(p purse) bool { return p.ID == c.Delegation }) {
 		return out, "Choose one of the delegations, or none.", nil
 	}
-	if err := w.Checkout.Delegations.Usable(ctx, owner, nil, c.Delegation, plan.plan); err != nil {
+	if err := w.Records.Checkout.Delegations.Usable(ctx, owner, nil, c.Delegation, chosen.Plan); err != nil {
 		e := toll.AsError(err)
 		if e.HTTPStatus() >= http.StatusInternalServerError {
 			return out, "", err
@@ -185,7 +206,6 @@ func (w *Web) read(ctx context.Context, owner toll.Address, a *asked, c choice) 
 	return out, "", nil
 }
 
-// readRights is read for an API key.
 func (a *asked) readRights(c choice) (oauth.Choice, string, error) {
 	rights := toll.Rights{}
 	for _, r := range a.Rights {
@@ -199,7 +219,6 @@ func (a *asked) readRights(c choice) (oauth.Choice, string, error) {
 	return oauth.Choice{Rights: rights}, "", nil
 }
 
-// consentForm is the page on which a person decides.
 type consentForm struct {
 	*asked
 	Choice    choice
@@ -212,22 +231,22 @@ func showConsent(c *page.Context, status int, a *asked, sent choice, fault strin
 	return c.Show(status, "consent", page.Layout{Title: "Let a program in?", Fault: fault, Body: f}, a.leads)
 }
 
-// Authorize is GET and POST /oauth/authorize (RFC 6749, section 3.1).
-func (w *Web) Authorize() page.Route {
-	return w.page(
-		func(c *page.Context) (page.View, error) { return authorize(c, c.R.URL.RawQuery) },
-		func(c *page.Context) (page.View, error) { return authorize(c, c.Form.Get("request")) },
+// authorizePage is GET and POST /oauth/authorize (RFC 6749, section 3.1).
+func (w *Consent) authorizePage() page.Route {
+	return route(page.PathAuthorize,
+		func(c *page.Context) (page.View, error) { return w.authorize(c, c.R.URL.RawQuery) },
+		func(c *page.Context) (page.View, error) { return w.authorize(c, c.Form.Get("request")) },
 	)
 }
 
 // authorize answers a request to be let in. What it says is read again when the form comes back.
-func authorize(c *page.Context, request string) (page.View, error) {
+func (w *Consent) authorize(c *page.Context, request string) (page.View, error) {
 	c.At = page.LocalPath(page.PathAuthorize + "?" + request)
 	q, err := url.ParseQuery(request)
 	if err != nil || c.At == "" {
 		return nil, c.Refuse(http.StatusBadRequest, "The request could not be read.")
 	}
-	auth, err := deps(c).OAuth.Authorize(deps(c).OAuth.From(c.R), q)
+	auth, err := w.OAuth.Authorize(w.OAuth.From(c.R), q)
 	var shown *oauth.PageError
 	var back *oauth.RedirectError
 	switch {
@@ -241,21 +260,21 @@ func authorize(c *page.Context, request string) (page.View, error) {
 	if !c.Sessions.Recent(c.Person) {
 		return c.SignIn.Ask(c, http.StatusOK, "A program asks for access to your account. Sign in to read what it wants, and to decide.", c.At, "")
 	}
-	a, err := asksFor(c, c.Ctx(), request, auth)
+	a, err := w.asksFor(c, request, auth)
 	if err != nil {
 		return nil, err
 	}
 	if c.R.Method != http.MethodPost {
-		if err := deps(c).OAuth.Shown(c.Ctx(), auth, c.Person.Address); err != nil {
+		if err := w.OAuth.Shown(c.Ctx(), auth, c.Person.Address); err != nil {
 			return nil, err
 		}
 		return showConsent(c, http.StatusOK, a, a.suggested(), "")
 	}
-	return decide(c, a,
-		func(o oauth.Choice) (string, error) { return deps(c).OAuth.Approve(c.Ctx(), auth, c.Person.Caller, o) },
-		func() (string, error) { return deps(c).OAuth.Deny(auth), nil },
+	return w.decide(c, a,
+		func(o oauth.Choice) (string, error) { return w.OAuth.Approve(c.Ctx(), auth, c.Person.Caller, o) },
+		func() (string, error) { return w.OAuth.Deny(auth), nil },
 		func(to string) (page.View, error) { return leaveFor(c, to, auth.RedirectHost) },
-		func() (*asked, error) { return asksFor(c, c.Ctx(), request, auth) },
+		func() (*asked, error) { return w.asksFor(c, request, auth) },
 	)
 }
 
@@ -281,7 +300,7 @@ func refuseProgram(c *page.Context, back *oauth.RedirectError) (page.View, error
 }
 
 // decide acts on a form that came back, once: the same form again gets the same answer.
-func decide(c *page.Context,
+func (w *Consent) decide(c *page.Context,
 	a *asked, yes func(oauth.Choice) (string, error), no func() (string, error), done func(answer string) (page.View, error), again func() (*asked, error),
 ) (page.View, error) {
 	sent := choiceIn(c.Form)
@@ -290,14 +309,14 @@ func decide(c *page.Context,
 		return showConsent(c, http.StatusForbidden, a, sent, "This is not the form that you were shown: what is asked for has changed since, or you signed in again. Read it once more.")
 	}
 	if c.Form.Get("order") != "" {
-		return order(c, a, sent, a.Back, again)
+		return w.order(c, a, sent, a.Back, again)
 	}
 	var act func() (string, error)
 	switch c.Form.Get("decision") {
 	case deny:
 		act = no
 	case approve:
-		chosen, fault, err := deps(c).read(c.Ctx(), c.Person.Address, a, sent)
+		chosen, fault, err := w.read(c.Ctx(), c.Person.Address, a, sent)
 		if err != nil {
 			return nil, err
 		}
@@ -319,6 +338,39 @@ func decide(c *page.Context,
 		return nil, err
 	}
 	return done(answer)
+}
+
+// order orders a plan on the page of consent, once for each form: a free one, one that a card pays, on the page of the processor, or
+// one that the wallet of the workspace pays. back is the page to which the person comes back from the card; again reads what is
+// asked once more.
+func (w *Consent) order(c *page.Context, a *asked, sent choice, back string, again func() (*asked, error)) (page.View, error) {
+	id := toll.PlanID(c.Form.Get("order"))
+	at := slices.IndexFunc(a.Offers, func(o *plan) bool { return o.ID == id })
+	pay, err := c.Sessions.Once(c.Ctx(), c.Form.Get("ticket"), func() (string, error) {
+		if at < 0 || a.Offers[at].Order == "" {
+			return "", toll.Errorf(toll.CodeBadRequest, "This plan cannot be ordered here.")
+		}
+		return offer.Buy(c, a.Offers[at].Plan, back)
+	})
+	if errors.Is(err, session.ErrAnswered) {
+		return nil, c.Refuse(http.StatusConflict, "This form was answered before.")
+	}
+	if err != nil {
+		return c.Rejected(err, func(status int, fault string) (page.View, error) {
+			return showConsent(c, status, a, sent, "Nothing was ordered: "+fault)
+		})
+	}
+	if pay != "" {
+		return c.Redirect(http.StatusSeeOther, pay)
+	}
+	if a, err = again(); err != nil {
+		return nil, err
+	}
+	next := a.suggested()
+	if at := slices.IndexFunc(a.Offers, func(o *plan) bool { return o.ID == id }); at >= 0 {
+		next.Plan, next.Limit = id, max(a.Offers[at].Available, a.Offers[at].Grants, 1).String()
+	}
+	return showConsent(c, http.StatusOK, a, next, "")
 }
 
 // leadsTo returns where the browser may go right after the form, as a source of the policy: only to a scheme of a program. See
@@ -347,9 +399,8 @@ func leaveFor(c *page.Context, to, host string) (page.View, error) {
 // maxBack bounds the address to which a person comes back from the page of a card, in bytes.
 const maxBack = 2048
 
-// asksFor is what a program asks for by a redirect.
-func asksFor(c *page.Context, ctx context.Context, request string, in *oauth.Authorization) (*asked, error) {
-	a, err := deps(c).asks(ctx, c.Person, in.Client, in.Asked)
+func (w *Consent) asksFor(c *page.Context, request string, in *oauth.Authorization) (*asked, error) {
+	a, err := w.asks(c, in.Client, in.Asked)
 	if err != nil {
 		return nil, err
 	}
@@ -366,9 +417,8 @@ func asksFor(c *page.Context, ctx context.Context, request string, in *oauth.Aut
 	return a, nil
 }
 
-// asksOn is what a program on a device asks for.
-func asksOn(c *page.Context, ctx context.Context, d *oauth.DeviceRequest) (*asked, error) {
-	a, err := deps(c).asks(ctx, c.Person, d.Client, d.Asked)
+func (w *Consent) asksOn(c *page.Context, d *oauth.DeviceRequest) (*asked, error) {
+	a, err := w.asks(c, d.Client, d.Asked)
 	if err != nil {
 		return nil, err
 	}
@@ -388,40 +438,50 @@ func (a *asked) rights(who auth.Caller, asked toll.Rights) {
 	}
 }
 
+// offers returns the plans among which a person can choose. Plans of the server at the resource come first, then those that can be
+// paid with.
+func (w *Consent) offers(c *page.Context, in oauth.Asked) ([]*plan, error) {
+	all, err := w.Records.Offers(c.Ctx(), c.Person.Address, in, offer.Most)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]*plan, 0, len(all))
+	for _, one := range all {
+		p := &plan{Offer: offer.Of(one.Plan, one.Balance), Server: one.Server}
+		p.SetOrder(c)
+		out = append(out, p)
+	}
+	slices.SortStableFunc(out, func(a, b *plan) int { return cmp.Compare(a.rank(), b.rank()) })
+	return out, nil
+}
+
 // asks is what a program asks for, with the plans and the delegations among which the person chooses.
-func (w *Web) asks(ctx context.Context, who *session.Person, c oauth.Client, in oauth.Asked) (a *asked, err error) {
+func (w *Consent) asks(c *page.Context, by oauth.Client, in oauth.Asked) (a *asked, err error) {
 	a = &asked{
-		Name: cmp.Or(plain.Name(c.Name), "A program without a name"), NamesUs: !c.Ours && page.NamesUs(c.Name),
-		ClientID: c.ID, Site: page.AddressText(c.Site), Website: page.AddressText(c.URI),
+		Name: cmp.Or(plain.Name(by.Name), "A program without a name"), NamesUs: !by.Ours && page.NamesUs(by.Name),
+		ClientID: by.ID, Site: page.AddressText(by.Site), Website: page.AddressText(by.URI),
 		Resource: page.AddressText(in.Resource), Scope: in.Scope, Key: in.Kind == oauth.KindAPIKey,
 		named: in.PlanID != "" || in.AgentID != "",
 	}
-	a.rights(who.Caller, in.Rights)
+	a.rights(c.Person.Caller, in.Rights)
 	if a.Key {
 		return a, nil
 	}
-	a.Offers, err = w.offers(ctx, who.Address, in)
-	for _, o := range a.Offers {
-		w.orders(who, o)
-	}
+	a.Offers, err = w.offers(c, in)
 	if err == nil && len(a.Offers) > 0 {
-		a.Purses, err = w.purses(ctx, who)
+		a.Purses, err = purses(c)
 	}
 	return a, err
 }
 
-// formDevice is the first word of what the ticket of that form says.
-const formDevice = "device"
-
-// deviceForm asks for the code that a device shows.
 type deviceForm struct {
 	Code   string
 	Ticket string
 }
 
-// Device is GET and POST /device (RFC 8628, section 3.3). Codes are looked up by forms only, of persons who signed in.
-func (w *Web) Device() page.Route {
-	return w.page(func(c *page.Context) (page.View, error) {
+// device is GET and POST /device (RFC 8628, section 3.3). Codes are looked up by forms only, of persons who signed in.
+func (w *Consent) device() page.Route {
+	return route(page.PathDevice, func(c *page.Context) (page.View, error) {
 		if err := signedInForDevice(c); err != nil {
 			return nil, err
 		}
@@ -446,14 +506,14 @@ func (w *Web) Device() page.Route {
 		if err != nil {
 			return nil, err
 		}
-		a, err := asksOn(c, c.Ctx(), d)
+		a, err := w.asksOn(c, d)
 		if err != nil {
 			return nil, err
 		}
 		if !deciding {
 			return showConsent(c, http.StatusOK, a, a.suggested(), "")
 		}
-		return decide(c, a,
+		return w.decide(c, a,
 			func(chosen oauth.Choice) (string, error) {
 				return "The program is let in.", w.OAuth.ApproveDevice(w.OAuth.From(c.R), code, c.Person.Caller, chosen)
 			},
@@ -461,7 +521,7 @@ func (w *Web) Device() page.Route {
 			func(text string) (page.View, error) {
 				return c.Show(http.StatusOK, "message", page.Layout{Title: "Done", Body: page.Message{Text: text, Next: "Go back to the device: it continues by itself."}}, "")
 			},
-			func() (*asked, error) { return asksOn(c, c.Ctx(), d) },
+			func() (*asked, error) { return w.asksOn(c, d) },
 		)
 	})
 }
@@ -484,10 +544,6 @@ func askCode(c *page.Context, status int, code, fault string) (page.View, error)
 	}, "")
 }
 
-// formCLI is the first word of what the ticket of that form says.
-const formCLI = "cli"
-
-// cliForm lets a program on the computer of the person in.
 type cliForm struct {
 	Start  oauth.Start
 	Host   string // where the code goes
@@ -496,9 +552,9 @@ type cliForm struct {
 	Ticket string
 }
 
-// CLI is GET and POST /auth/cli: a person lets a program on the same computer have an API key of its own.
-func (w *Web) CLI() page.Route {
-	return w.page(func(c *page.Context) (page.View, error) {
+// cli is GET and POST /auth/cli: a person lets a program on the same computer have an API key of its own.
+func (w *Consent) cli() page.Route {
+	return route(page.PathCLI, func(c *page.Context) (page.View, error) {
 		start, err := oauth.ParseStart(c.R.URL.Query())
 		if err != nil {
 			return nil, refuseStart(c, err)
@@ -509,7 +565,7 @@ func (w *Web) CLI() page.Route {
 		if err != nil {
 			return nil, refuseStart(c, err)
 		}
-		return letIn(c, start)
+		return w.letIn(c, start)
 	})
 }
 
@@ -520,15 +576,14 @@ func refuseStart(c *page.Context, err error) error {
 }
 
 func showCLI(c *page.Context, status int, start oauth.Start, fault string) (page.View, error) {
-	f := cliForm{Start: start, Host: start.Host(), AskKey: !c.Sessions.Recent(c.Person), Here: startPlace(start)}
+	f := cliForm{Start: start, Host: start.Host(), AskKey: !c.Sessions.Recent(c.Person), Here: startPath(start)}
 	if !f.AskKey {
 		f.Ticket = c.Ticket(f.says()...)
 	}
 	return c.Show(status, "cli", page.Layout{Title: "Sign in a program on this computer", Fault: fault, Body: f}, "http://"+f.Host)
 }
 
-// startPlace is the page of a start.
-func startPlace(s oauth.Start) string {
+func startPath(s oauth.Start) string {
 	return page.PathCLI + "?" + url.Values{"callback_url": {s.Callback}, "state": {s.State}, "code_challenge": {s.Challenge}}.Encode()
 }
 
@@ -536,13 +591,12 @@ func (f *cliForm) says() []string {
 	return []string{formCLI, f.Start.Callback, f.Start.State, f.Start.Challenge}
 }
 
-// letIn gives the program a code: of the owner of the key that was pasted, else of who signed in.
-func letIn(c *page.Context, start oauth.Start) (page.View, error) {
+func (w *Consent) letIn(c *page.Context, start oauth.Start) (page.View, error) {
 	again := func(status int, fault string) (page.View, error) { return showCLI(c, status, start, fault) }
 	var who auth.Caller
 	switch key := strings.TrimSpace(c.Form.Get("api_key")); {
 	case key != "":
-		caller, err := deps(c).Auth.Authenticate(c.Ctx(), []string{"Bearer " + key})
+		caller, err := w.Auth.Authenticate(c.Ctx(), []string{"Bearer " + key})
 		if err != nil {
 			return badKey(c, err, again)
 		}
@@ -554,7 +608,7 @@ func letIn(c *page.Context, start oauth.Start) (page.View, error) {
 	default:
 		who = c.Person.Caller
 	}
-	code, err := deps(c).OAuth.Issue(c.Ctx(), who, start)
+	code, err := w.OAuth.Issue(c.Ctx(), who, start)
 	if e := toll.AsError(err); err != nil && e.Code == toll.CodeRightMissing {
 		return again(e.HTTPStatus(), e.Text())
 	}

@@ -1,18 +1,16 @@
-package web
+package public
 
 import (
 	"cmp"
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"net/http"
 	"strings"
 	"time"
 
 	"github.com/tollhq/toll"
-	"github.com/tollhq/toll/internal/ledger"
 	"github.com/tollhq/toll/internal/plain"
-	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/internal/records"
 	"github.com/tollhq/toll/internal/web/page"
 	"github.com/tollhq/toll/x402"
 )
@@ -20,7 +18,6 @@ import (
 // maxReceipt bounds a receipt that somebody pastes, in bytes.
 const maxReceipt = 12 << 10
 
-// receiptPage asks for a receipt, and says what one proves.
 type receiptPage struct {
 	Text   string // that was pasted
 	Result string // in a sentence; "" before a check
@@ -33,7 +30,6 @@ func askReceipt(c *page.Context) (page.View, error) {
 	return drawPublic(c, "receipts", "Check a receipt", receiptPage{})
 }
 
-// pasted is what a receipt says. What it does not say is zero.
 type pasted struct {
 	tx      toll.Hash
 	signed  *x402.SignedReceipt
@@ -76,7 +72,6 @@ func readReceipt(text string) (p pasted, err error) {
 	return p, nil
 }
 
-// receiptFault says on the page why a receipt cannot be checked.
 type receiptFault string
 
 func (f receiptFault) Error() string { return string(f) }
@@ -85,7 +80,7 @@ const errNoReceipt = receiptFault("This is not a receipt. Paste the value of pay
 
 // checkReceipt says what a receipt proves: whose signature it has, that the ledger has its burn in
 // the chain of its account, and that the burn is in the mirror on the chain.
-func checkReceipt(c *page.Context) (page.View, error) {
+func (w *pages) checkReceipt(c *page.Context) (page.View, error) {
 	c.At = page.PathReceipts
 	body := receiptPage{Text: strings.TrimSpace(c.Form.Get("receipt"))}
 	var p pasted
@@ -94,17 +89,17 @@ func checkReceipt(c *page.Context) (page.View, error) {
 		p, err = readReceipt(body.Text)
 	}
 	if err == nil && p.signed != nil {
-		err = checkSignature(c, &body, &p)
+		err = w.checkSignature(c, &body, &p)
 	}
 	if err != nil {
 		c.Status, c.Fault = http.StatusBadRequest, err.Error()
 		return drawPublic(c, "receipts", "Check a receipt", body)
 	}
-	burn, err := deps(c).Ledger.BurnByTransaction(c.Ctx(), p.tx)
-	if err != nil && !errors.Is(err, store.ErrNotFound) {
+	burn, err := w.Records.Burn(c.Ctx(), p.tx)
+	if err != nil && toll.AsError(err).HTTPStatus() != http.StatusNotFound {
 		return nil, err
 	}
-	if body.Holds = err == nil && checkBurn(c, &body, &p, &burn); body.Holds {
+	if body.Holds = err == nil && checkBurn(&body, &p, burn); body.Holds {
 		body.Holds = checkMirror(c, &body, p.tx)
 	}
 	body.Result = "This receipt does not hold."
@@ -115,10 +110,10 @@ func checkReceipt(c *page.Context) (page.View, error) {
 }
 
 // checkSignature reads what a signed receipt says. An error is of one that this service did not sign.
-func checkSignature(c *page.Context, body *receiptPage, p *pasted) error {
+func (w *pages) checkSignature(c *page.Context, body *receiptPage, p *pasted) error {
 	const bad = receiptFault("The signature is not one of this service, or the text was changed.")
 	id := x402.KeyID(p.signed.Signature)
-	key, err := x402.StatementKey(deps(c).Auth.DID(), id)
+	key, err := x402.StatementKey(w.Records.Auth.DID(), id)
 	if err != nil {
 		return bad
 	}
@@ -139,13 +134,13 @@ func checkSignature(c *page.Context, body *receiptPage, p *pasted) error {
 }
 
 // checkBurn compares the receipt with the ledger. It reports whether they agree.
-func checkBurn(c *page.Context, body *receiptPage, p *pasted, burn *ledger.Proof) bool {
+func checkBurn(body *receiptPage, p *pasted, burn *records.Burn) bool {
 	differs := ""
 	switch {
 	case !burn.Chained:
 		differs = "The record of this service was changed: its commitment does not follow from the one before."
-	case p.credits != nil && *p.credits != burn.Amount:
-		differs = fmt.Sprintf("The receipt says %s, and the ledger %s.", p.credits.Text(), burn.Amount.Text())
+	case p.credits != nil && *p.credits != burn.Credits:
+		differs = fmt.Sprintf("The receipt says %s, and the ledger %s.", p.credits.Text(), burn.Credits.Text())
 	case p.plan != "" && p.plan != burn.Plan:
 		differs = "The receipt names another plan than the ledger."
 	case p.payer != "" && !strings.EqualFold(p.payer, burn.Holder.String()):
@@ -155,16 +150,15 @@ func checkBurn(c *page.Context, body *receiptPage, p *pasted, burn *ledger.Proof
 		body.Checks = append(body.Checks, page.Step{Title: "Not what the ledger says", Tone: "bad", Text: differs})
 		return false
 	}
-	at := time.UnixMicro(burn.AtMicros)
 	body.Checks = append(body.Checks, page.Step{
-		Title: "In the ledger", Tone: "good", At: at,
-		Text: fmt.Sprintf("Entry %d of its account. Its commitment is the hash of this entry and of the one before, so neither can change unseen.", burn.Seq),
+		Title: "In the ledger", Tone: "good", At: burn.At,
+		Text: fmt.Sprintf("Entry %d of its account. Its commitment is the hash of this entry and of the one before, so neither can change unseen.", burn.Entry),
 	})
 	body.Facts = []page.Fact{
-		{Label: "Transaction", Cell: page.Cell{ID: p.tx.String()}}, {Label: "Settled", Cell: page.Cell{At: at}}, {Label: "Plan", Cell: page.Cell{ID: string(burn.Plan), To: "/p/" + string(burn.Plan)}},
+		{Label: "Transaction", Cell: page.Cell{ID: p.tx.String()}}, {Label: "Settled", Cell: page.Cell{At: burn.At}}, {Label: "Plan", Cell: page.Cell{ID: string(burn.Plan), To: "/p/" + string(burn.Plan)}},
 	}
 	if p.credits != nil {
-		body.Facts = append(body.Facts, page.Fact{Label: "Credits", Cell: page.Credits(burn.Amount)})
+		body.Facts = append(body.Facts, page.Fact{Label: "Credits", Cell: page.Credits(burn.Credits)})
 	}
 	if p.payer != "" {
 		body.Facts = append(body.Facts, page.Fact{Label: "Payer", Cell: page.Cell{ID: burn.Holder.String()}})

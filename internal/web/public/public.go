@@ -1,4 +1,4 @@
-package web
+package public
 
 import (
 	"cmp"
@@ -10,7 +10,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/plain"
-	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/internal/web/offer"
 	"github.com/tollhq/toll/internal/web/page"
 	"github.com/tollhq/toll/internal/web/session"
 )
@@ -20,40 +20,32 @@ const (
 	exploreRows = 12
 	// mostShown is how many endpoints, plans and agents a public page names.
 	mostShown = 20
+	// mostAgents is how many agents of a plan its page reads.
+	mostAgents = 5
 	// shortText and longText bound descriptions on public pages, in characters.
 	shortText, longText = 160, 4000
 )
 
-// publicRoutes are the pages that everybody may open.
-func (w *Web) publicRoutes() []page.Route {
-	return []page.Route{
-		at(page.PathExplore, w.public(explore, nil)), at(page.PathAgent, w.public(showPublicAgent, nil)),
-		at(page.PathPlan, w.public(showPublicPlan, postPlan)), at(page.PathReceipts, w.public(askReceipt, checkReceipt)),
-	}
-}
-
-// public serves a page that everybody may open. Where the installation closes its reads, it exists only for people who signed in.
-func (w *Web) public(get, post func(*page.Context) (page.View, error)) page.Route {
+// open returns a page that everybody may open. Where the installation closes its reads, it exists only for people who signed in.
+func open(path string, get, post func(*page.Context) (page.View, error)) page.Route {
 	unlessClosed := func(h func(*page.Context) (page.View, error)) func(*page.Context) (page.View, error) {
 		if h == nil {
 			return nil
 		}
 		return func(c *page.Context) (page.View, error) {
-			if w.CloseReads && (c.Person == nil || !c.Person.Rights.Has(toll.RightRead)) {
+			if c.CloseReads && (c.Person == nil || !c.Person.Rights.Has(toll.RightRead)) {
 				return nil, c.RefuseNext(http.StatusNotFound, "There is no such page.", "")
 			}
 			return h(c)
 		}
 	}
-	return w.page(unlessClosed(get), unlessClosed(post))
+	return page.Route{Path: path, Get: unlessClosed(get), Post: unlessClosed(post)}
 }
 
-// drawPublic shows a public page.
 func drawPublic(c *page.Context, name, title string, body any) (page.View, error) {
 	return c.Show(cmp.Or(c.Status, http.StatusOK), name, page.Layout{Title: title, Fault: c.Fault, Public: true, Body: body}, "")
 }
 
-// pathID is the last part of the path of a public page, the id of its record.
 func pathID(c *page.Context) string { return path.Base(c.R.URL.Path) }
 
 // notFound returns the refusal for a public page without a record, and every other error as it is.
@@ -64,21 +56,18 @@ func notFound(c *page.Context, what string, err error) error {
 	return err
 }
 
-// explorePage is the catalogue.
 type explorePage struct {
 	Query       string
 	Agents      []agentCard
 	First, Next string // addresses of other parts; "" for none
 }
 
-// agentCard is an agent in the catalogue.
 type agentCard struct {
 	To, Name, Text, Price, More string
 	Owner                       string
 	Tags                        []tagLink
 }
 
-// tagLink searches for a tag.
 type tagLink struct{ Text, To string }
 
 func tagLinks(tags []string) []tagLink {
@@ -91,41 +80,15 @@ func tagLinks(tags []string) []tagLink {
 	return out
 }
 
-func explore(c *page.Context) (page.View, error) {
+func (w *pages) explore(c *page.Context) (page.View, error) {
 	q := c.R.URL.Query()
 	body := explorePage{Query: q.Get("q")}
-	found, next, err := deps(c).FindAgents(c.Ctx(), body.Query, exploreRows, q.Get("cursor"))
+	found, next, err := w.Records.FindAgents(c.Ctx(), body.Query, exploreRows, q.Get("cursor"))
 	if err != nil {
 		return nil, err
 	}
-	agents := map[toll.AgentID]*toll.Agent{}
-	plans := map[toll.PlanID]*toll.Plan{}
-	var ids []toll.AgentID
-	var firsts []toll.PlanID
-	for _, a := range found {
-		ids = append(ids, a.ID)
-		if len(a.Plans) > 0 {
-			firsts = append(firsts, a.Plans[0].ID)
-		}
-	}
-	err1 := store.EachAgent(c.Ctx(), deps(c).Store, ids, func(a *toll.Agent) error {
-		a.API = toll.AgentAPI{} // may be large
-		agents[a.ID] = a
-		return nil
-	})
-	err2 := store.EachPlan(c.Ctx(), deps(c).Store, firsts, func(p *toll.Plan) error {
-		plans[p.ID] = p
-		return nil
-	})
-	if err := errors.Join(err1, err2); err != nil {
-		return nil, err
-	}
 	for _, of := range found {
-		a := agents[of.ID]
-		if a == nil || len(of.Plans) == 0 || plans[of.Plans[0].ID] == nil {
-			continue // changed meanwhile
-		}
-		p := plans[of.Plans[0].ID]
+		a, p := of.Agent, of.Plan
 		card := agentCard{
 			To: "/a/" + string(a.ID), Name: page.NameOf(a.Metadata.Name), Text: plain.Text(a.Metadata.Description, shortText),
 			Owner: a.Owner.String(), Tags: tagLinks(a.Metadata.Tags), Price: page.PriceOf(p) + " for " + page.BuysOf(p),
@@ -133,7 +96,7 @@ func explore(c *page.Context) (page.View, error) {
 		if !p.Kind().Prepaid() {
 			card.Price = page.PriceOf(p)
 		}
-		if n := len(of.Plans) - 1; n > 0 {
+		if n := of.Plans - 1; n > 0 {
 			card.More = page.Count(int64(n), "more plan")
 		}
 		body.Agents = append(body.Agents, card)
@@ -143,7 +106,6 @@ func explore(c *page.Context) (page.View, error) {
 	return drawPublic(c, "explore", "Explore", body)
 }
 
-// planCard is a plan as a buyer reads it.
 type planCard struct {
 	To, Name, Text, ID string
 	Amount, Currency   string // Currency is "" for a free plan
@@ -178,7 +140,6 @@ func cardOf(p *toll.Plan) planCard {
 	return c
 }
 
-// publicAgent is the page of an agent.
 type publicAgent struct {
 	ID, Owner, Text string
 	Listed          bool
@@ -226,16 +187,14 @@ func showPublicAgent(c *page.Context) (page.View, error) {
 	return drawPublic(c, "public_agent", page.NameOf(a.Metadata.Name), body)
 }
 
-// callsOf are the ways to call an agent, for strangers.
 func callsOf(c *page.Context, a *toll.Agent, plan toll.PlanID) []page.Snippet {
 	all := page.Snippets(c, a, plan)
 	return all[:len(all)-1]
 }
 
-// formBuy is the first word of what the ticket of that form says.
-const formBuy = "buy"
+// First words of what the tickets of these forms say.
+const formBuy, formEnroll = "buy", "enroll"
 
-// publicPlan is the page on which a plan is bought.
 type publicPlan struct {
 	planCard
 	Owner           string
@@ -253,16 +212,16 @@ type publicPlan struct {
 }
 
 // showPublicPlan shows a plan; a person who signed in buys it there.
-func showPublicPlan(c *page.Context) (page.View, error) {
+func (w *pages) showPublicPlan(c *page.Context) (page.View, error) {
 	p, of, err := offered(c)
 	if err != nil {
 		return nil, err
 	}
-	return drawPlan(c, p, of)
+	return w.drawPlan(c, p, of)
 }
 
 // offered reads the plan of the page, and what it is for the workspace of the person, nil for a stranger.
-func offered(c *page.Context) (*toll.Plan, *offer, error) {
+func offered(c *page.Context) (*toll.Plan, *offer.Offer, error) {
 	id, err := toll.ParsePlanID(pathID(c))
 	var p *toll.Plan
 	if err == nil {
@@ -274,17 +233,18 @@ func offered(c *page.Context) (*toll.Plan, *offer, error) {
 	if c.Person == nil || c.Person.Address.IsZero() {
 		return p, nil, nil
 	}
-	o, err := deps(c).offer(c.Ctx(), c.Person.Address, p)
+	b, err := c.API.Balance(c.Acting(), id)
 	if err != nil {
 		return nil, nil, notFound(c, "plan", err)
 	}
-	if o.Order, o.Why = page.OrderButton(c.Person, p, deps(c).Cards != nil); !p.Kind().Prepaid() {
+	o := offer.Of(p, b)
+	if o.Order, o.Why = page.OrderButton(c.Person, p, c.Cards); !p.Kind().Prepaid() {
 		o.Order, o.Why = "", "There is nothing to buy before: each request buys the credits that it needs."
 	}
 	return p, o, nil
 }
 
-func drawPlan(c *page.Context, p *toll.Plan, o *offer) (page.View, error) {
+func (w *pages) drawPlan(c *page.Context, p *toll.Plan, o *offer.Offer) (page.View, error) {
 	agents, err := agentsOf(c, p)
 	if err != nil {
 		return nil, notFound(c, "plan", err)
@@ -303,12 +263,12 @@ func drawPlan(c *page.Context, p *toll.Plan, o *offer) (page.View, error) {
 	if o == nil {
 		next := url.Values{"next": {here}}.Encode()
 		body.SignIn = page.PathSignIn + "?" + next
-		if deps(c).mayRegister() {
+		if w.SignUp {
 			body.SignUp = page.PathSignUp + "?" + next
 		}
 	} else {
 		body.Workspace = cmp.Or(plain.Name(c.Person.Workspace.Name), page.Short(c.Person.Address.String()))
-		body.Order, body.Why, body.Ticket, body.Holdings = o.Order, o.Why, c.Ticket(append([]string{formBuy}, o.says()...)...), c.To("holdings")
+		body.Order, body.Why, body.Ticket, body.Holdings = o.Order, o.Why, c.Ticket(append([]string{formBuy}, o.Says()...)...), c.To("holdings")
 		if len(agents) > 0 && o.Ready() {
 			body.Try = c.To("try") + "?" + url.Values{"agent": {string(agents[0].ID)}, "plan": {body.ID}}.Encode()
 		}
@@ -324,7 +284,7 @@ func drawPlan(c *page.Context, p *toll.Plan, o *offer) (page.View, error) {
 
 // agentsOf are the agents at which a plan pays. The one that the query names comes first.
 func agentsOf(c *page.Context, p *toll.Plan) ([]*toll.Agent, error) {
-	list, err := page.PartOf[*toll.Agent](c, "/protocol/plans/"+string(p.ID)+"/agents", "agents", url.Values{"pageSize": {strconv.Itoa(mostServers)}, "sortOrder": {"asc"}})
+	list, err := page.PartOf[*toll.Agent](c, "/protocol/plans/"+string(p.ID)+"/agents", "agents", url.Values{"pageSize": {strconv.Itoa(mostAgents)}, "sortOrder": {"asc"}})
 	if err != nil {
 		return nil, err
 	}
@@ -348,7 +308,7 @@ func agentsOf(c *page.Context, p *toll.Plan) ([]*toll.Agent, error) {
 }
 
 // postPlan orders the plan, once for each form.
-func postPlan(c *page.Context) (page.View, error) {
+func (w *pages) postPlan(c *page.Context) (page.View, error) {
 	c.At = page.LocalPath(c.R.URL.RequestURI())
 	if c.Person == nil {
 		return c.SignIn.Ask(c, http.StatusForbidden, "You are not signed in any more, so nothing was ordered.", c.At, "")
@@ -357,22 +317,22 @@ func postPlan(c *page.Context) (page.View, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o == nil || !c.Holds(c.Form.Get("ticket"), append([]string{formBuy}, o.says()...)...) {
+	if o == nil || !c.Holds(c.Form.Get("ticket"), append([]string{formBuy}, o.Says()...)...) {
 		c.Status, c.Fault = http.StatusForbidden, "Nothing was ordered: the plan changed since this page was shown, or you signed in again. Read it once more."
-		return drawPlan(c, p, o)
+		return w.drawPlan(c, p, o)
 	}
 	pay, err := c.Sessions.Once(c.Ctx(), c.Form.Get("ticket"), func() (string, error) {
 		if o.Order == "" {
 			return "", toll.Errorf(toll.CodeBadRequest, "%s", o.Why)
 		}
-		return buy(c, c.Ctx(), p, c.Origin()+c.At)
+		return offer.Buy(c, p, c.Origin()+c.At)
 	})
 	if errors.Is(err, session.ErrAnswered) {
 		err = nil // the first of two equal forms ordered it
 	}
 	again := func(status int, fault string) (page.View, error) {
 		c.Status, c.Fault = status, "Nothing was ordered: "+fault
-		return drawPlan(c, p, o)
+		return w.drawPlan(c, p, o)
 	}
 	if err != nil {
 		return c.Rejected(err, again)

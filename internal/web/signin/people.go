@@ -1,4 +1,4 @@
-package web
+package signin
 
 import (
 	"cmp"
@@ -20,9 +20,12 @@ const (
 	formJoin     = "join"
 	formConfirm  = "confirm"
 	formSecurity = "security"
+	formConsent  = "consent"
+	formDevice   = "device"
+	formCLI      = "cli"
+	formRevoke   = "revoke"
 )
 
-// signUp is the form with which a person signs up.
 type signUp struct {
 	Next, Link, Ticket string
 	Name, Login        string
@@ -37,19 +40,19 @@ type signUp struct {
 	Elsewhere          string          // address at which they do; "" for none
 }
 
-// SignUp is GET and POST /sign-up. Opening the page uses nothing up.
-func (w *Web) SignUp() page.Route {
-	return w.page(func(c *page.Context) (page.View, error) {
+// signUp is GET and POST /sign-up. Opening the page uses nothing up.
+func (w *Pages) signUp() page.Route {
+	return route(page.PathSignUp, func(c *page.Context) (page.View, error) {
 		q := c.R.URL.Query()
-		return askSignUp(c, http.StatusOK, q.Get("link"), page.LocalPath(q.Get("next")), "")
+		return w.askSignUp(c, http.StatusOK, q.Get("link"), page.LocalPath(q.Get("next")), "")
 	}, func(c *page.Context) (page.View, error) {
 		link, next := c.Form.Get("link"), page.LocalPath(c.Form.Get("next"))
-		again := func(status int, fault string) (page.View, error) { return askSignUp(c, status, link, next, fault) }
+		again := func(status int, fault string) (page.View, error) { return w.askSignUp(c, status, link, next, fault) }
 		if state := c.Form.Get("proved"); state != "" {
-			return signUpCredential(c, state, next)
+			return w.signUpCredential(c, state, next)
 		}
-		if !w.onHost(c.R) {
-			return again(http.StatusForbidden, "Sign up at "+w.PublicURL+".")
+		if !onHost(c) {
+			return again(http.StatusForbidden, "Sign up at "+c.PublicURL+".")
 		}
 		in := people.SignUp{
 			Name: c.Form.Get("name"), Login: c.Form.Get("login"), Secret: c.Form.Get("password"), Link: link,
@@ -60,41 +63,35 @@ func (w *Web) SignUp() page.Route {
 		proof := people.Password
 		if answer := c.Form.Get("answer"); answer != "" {
 			proof = people.Passkey
-			u, at, err = w.People.Passkeys.SignUp(c.Ctx(), w.Address(c.R), in, c.Form.Get("state"), answer)
+			u, at, err = w.People.Passkeys.SignUp(c.Ctx(), c.Address(c.R), in, c.Form.Get("state"), answer)
 		} else {
-			u, at, err = w.People.Passwords.SignUp(c.Ctx(), w.Address(c.R), in)
+			u, at, err = w.People.Passwords.SignUp(c.Ctx(), c.Address(c.R), in)
 		}
-		if err == nil {
-			err = admitUser(c, u, proof, at)
-		}
-		if err != nil {
-			return c.Rejected(err, again)
-		}
-		return c.Redirect(http.StatusSeeOther, cmp.Or(next, firstPage(c)))
+		return enter(c, u, proof, at, next, err, again)
 	})
 }
 
 // onHost reports whether a request came to the public host, or to another name of this machine that stands for it.
-func (w *Web) onHost(r *http.Request) bool {
-	u, err := url.Parse(w.PublicURL)
+func onHost(c *page.Context) bool {
+	u, err := url.Parse(c.PublicURL)
 	if err != nil {
 		return false
 	}
-	host := (&url.URL{Host: r.Host}).Hostname()
+	host := (&url.URL{Host: c.R.Host}).Hostname()
 	return strings.EqualFold(host, u.Hostname()) || toll.IsLoopback(host) && toll.IsLoopback(u.Hostname())
 }
 
-func askSignUp(c *page.Context, status int, link, next, fault string) (page.View, error) {
-	if err := deps(c).People.SignUps.MaySignUp(c.Ctx(), link); err != nil {
+func (w *Pages) askSignUp(c *page.Context, status int, link, next, fault string) (page.View, error) {
+	if err := w.People.SignUps.MaySignUp(c.Ctx(), link); err != nil {
 		e := toll.AsError(err)
 		if e.HTTPStatus() >= http.StatusInternalServerError {
 			return nil, err
 		}
 		return nil, c.RefuseNext(e.HTTPStatus(), e.Text(), "")
 	}
-	f := signUp{Next: next, Link: link, NoPasswords: deps(c).People.Credentials.NoPasswords, Mail: deps(c).People.Notices.HasMail(), Name: c.Form.Get("name"), Login: c.Form.Get("login")}
+	f := signUp{Next: next, Link: link, NoPasswords: w.People.Credentials.NoPasswords, Mail: w.People.Notices.HasMail(), Name: c.Form.Get("name"), Login: c.Form.Get("login")}
 	if link != "" {
-		kind, to, err := deps(c).People.Links.Read(c.Ctx(), c.Address(c.R), link)
+		kind, to, err := w.People.Links.Read(c.Ctx(), c.Address(c.R), link)
 		if err != nil {
 			return nil, err
 		}
@@ -106,44 +103,43 @@ func askSignUp(c *page.Context, status int, link, next, fault string) (page.View
 	}
 	s := page.Layout{Title: "Sign up", Fault: fault}
 	var err error
-	if f.Passkey, s.Passkey, err = passkey(c, deps(c).People.Passkeys.BeginSignUp); err != nil {
+	if f.Passkey, s.Passkey, err = w.passkey(c, w.People.Passkeys.BeginSignUp); err != nil {
 		return nil, err
 	}
-	f.Elsewhere = elsewhere(c, page.PathSignUp+"?"+url.Values{"link": {link}, "next": {next}}.Encode())
-	f.OIDC = oidc(c)
+	f.Elsewhere = w.elsewhere(c, page.PathSignUp+"?"+url.Values{"link": {link}, "next": {next}}.Encode())
+	f.OIDC = w.provider(c)
 	s.Body = f
 	offerWallets(c, &s, page.Wallets{Label: "Sign up with", Next: next, Link: link})
 	return c.Show(status, "sign_up", s, "")
 }
 
-// joining is what a person reads of an invitation.
 type joining struct {
 	people.Workspace
 	Link, Ticket string
 }
 
-// Join is GET and POST /join: a person accepts an invitation to a workspace. Opening the page uses nothing up.
-func (w *Web) Join() page.Route {
-	return w.page(func(c *page.Context) (page.View, error) {
-		return askJoin(c, http.StatusOK, c.R.URL.Query().Get("link"), "")
+// join is GET and POST /join: a person accepts an invitation to a workspace. Opening the page uses nothing up.
+func (w *Pages) join() page.Route {
+	return route(page.PathJoin, func(c *page.Context) (page.View, error) {
+		return w.askJoin(c, http.StatusOK, c.R.URL.Query().Get("link"), "")
 	}, func(c *page.Context) (page.View, error) {
 		link := c.Form.Get("link")
 		if c.Person == nil || c.Person.User == nil || !c.Sessions.Holds(c.Ctx(), c.Form.Get("ticket"), formJoin, link) {
-			return askJoin(c, http.StatusForbidden, link, page.Stale)
+			return w.askJoin(c, http.StatusForbidden, link, page.Stale)
 		}
-		at, err := w.People.Links.Join(c.Ctx(), w.Address(c.R), c.Person.User.ID, link)
+		at, err := w.People.Links.Join(c.Ctx(), c.Address(c.R), c.Person.User.ID, link)
 		if err != nil {
 			return c.Rejected(err, func(status int, fault string) (page.View, error) { return nil, c.RefuseNext(status, fault, "") })
 		}
-		return c.Redirect(http.StatusSeeOther, membersOf(at))
+		return c.Redirect(http.StatusSeeOther, strings.Replace(page.PathMembers, "{workspace}", at.String(), 1))
 	})
 }
 
-func askJoin(c *page.Context, status int, link, fault string) (page.View, error) {
+func (w *Pages) askJoin(c *page.Context, status int, link, fault string) (page.View, error) {
 	if c.Person == nil || c.Person.User == nil {
 		return c.Redirect(http.StatusSeeOther, page.PathSignUp+"?"+url.Values{"link": {link}}.Encode())
 	}
-	_, to, err := deps(c).People.Links.Read(c.Ctx(), c.Address(c.R), link)
+	_, to, err := w.People.Links.Read(c.Ctx(), c.Address(c.R), link)
 	if err != nil {
 		return c.Rejected(err, func(status int, fault string) (page.View, error) { return nil, c.RefuseNext(status, fault, "") })
 	}
@@ -153,7 +149,6 @@ func askJoin(c *page.Context, status int, link, fault string) (page.View, error)
 	return c.Show(status, "join", page.Layout{Title: "Join a workspace", Fault: fault, Body: joining{to, link, c.Sessions.Ticket(c.Ctx(), formJoin, link)}}, "")
 }
 
-// confirming asks a person for a fresh proof.
 type confirming struct {
 	Why, Next, Ticket string
 	Passkey           people.Ceremony
@@ -164,20 +159,20 @@ type confirming struct {
 }
 
 // Confirm asks the signed-in person for another proof.
-func (w *Web) Confirm(c *page.Context, status int, why, next, fault string) (page.View, error) {
-	f := confirming{Why: why, Next: next, NoPasswords: deps(c).People.Credentials.NoPasswords, Ticket: c.Sessions.Ticket(c.Ctx(), formConfirm)}
+func (w *Pages) Confirm(c *page.Context, status int, why, next, fault string) (page.View, error) {
+	f := confirming{Why: why, Next: next, NoPasswords: w.People.Credentials.NoPasswords, Ticket: c.Sessions.Ticket(c.Ctx(), formConfirm)}
 	s := page.Layout{Title: "Confirm that it is you", Fault: fault}
-	kinds, err := deps(c).People.Credentials.Has(c.Ctx(), c.Person.User.ID)
+	kinds, err := w.People.Credentials.Has(c.Ctx(), c.Person.User.ID)
 	f.Password = slices.Contains(kinds, people.Password)
 	if slices.Contains(kinds, people.OIDC) {
-		f.OIDC = oidc(c)
+		f.OIDC = w.provider(c)
 	}
 	if slices.Contains(kinds, people.Wallet) {
 		offerWallets(c, &s, page.Wallets{Label: "Sign again with", Next: next})
 	}
 	f.Nothing = !f.Password && f.OIDC == "" && !s.Wallet && !slices.Contains(kinds, people.Passkey)
 	if err == nil && (f.Password || slices.Contains(kinds, people.Passkey)) {
-		f.Passkey, s.Passkey, err = passkey(c, deps(c).People.Passkeys.BeginSignIn)
+		f.Passkey, s.Passkey, err = w.passkey(c, w.People.Passkeys.BeginSignIn)
 	}
 	if err != nil {
 		return nil, err
@@ -187,20 +182,20 @@ func (w *Web) Confirm(c *page.Context, status int, why, next, fault string) (pag
 }
 
 // confirm is GET and POST /confirm: a person proves the password once more.
-func (w *Web) confirm() page.Route {
-	return w.page(func(c *page.Context) (page.View, error) {
+func (w *Pages) confirm() page.Route {
+	return route(page.PathConfirm, func(c *page.Context) (page.View, error) {
 		next := page.LocalPath(c.R.URL.Query().Get("next"))
 		if c.Person == nil || c.Person.User == nil {
-			return c.SignIn.Ask(c, http.StatusOK, "", next, "")
+			return w.Ask(c, http.StatusOK, "", next, "")
 		}
-		return c.SignIn.Confirm(c, http.StatusOK, page.ConfirmWhy, next, "")
+		return w.Confirm(c, http.StatusOK, page.ConfirmWhy, next, "")
 	}, func(c *page.Context) (page.View, error) {
 		next := page.LocalPath(c.Form.Get("next"))
 		again := func(status int, fault string) (page.View, error) {
-			return c.SignIn.Confirm(c, status, page.ConfirmWhy, next, fault)
+			return w.Confirm(c, status, page.ConfirmWhy, next, fault)
 		}
 		if c.Person == nil || c.Person.User == nil {
-			return c.SignIn.Ask(c, http.StatusForbidden, "", next, "")
+			return w.Ask(c, http.StatusForbidden, "", next, "")
 		}
 		if !c.Sessions.Holds(c.Ctx(), c.Form.Get("ticket"), formConfirm) {
 			return again(http.StatusForbidden, page.Stale)
@@ -209,29 +204,20 @@ func (w *Web) confirm() page.Route {
 		var err error
 		if c.Form.Get("answer") != "" {
 			proof = people.Passkey
-			err = w.People.Passkeys.Prove(c.Ctx(), w.Address(c.R), c.Person.User.ID, c.Form.Get("state"), c.Form.Get("answer"))
+			err = w.People.Passkeys.Prove(c.Ctx(), c.Address(c.R), c.Person.User.ID, c.Form.Get("state"), c.Form.Get("answer"))
 		} else {
 			err = w.People.Passwords.Prove(c.Ctx(), c.Person.User.ID, c.Form.Get("password"))
 		}
-		if err == nil {
-			err = c.Sessions.Renew(c.Ctx())
-		}
-		if err != nil {
-			return c.Rejected(err, again)
-		}
-		c.Sessions.NoteProof(c.Ctx(), proof, w.Clock())
-		return c.Redirect(http.StatusSeeOther, cmp.Or(next, page.PathSecurity))
+		return noteProof(c, proof, next, err, again)
 	})
 }
 
-// recovering is the form with which a person who lost the password gets another one.
 type recovering struct {
 	Link, Login string
 	NoPasswords bool
 }
 
-// Recover is GET and POST /recover.
-func (w *Web) Recover() page.Route {
+func (w *Pages) recover() page.Route {
 	ask := func(c *page.Context, status int, link, fault string) (page.View, error) {
 		title := "Choose a new password"
 		if w.People.Credentials.NoPasswords {
@@ -239,22 +225,16 @@ func (w *Web) Recover() page.Route {
 		}
 		return c.Show(status, "recover", page.Layout{Title: title, Fault: fault, Body: recovering{link, c.Form.Get("login"), w.People.Credentials.NoPasswords}}, "")
 	}
-	return w.page(func(c *page.Context) (page.View, error) {
+	return route(page.PathRecover, func(c *page.Context) (page.View, error) {
 		return ask(c, http.StatusOK, c.R.URL.Query().Get("link"), "")
 	}, func(c *page.Context) (page.View, error) {
 		link := c.Form.Get("link")
-		u, err := w.People.Passwords.Recover(c.Ctx(), w.Address(c.R), link, c.Form.Get("login"), c.Form.Get("code"), c.Form.Get("password"))
-		if err == nil {
-			err = admitUser(c, u, people.Password, toll.Address{})
-		}
-		if err != nil {
-			return c.Rejected(err, func(status int, fault string) (page.View, error) { return ask(c, status, link, fault) })
-		}
-		return c.Redirect(http.StatusSeeOther, page.PathSecurity)
+		u, err := w.People.Passwords.Recover(c.Ctx(), c.Address(c.R), link, c.Form.Get("login"), c.Form.Get("code"), c.Form.Get("password"))
+		again := func(status int, fault string) (page.View, error) { return ask(c, status, link, fault) }
+		return enter(c, u, people.Password, toll.Address{}, page.PathSecurity, err, again)
 	})
 }
 
-// security is what a person reads of their own credentials and sessions.
 type security struct {
 	Done        string
 	Codes       []string
@@ -280,31 +260,30 @@ type shownSession struct {
 	This                           bool
 }
 
-// kindTexts are the kinds of credentials as a person reads them.
 var kindTexts = map[string]string{
 	people.Password: "Password", people.Passkey: "Passkey", people.Mail: "Code by mail to", people.OIDC: "Account of", people.Wallet: "Wallet",
 }
 
-// Security is GET and POST /account/security: how a person signs in, and where.
-func (w *Web) Security() page.Route {
-	return w.page(func(c *page.Context) (page.View, error) {
+// security is GET and POST /account/security: how a person signs in, and where.
+func (w *Pages) security() page.Route {
+	return route(page.PathSecurity, func(c *page.Context) (page.View, error) {
 		if err := page.NeedPerson(c); err != nil {
 			return nil, err
 		}
-		return showSecurity(c, http.StatusOK, security{}, "")
+		return w.showSecurity(c, http.StatusOK, security{}, "")
 	}, func(c *page.Context) (page.View, error) {
 		c.At = page.PathSecurity
 		if err := page.NeedPerson(c); err != nil {
 			return nil, err
 		}
 		if !c.Sessions.Holds(c.Ctx(), c.Form.Get("ticket"), formSecurity) {
-			return showSecurity(c, http.StatusForbidden, security{}, page.Stale)
+			return w.showSecurity(c, http.StatusForbidden, security{}, page.Stale)
 		}
 		var err error
 		switch c.Form.Get("act") {
 		case "end":
 		case "passkey", "password", "mail", "oidc", "wallet":
-			err = mayAdd(c)
+			err = w.mayAdd(c)
 		default:
 			err = page.NeedProof(c, page.ConfirmWhy)
 		}
@@ -312,26 +291,26 @@ func (w *Web) Security() page.Route {
 			return nil, err
 		}
 		if c.Form.Get("act") == "mail" {
-			return sendCode(c, people.CodeFor{Mail: c.Form.Get("mail"), User: c.Person.User.ID})
+			return w.sendCode(c, people.CodeFor{Mail: c.Form.Get("mail"), User: c.Person.User.ID})
 		}
-		again := func(status int, fault string) (page.View, error) { return showSecurity(c, status, security{}, fault) }
+		again := func(status int, fault string) (page.View, error) { return w.showSecurity(c, status, security{}, fault) }
 		switch c.Form.Get("act") {
 		case "oidc":
-			return beginOIDC(c, people.OIDCFor{User: c.Person.User.ID, Adds: true}, again)
+			return w.beginOIDC(c, people.OIDCFor{User: c.Person.User.ID, Adds: true}, again)
 		case "wallet":
-			return beginWallet(c, people.WalletFor{User: c.Person.User.ID, Adds: true}, again)
+			return w.beginWallet(c, people.WalletFor{User: c.Person.User.ID, Adds: true}, again)
 		}
-		body, err := changeSecurity(c)
+		body, err := w.changeSecurity(c)
 		if err != nil {
 			return c.Rejected(err, again)
 		}
-		return showSecurity(c, http.StatusOK, body, "")
+		return w.showSecurity(c, http.StatusOK, body, "")
 	})
 }
 
 // changeSecurity does what the form says. After a change of a credential all other sessions are over, and this one has a new id.
-func changeSecurity(c *page.Context) (body security, err error) {
-	w, user := deps(c), c.Person.User.ID
+func (w *Pages) changeSecurity(c *page.Context) (body security, err error) {
+	user := c.Person.User.ID
 	stored := session.Stored(c.Ctx())
 	switch c.Form.Get("act") {
 	case "codes":
@@ -350,7 +329,7 @@ func changeSecurity(c *page.Context) (body security, err error) {
 		err = w.People.Passkeys.Add(c.Ctx(), user, c.Form.Get("name"), c.Form.Get("state"), c.Form.Get("answer"))
 	case "claim":
 		body.Done = "You are the owner of the account."
-		_, err = w.People.Members.Claim(c.Ctx(), w.Address(c.R), user, strings.TrimSpace(c.Form.Get("api_key")))
+		_, err = w.People.Members.Claim(c.Ctx(), c.Address(c.R), user, strings.TrimSpace(c.Form.Get("api_key")))
 		if err == nil {
 			c.Person.Workspaces, err = w.People.Workspaces(c.Ctx(), user)
 		}
@@ -366,18 +345,18 @@ func changeSecurity(c *page.Context) (body security, err error) {
 	return body, err
 }
 
-func showSecurity(c *page.Context, status int, body security, fault string) (page.View, error) {
+func (w *Pages) showSecurity(c *page.Context, status int, body security, fault string) (page.View, error) {
 	user := c.Person.User.ID
-	all, err := deps(c).People.Credentials.List(c.Ctx(), user)
+	all, err := w.People.Credentials.List(c.Ctx(), user)
 	var open []toll.Session
 	if err == nil {
-		open, err = deps(c).People.Sessions.List(c.Ctx(), user)
+		open, err = w.People.Sessions.List(c.Ctx(), user)
 	}
 	if err != nil {
 		return nil, err
 	}
-	body.NoPasswords = deps(c).People.Credentials.NoPasswords
-	body.Ticket, body.Mail = c.Sessions.Ticket(c.Ctx(), formSecurity), deps(c).People.Notices.HasMail()
+	body.NoPasswords = w.People.Credentials.NoPasswords
+	body.Ticket, body.Mail = c.Sessions.Ticket(c.Ctx(), formSecurity), w.People.Notices.HasMail()
 	for _, credential := range all {
 		if credential.Kind == people.Recovery {
 			body.CodesLeft++
@@ -399,17 +378,13 @@ func showSecurity(c *page.Context, status int, body security, fault string) (pag
 		})
 	}
 	s := page.Layout{Title: "Your account", Fault: fault}
-	body.Elsewhere = elsewhere(c, page.PathSecurity)
-	body.Passkey, s.Passkey, err = passkey(c, func() (people.Ceremony, error) { return deps(c).People.Passkeys.Begin(c.Ctx(), user) })
+	body.Elsewhere = w.elsewhere(c, page.PathSecurity)
+	body.Passkey, s.Passkey, err = w.passkey(c, func() (people.Ceremony, error) { return w.People.Passkeys.Begin(c.Ctx(), user) })
 	if err != nil {
 		return nil, err
 	}
-	body.OIDC = oidc(c)
+	body.OIDC = w.provider(c)
 	s.Body = body
 	offerWallets(c, &s, page.Wallets{Label: "Add", Act: "wallet", Ticket: body.Ticket})
 	return c.Show(status, "security", s, "")
-}
-
-func membersOf(at toll.Address) string {
-	return strings.Replace(page.PathMembers, "{workspace}", at.String(), 1)
 }

@@ -1,4 +1,4 @@
-package web
+package public
 
 import (
 	"strings"
@@ -6,7 +6,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/rail"
-	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/internal/records"
 	"github.com/tollhq/toll/internal/web/page"
 )
 
@@ -38,22 +38,22 @@ func TestLeaveTo(t *testing.T) {
 // The page of a paid order says what went back of it.
 func TestWentBack(t *testing.T) {
 	for name, tt := range map[string]struct {
-		o           store.Order
+		o           records.LinkedOrder
 		back, title string
 	}{
-		"nothing":  {store.Order{}, "", ""},
-		"won":      {store.Order{Dispute: store.DisputeWon}, "", ""},
-		"a part":   {store.Order{RefundedCents: 250, RefundedCredits: 50}, "Refunded: 2.50 USD of 5.00 USD. Taken back: 50 credits of 100 credits.", "The order is refunded in part"},
-		"spent":    {store.Order{RefundedCents: 1}, "Refunded: 0.01 USD of 5.00 USD.", "The order is refunded in part"},
-		"all":      {store.Order{RefundedCents: 500, RefundedCredits: 100}, "Refunded: 5.00 USD of 5.00 USD. Taken back: 100 credits of 100 credits.", "The order is refunded"},
-		"disputed": {store.Order{Dispute: store.DisputeOpen}, "The payment is disputed. Its bank decides who gets the money.", "The payment is disputed"},
-		"lost":     {store.Order{Dispute: store.DisputeLost}, "The payment was disputed, and its bank took the money back.", "The payment was taken back"},
+		"nothing":  {records.LinkedOrder{}, "", ""},
+		"won":      {records.LinkedOrder{}, "", ""},
+		"a part":   {records.LinkedOrder{Order: toll.Order{RefundedCents: 250, RefundedCredits: 50}}, "Refunded: 2.50 USD of 5.00 USD. Taken back: 50 credits of 100 credits.", "The order is refunded in part"},
+		"spent":    {records.LinkedOrder{Order: toll.Order{RefundedCents: 1}}, "Refunded: 0.01 USD of 5.00 USD.", "The order is refunded in part"},
+		"all":      {records.LinkedOrder{Order: toll.Order{RefundedCents: 500, RefundedCredits: 100}}, "Refunded: 5.00 USD of 5.00 USD. Taken back: 100 credits of 100 credits.", "The order is refunded"},
+		"disputed": {records.LinkedOrder{Order: toll.Order{Disputed: true}}, "The payment is disputed. Its bank decides who gets the money.", "The payment is disputed"},
+		"lost":     {records.LinkedOrder{Order: toll.Order{Disputed: true}, Lost: true}, "The payment was disputed, and its bank took the money back.", "The payment was taken back"},
 		"lost in part": {
-			store.Order{Dispute: store.DisputeLost, DisputedCents: 100},
+			records.LinkedOrder{Order: toll.Order{Disputed: true}, Lost: true, DisputedCents: 100},
 			"The payment was disputed, and its bank took 1.00 USD back.", "The payment was taken back in part",
 		},
 	} {
-		tt.o.Amount, tt.o.Credits = toll.UnitsOfCents(500), 100
+		tt.o.Amount, tt.o.CreditsGranted = toll.UnitsOfCents(500), 100
 		back, title := wentBack(&tt.o, "5.00 USD", "USD")
 		if got := strings.Join(back, " "); got != tt.back || title != tt.title {
 			t.Errorf("%s: %q, %q", name, got, title)
