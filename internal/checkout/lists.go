@@ -150,18 +150,11 @@ func (c *Reports) Agents(ctx context.Context, ids []toll.AgentID) (map[toll.Agen
 	return out, Fault(store.EachAgent(ctx, c.store, ids, func(a *toll.Agent) error { out[a.ID] = a; return nil }))
 }
 
-// LastUses returns when each subscriber last paid for a request with a plan, of the days that sums cover.
-func (c *Reports) LastUses(ctx context.Context, plan toll.PlanID, subscribers []toll.Address) (map[toll.Address]*toll.Time, error) {
-	out, now := map[toll.Address]*toll.Time{}, c.clock()
-	for _, who := range subscribers {
-		f := store.UsageFilter{By: store.BySubscriber, Plan: plan, Subscriber: who, Since: now.Add(-maxDays), Until: now.Add(time.Hour)}
-		list, err := store.Usage(ctx, c.store, f, store.Page{Size: 1})
-		if err != nil {
-			return nil, Fault(err)
-		}
-		for _, u := range list.Items {
-			out[who] = u.LastSettledAt
-		}
-	}
-	return out, nil
+// LastUses returns for each balance when its subscriber last paid for a request, within the days that usage covers; the zero time means never.
+func (c *Reports) LastUses(ctx context.Context, of []toll.Balance) ([]time.Time, error) {
+	pairs := store.Mapped(of, func(b toll.Balance) store.PlanSubscriber {
+		return store.PlanSubscriber{Plan: b.PlanID, Subscriber: b.HolderAddress}
+	})
+	last, err := store.LastSettled(ctx, c.store, pairs, c.clock().Add(-maxDays))
+	return store.Mapped(pairs, func(p store.PlanSubscriber) time.Time { return last[p] }), Fault(err)
 }

@@ -36,8 +36,8 @@ type Deps struct {
 type Records interface {
 	Plans(ctx context.Context, ids []toll.PlanID) (map[toll.PlanID]*toll.Plan, error)
 	Agents(ctx context.Context, ids []toll.AgentID) (map[toll.AgentID]*toll.Agent, error)
-	// LastUses returns when subscribers of a plan last paid for a request.
-	LastUses(ctx context.Context, plan toll.PlanID, subscribers []toll.Address) (map[toll.Address]*toll.Time, error)
+	// LastUses returns for each balance when its subscriber last paid for a request; the zero time means never.
+	LastUses(ctx context.Context, of []toll.Balance) ([]time.Time, error)
 }
 
 // Events is the stream of events of a workspace.

@@ -526,7 +526,7 @@ func (w *pages) showPlan(c *page.Context) (page.View, error) {
 	if err := errors.Join(err1, err2, err3, err4, err5, err6); err != nil {
 		return nil, c.Failed("plan", err)
 	}
-	rows, err := w.subscriberRows(c, plan.ID, subscribers.Items)
+	rows, err := w.subscriberRows(c, subscribers.Items)
 	if err != nil {
 		return nil, c.Failed("plan", err)
 	}

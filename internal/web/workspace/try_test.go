@@ -1,8 +1,9 @@
 package workspace
 
 import (
-	"github.com/tollhq/toll"
 	"testing"
+
+	"github.com/tollhq/toll"
 )
 
 // TestTries_Share: calls of one workspace leave places for others.

@@ -573,20 +573,26 @@ func (w *pages) listSubscribers(c *page.Context) (page.View, error) {
 		Empty: &page.Empty{Icon: "users", Title: "No subscribers yet", Text: "Each buyer of a plan of yours appears here, with what is left.", To: c.To("plans"), Button: "Your plans", Command: "toll subscribers --help"},
 		Pager: c.PagerOf(plans.Total, plans.Next, "plan"),
 	}
-	for _, p := range plans.Items {
-		list, err := page.PartOf[toll.Balance](c, "/protocol/plans/"+string(p.ID)+"/subscribers", "subscribers", url.Values{"pageSize": {strconv.Itoa(fewSubscribers)}})
+	var all []toll.Balance
+	of := make([]page.List[toll.Balance], len(plans.Items))
+	for i, p := range plans.Items {
+		of[i], err = page.PartOf[toll.Balance](c, "/protocol/plans/"+string(p.ID)+"/subscribers", "subscribers", url.Values{"pageSize": {strconv.Itoa(fewSubscribers)}})
 		if err != nil {
 			return nil, c.Failed("part of the list", err)
 		}
-		rows, err := w.subscriberRows(c, p.ID, list.Items)
-		if err != nil {
-			return nil, c.Failed("part of the list", err)
-		}
-		to := c.To("plans", string(p.ID))
-		for _, row := range rows {
+		all = append(all, of[i].Items...)
+	}
+	rows, err := w.subscriberRows(c, all)
+	if err != nil {
+		return nil, c.Failed("part of the list", err)
+	}
+	for i, p := range plans.Items {
+		to, n := c.To("plans", string(p.ID)), len(of[i].Items)
+		for _, row := range rows[:n] {
 			t.Rows = append(t.Rows, slices.Insert(row, 1, page.Cell{Text: page.NameOf(p.Metadata.Name), To: to}))
 		}
-		if more := list.Total - int64(len(list.Items)); more > 0 {
+		rows = rows[n:]
+		if more := of[i].Total - int64(n); more > 0 {
 			t.Rows = append(t.Rows, []page.Cell{
 				{Text: page.Count(more, "more subscriber"), To: to}, {Text: page.NameOf(p.Metadata.Name), To: to}, {}, {}, {}, {},
 			})
@@ -595,17 +601,19 @@ func (w *pages) listSubscribers(c *page.Context) (page.View, error) {
 	return c.Record("Subscribers", page.Record{Lead: "Who holds credits of your plans, with the first of each plan.", Table: t})
 }
 
-// subscriberRows are balances of a plan, each with when the subscriber used it last.
-func (w *pages) subscriberRows(c *page.Context, plan toll.PlanID, of []toll.Balance) ([][]page.Cell, error) {
-	rows, holders := make([][]page.Cell, len(of)), make([]toll.Address, len(of))
-	for i, b := range of {
-		holders[i] = b.HolderAddress
+// subscriberRows returns the rows of balances, each with the time of the last settlement.
+func (w *pages) subscriberRows(c *page.Context, balances []toll.Balance) ([][]page.Cell, error) {
+	last, err := w.Records.LastUses(c.Ctx(), balances)
+	if err != nil {
+		return nil, err
 	}
-	seen, err := w.Records.LastUses(c.Ctx(), plan, holders)
-	for i, b := range of {
-		rows[i] = []page.Cell{
-			{ID: b.HolderAddress.String()}, page.Credits(b.Available), page.Credits(b.Held), page.Credits(b.Used), page.AtOr(seen[b.HolderAddress], "not yet"),
+	rows := make([][]page.Cell, len(balances))
+	for i, b := range balances {
+		seen := page.Cell{Text: "not yet"}
+		if !last[i].IsZero() {
+			seen = page.At(last[i])
 		}
+		rows[i] = []page.Cell{{ID: b.HolderAddress.String()}, page.Credits(b.Available), page.Credits(b.Held), page.Credits(b.Used), seen}
 	}
-	return rows, err
+	return rows, nil
 }
