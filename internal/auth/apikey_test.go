@@ -287,7 +287,7 @@ func TestSecretReadBack(t *testing.T) {
 		seeds = append(seeds, set.private.Seed())
 	}
 	p := must.Get(store.PrincipalByAddress(t.Context(), st, k.Address))(t)
-	wallet := must.Get(ring().Open(p.SealedKey, a.walletAAD(p.Address)))(t)
+	wallet := must.Get(ring().Open(p.SealedKey, a.aad("wallet", p.Address.Lower())))(t)
 	wallets = append(wallets, wallet)
 	for _, raw := range slices.Concat(seeds, wallets, [][]byte{a.MACKey(), testMaster[:]}) {
 		secrets["raw "+base64.StdEncoding.EncodeToString(raw[:3])] = raw

@@ -307,18 +307,18 @@ func TestPrincipals(t *testing.T) {
 
 		p := must.Get(store.PrincipalByAddress(t.Context(), st, addresses[0]))(t)
 		ring := seal.New(testMaster)
-		plain := must.Get(ring.Open(p.SealedKey, a.walletAAD(p.Address)))(t)
+		plain := must.Get(ring.Open(p.SealedKey, a.aad("wallet", p.Address.Lower())))(t)
 		if walletAddress(secp256k1.PrivKeyFromBytes(plain).PubKey()) != p.Address {
 			t.Error("the sealed key is not that of the address")
 		}
 		if bytes.Contains(p.SealedKey, plain) {
 			t.Error("the key is in the clear")
 		}
-		if _, err := ring.Open(p.SealedKey, a.walletAAD(one)); err == nil {
+		if _, err := ring.Open(p.SealedKey, a.aad("wallet", one.Lower())); err == nil {
 			t.Error("the key opens for another address")
 		}
 		live := &Auth{environment: toll.Live}
-		if _, err := ring.Open(p.SealedKey, live.walletAAD(p.Address)); err == nil {
+		if _, err := ring.Open(p.SealedKey, live.aad("wallet", p.Address.Lower())); err == nil {
 			t.Error("the key opens in the other environment")
 		}
 	})
