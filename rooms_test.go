@@ -367,13 +367,13 @@ var rooms = map[string]room{
 	"internal/web/signin": {
 		what:  "pages of persons and consents: sign-in, sign-up, credentials, programs, devices",
 		layer: "doors",
-		ours: "toll internal/auth internal/oauth internal/people internal/plain internal/records internal/web/offer internal/web/page " +
+		ours: "toll internal/auth internal/oauth internal/list internal/people internal/plain internal/records internal/web/offer internal/web/page " +
 			"internal/web/session internal/web/workspace",
 	},
 	"internal/web/public": {
 		what:  "pages for everybody: catalogue, agents, plans, receipts, orders by signed links, cards",
 		layer: "doors",
-		ours: "toll x402 internal/auth internal/meter internal/plain internal/rail internal/records internal/web/offer internal/web/page " +
+		ours: "toll x402 internal/auth internal/meter internal/list internal/plain internal/rail internal/records internal/web/offer internal/web/page " +
 			"internal/web/session",
 	},
 	"internal/web/offer": {
@@ -384,7 +384,7 @@ var rooms = map[string]room{
 	"internal/web/workspace": {
 		what:  "pages of a workspace: overview, agents, plans, orders, usage, keys, webhooks, members, money, calls of agents",
 		layer: "doors",
-		ours: "toll x402 client internal/auth internal/cache internal/outbound internal/people internal/plain internal/web/page " +
+		ours: "toll x402 client internal/auth internal/cache internal/outbound internal/people internal/list internal/plain internal/web/page " +
 			"internal/web/session",
 	},
 	"internal/web/operator": {
@@ -395,7 +395,7 @@ var rooms = map[string]room{
 	"internal/web/page": {
 		what:  "toolkit of pages: context of a request, views, errors, frame, forms, tables, charts, formats",
 		layer: "doors",
-		ours:  "toll x402 client internal/auth internal/gzipped internal/plain internal/web/session",
+		ours:  "toll x402 client internal/auth internal/gzipped internal/list internal/plain internal/web/session",
 	},
 	"internal/web/session": {
 		what:  "sessions of browsers, tickets of forms, and acts that run once",

@@ -140,9 +140,13 @@ func writeRows[T any](r *rows, out *bytes.Buffer, items []T) error {
 			out.WriteByte('\n')
 			continue
 		}
+		var record list.Record
+		if err := json.Unmarshal(line, &record); err != nil {
+			return err
+		}
 		cells := make([]string, len(r.columns))
 		for at, name := range r.columns {
-			cells[at] = cellOf(line, name)
+			cells[at] = cellOf(record.At(name))
 		}
 		_ = w.Write(cells)
 	}
@@ -150,22 +154,14 @@ func writeRows[T any](r *rows, out *bytes.Buffer, items []T) error {
 	return nil
 }
 
-// cellOf returns a member of a JSON object as a cell: a text as it is, made inert; nothing for null and for what is
-// not there; all else as JSON.
-func cellOf(record json.RawMessage, path string) string {
-	for part := range strings.SplitSeq(path, ".") {
-		var members map[string]json.RawMessage
-		if json.Unmarshal(record, &members) != nil {
-			return ""
-		}
-		record = members[part]
+// cellOf returns a value as a cell: a text made inert, nothing for null and for what is not there, and other values as JSON.
+func cellOf(value json.RawMessage) string {
+	var text *string
+	if len(value) == 0 || json.Unmarshal(value, &text) != nil {
+		return string(value)
 	}
-	if len(record) == 0 || string(record) == "null" {
+	if text == nil {
 		return ""
 	}
-	var text string
-	if json.Unmarshal(record, &text) == nil {
-		return plain.Cell(text) // T158
-	}
-	return string(record)
+	return plain.Cell(*text) // T158
 }

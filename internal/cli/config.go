@@ -88,7 +88,7 @@ func (c *configuration) save() (err error) {
 // hold API keys.
 var newConfiguration = tempfile.Kind{Prefix: ".config-"}
 
-func (d document) text(name string) string { return text(d[name]) }
+func (d document) text(name string) string { return list.TextOf(d[name]) }
 
 func (d document) set(name, value string) {
 	if value == "" {

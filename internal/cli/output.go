@@ -71,7 +71,7 @@ func (con *console) show(v any) error {
 	var names, values []string
 	var rows [][]string
 	for _, m := range members {
-		value := text(m.value)
+		value := list.TextOf(m.value)
 		names, values = append(names, m.name), append(values, value)
 		if whole := wholeOf(value); whole != "" && strings.HasSuffix(m.name, "Cents") {
 			value = strings.TrimSpace(value+" ("+whole+" "+at(got, "currency")) + ")"
@@ -97,10 +97,10 @@ func laidOut(members []jsonMember) (rows [][]string) {
 				rows = append(rows, []string{m.name + "." + row[0], row[1]})
 			}
 			continue
-		case text(m.value) == "" || text(m.value) == "[]":
+		case list.TextOf(m.value) == "" || list.TextOf(m.value) == "[]":
 			continue
 		}
-		value := text(m.value)
+		value := list.TextOf(m.value)
 		var words []string
 		if json.Unmarshal(m.value, &words) == nil {
 			value = strings.Join(words, ", ")
@@ -187,7 +187,7 @@ func (con *console) rows(items []json.RawMessage, titles []string, of list.List)
 	return con.writeRows(titles, rows)
 }
 
-// cell is the text of a column. A table says some of them as people do: plans in words, and cents in whole units.
+// cell is the text of a column. A table shows plans in words, cents in whole units, and times with their unit.
 func (con *console) cell(item json.RawMessage, c list.Column) string {
 	value := at(item, c.Path)
 	if con.set.output != formatTable {
@@ -199,10 +199,12 @@ func (con *console) cell(item json.RawMessage, c list.Column) string {
 			return words(&p)
 		}
 	}
-	if c.Kind == list.KindCents {
+	switch {
+	case c.Kind == list.KindCents:
 		return cmp.Or(wholeOf(value), value)
-	}
-	if con.set.terminal {
+	case c.Kind == list.KindMicros && value != "":
+		return value + "µs"
+	case con.set.terminal:
 		return short(value)
 	}
 	return value
@@ -340,35 +342,13 @@ func membersOf(body []byte) ([]jsonMember, error) {
 }
 
 // at returns the text of a member of an object, dotted from it.
-func at(item json.RawMessage, path string) string { return text(rawOf(item, path)) }
+func at(item json.RawMessage, path string) string { return list.TextOf(rawOf(item, path)) }
 
 // rawOf returns a member of an object, dotted from it, and null when it is not there.
 func rawOf(item json.RawMessage, path string) json.RawMessage {
-	for name := range strings.SplitSeq(path, ".") {
-		var object map[string]json.RawMessage
-		if json.Unmarshal(item, &object) != nil || object[name] == nil {
-			return json.RawMessage("null")
-		}
-		item = object[name]
+	var record list.Record
+	if json.Unmarshal(item, &record) != nil || record.At(path) == nil {
+		return json.RawMessage("null")
 	}
-	return item
-}
-
-// text returns a value for people: strings without quotes, null as nothing, numbers digit by digit, the rest as JSON.
-func text(value json.RawMessage) string {
-	value = bytes.TrimSpace(value)
-	if len(value) == 0 || string(value) == "null" {
-		return ""
-	}
-	if value[0] == '"' {
-		var s string
-		if json.Unmarshal(value, &s) == nil {
-			return s
-		}
-	}
-	var b bytes.Buffer
-	if json.Compact(&b, value) != nil {
-		return string(value)
-	}
-	return b.String()
+	return record.At(path)
 }

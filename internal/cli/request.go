@@ -48,7 +48,7 @@ func (a *app) list(ctx context.Context, r *request, of list.List) error {
 		}
 		for _, m := range members {
 			if r.in[m.name] == nil {
-				r.in[m.name] = text(m.value)
+				r.in[m.name] = list.TextOf(m.value)
 			}
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -57,7 +56,7 @@ func (a *app) resource(r call) *cobra.Command {
 	flags := r.flags
 	isList := r.list.Member != ""
 	if isList {
-		r.path = pathIn(r.list, r.use)
+		r.path = r.list.Under(strings.Fields(r.use)[1:]...).Path
 		flags = append(pageFlags, flags...)
 	}
 	inputs := a.inputs(c, flags)
@@ -153,17 +152,6 @@ func pathOf(path, use string, args []string) string {
 		}
 	}
 	return strings.NewReplacer(pairs...).Replace(path)
-}
-
-var parameter = regexp.MustCompile(`\{\w+\}`)
-
-// pathIn is the path of a list with the words of a use line in place of its parameters.
-func pathIn(of list.List, use string) string {
-	words := strings.Fields(use)[1:]
-	return parameter.ReplaceAllStringFunc(of.Path, func(string) (word string) {
-		word, words = words[0], words[1:]
-		return word
-	})
 }
 
 // flag is a flag whose value becomes a member of a request, or a parameter of its query.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/admin"
+	"github.com/tollhq/toll/internal/list"
 	"github.com/tollhq/toll/internal/server"
 )
 
@@ -36,7 +37,7 @@ func showWallet(con *console, got json.RawMessage) error {
 	var rows [][]string
 	for _, m := range members {
 		if m.name != "balances" {
-			rows = append(rows, []string{m.name, text(m.value)})
+			rows = append(rows, []string{m.name, list.TextOf(m.value)})
 			continue
 		}
 		var balances []toll.TokenBalance

@@ -6,6 +6,7 @@ import (
 	"go/token"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -28,16 +29,22 @@ func TestTitles(t *testing.T) {
 	}
 }
 
-// The API and the command line have no columns of their own: a list of the API is described in this package, and records that no route
-// lists are described with Local.
+// pageTables are the functions of pages whose tables show no list of the API.
+var pageTables = []string{
+	"showComponents", "showAgent", "showPublicAgent", "showKey", "showWorkspace", "listPrograms", "showHolding", "showToken", "listAccounts",
+	"showOperation", "showBackups",
+}
+
+// The API, the command line, and pages have no columns of their own: a list of the API is described in this package, records that no route
+// lists are described with Local, and only pageTables build the columns of a table.
 func TestNoOtherColumns(t *testing.T) {
 	var files []string
-	for _, dir := range []string{"api", "cli"} {
-		found := must.Get(filepath.Glob(filepath.Join("..", dir, "*.go")))(t)
+	for _, pattern := range []string{"api/*.go", "cli/*.go", "web/*.go", "web/*/*.go"} {
+		found := must.Get(filepath.Glob(filepath.Join("..", pattern)))(t)
 		files = append(files, found...)
 	}
 	for _, name := range files {
-		if strings.HasSuffix(name, "_test.go") {
+		if strings.HasSuffix(name, "_test.go") || filepath.Dir(name) == filepath.Join("..", "web", "page") {
 			continue
 		}
 		text := must.Get(os.ReadFile(name))(t)
@@ -48,7 +55,10 @@ func TestNoOtherColumns(t *testing.T) {
 	for _, bad := range []string{
 		`var columns = []column{{"ORDER", "orderId"}}`, `var columns = []struct{ title, path string }{{"ORDER", "orderId"}}`,
 		`var columns = []list.Column{list.ID("orderId")}`, `var orders = list.Of[toll.Order]("/protocol/orders", "orders")`,
-		`var orders = list.List{Member: "orders"}`,
+		`var orders = list.List{Member: "orders"}`, `func listOrders() { t := page.Table{Head: []page.Column{{Text: "Order"}}} }`,
+		`func listOrders() { var head []page.Column; t := page.Table{Head: head} }`,
+		`func listOrders() { of := list.Orders.And(list.ID("orderId", "Order")) }`, `func listOrders() { of := list.Orders.Show("orderid") }`,
+		`func listOrders() { of := list.Orders.And(list.Time("seen")).Show("orderId", "sen") }`,
 	} {
 		if otherColumns(t, "bad.go", []byte("package bad\n"+bad)) == nil {
 			t.Errorf("no fault in %s", bad)
@@ -64,6 +74,16 @@ func otherColumns(t *testing.T, name string, text []byte) (faults []string) {
 	add := func(n ast.Node, what string) { faults = append(faults, fset.Position(n.Pos()).String()+": "+what) }
 	ast.Inspect(f, func(n ast.Node) bool {
 		switch n := n.(type) {
+		case *ast.FuncDecl:
+			return !slices.Contains(pageTables, n.Name.Name)
+		case *ast.KeyValueExpr:
+			if named(n.Key) == "Head" {
+				add(n, "columns of a table, which page.TableOf takes from package list")
+			}
+		case *ast.CallExpr:
+			if said := otherPaths(t, n); said != "" {
+				add(n, said)
+			}
 		case *ast.CompositeLit:
 			of := n.Type
 			if array, ok := of.(*ast.ArrayType); ok {
@@ -82,9 +102,83 @@ func otherColumns(t *testing.T, name string, text []byte) (faults []string) {
 	return faults
 }
 
+// otherPaths returns the fault of a call of And that describes a described column again, or of Show that names a column that there is not.
+func otherPaths(t *testing.T, call *ast.CallExpr) string {
+	t.Helper()
+	method, ok := call.Fun.(*ast.SelectorExpr)
+	if !ok || method.Sel.Name != "And" && method.Sel.Name != "Show" {
+		return ""
+	}
+	of, added := method.X, []ast.Expr{}
+	if and, ok := of.(*ast.CallExpr); ok {
+		if inner, ok := and.Fun.(*ast.SelectorExpr); ok {
+			of, added = inner.X, and.Args
+		}
+	}
+	known, ok := described(t)[selected(of, "list")]
+	if !ok {
+		return ""
+	}
+	for _, column := range added {
+		known = append(known, pathOf(column))
+	}
+	for _, arg := range call.Args {
+		path := pathOf(arg)
+		switch is := slices.Contains(known, path); {
+		case path != "" && is && method.Sel.Name == "And":
+			return path + " is described already"
+		case path != "" && !is && method.Sel.Name == "Show":
+			return "no column " + path
+		}
+	}
+	return ""
+}
+
+// pathOf returns a literal path, or that of a column; "" is another expression.
+func pathOf(x ast.Expr) string {
+	if call, ok := x.(*ast.CallExpr); ok {
+		x = call.Args[0]
+	}
+	if lit, ok := x.(*ast.BasicLit); ok {
+		return strings.Trim(lit.Value, `"`)
+	}
+	return ""
+}
+
+var (
+	listLine = regexp.MustCompile(`(?m)^\t(\w+) += (?:Of\[|(\w+)\.At\().*$`)
+	pathText = regexp.MustCompile(`[A-Z]\w+\("([^"/]+)"`)
+)
+
+// described returns the paths of each list of package list, by its name.
+func described(t *testing.T) map[string][]string {
+	t.Helper()
+	text := must.Get(os.ReadFile("list.go"))(t)
+	paths := map[string][]string{}
+	for _, line := range listLine.FindAllStringSubmatch(string(text), -1) {
+		if paths[line[1]] = slices.Clone(paths[line[2]]); line[2] != "" {
+			continue
+		}
+		for _, column := range pathText.FindAllStringSubmatch(line[0], -1) {
+			paths[line[1]] = append(paths[line[1]], column[1])
+		}
+	}
+	if len(paths) != len(list.All) {
+		t.Fatalf("%d descriptions were read, not %d", len(paths), len(list.All))
+	}
+	return paths
+}
+
+// selected returns the name that is selected from a package; "" is another expression.
+func selected(x ast.Expr, pkg string) string {
+	if s, ok := x.(*ast.SelectorExpr); ok && named(s.X) == pkg {
+		return s.Sel.Name
+	}
+	return ""
+}
+
 func is(x ast.Expr, pkg, name string) bool {
-	s, ok := x.(*ast.SelectorExpr)
-	return ok && s.Sel.Name == name && named(s.X) == pkg
+	return selected(x, pkg) == name
 }
 
 func named(x ast.Expr) string {

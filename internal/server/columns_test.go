@@ -205,19 +205,19 @@ func TestColumns_Kept(t *testing.T) {
 		}
 		return res
 	}
-	const every = "Name,Id,State,Plans,Registered"
+	const every = "Name,ID,Listed,Plans,Created"
 
 	// A link shows its columns, and changes nothing else.
-	res := want(alice.visitor, agents+"?cols=state&cols=name&sort=name", "Name,State")
+	res := want(alice.visitor, agents+"?cols=listed&cols=name&sort=name", "Name,Listed")
 	next := html.UnescapeString(nextLink.FindStringSubmatch(res.body)[1])
-	want(alice.visitor, next, "Name,State")
+	want(alice.visitor, next, "Name,Listed")
 	if q, _ := url.ParseQuery(next[strings.Index(next, "?")+1:]); q.Get("sort") != "name" {
 		t.Errorf("the next part of the list is not sorted: %s", next)
 	}
-	if form := filterForm.FindString(res.body); !strings.Contains(form, `name="cols" value="name,state"`) {
+	if form := filterForm.FindString(res.body); !strings.Contains(form, `name="cols" value="name,listed"`) {
 		t.Errorf("the form that sorts forgets the columns:\n%s", form)
 	}
-	want(alice.visitor, agents+"?sort=&cols=name%2Cstate", "Name,State")
+	want(alice.visitor, agents+"?sort=&cols=name%2Clisted", "Name,Listed")
 	if form := pickForm.FindString(res.body); !strings.Contains(form, `name="sort" value="name"`) {
 		t.Errorf("the form of the columns forgets how the list is sorted:\n%s", form)
 	}
@@ -238,9 +238,9 @@ func TestColumns_Kept(t *testing.T) {
 	res = want(alice.visitor, agents, "Name,Plans")
 	want(alice.visitor, html.UnescapeString(nextLink.FindStringSubmatch(res.body)[1]), "Name,Plans")
 	want(alice.visitor, agents+"?sort=name", "Name,Plans")
-	want(alice.visitor, agents+"?cols=name,id", "Name,Id") // a link goes before what is remembered
+	want(alice.visitor, agents+"?cols=name,id", "Name,ID") // a link goes before what is remembered
 	want(alice.visitor, agents, "Name,Plans")
-	want(alice.visitor, alice.w+"/keys", "Name,Key,State,Rights,Last used,Ends")
+	want(alice.visitor, alice.w+"/keys", "Name,Key,Status,Rights,Last used,Expires")
 
 	// Files have every column.
 	if file := alice.get(alice.w + "/export/agents?cols=name"); !strings.HasPrefix(file.body, "id,agentId,name,description,tags,owner,isListed,") {
@@ -263,7 +263,7 @@ func TestColumns_Kept(t *testing.T) {
 	want(bob.visitor, bob.w+"/agents", every)
 
 	// All columns again: nothing is remembered any more.
-	alice.get(agents + "?keep=yes&cols=name,id,state,plans,registered")
+	alice.get(agents + "?keep=yes&cols=name,id,listed,plans,created")
 	want(alice.visitor, agents, every)
 
 	// A cookie that somebody else wrote changes nothing but columns, and the one that pages write stays short.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/list"
 )
 
 // MostRows is how many rows a page of a list has.
@@ -86,7 +87,7 @@ type List[T any] struct {
 }
 
 // ListOf reads the part of a list of the API that the page shows. The page offers the orders sorts, none for [timeSorts].
-func ListOf[T any](c *Context, path, member string, q url.Values, sorts ...Option) (out List[T], err error) {
+func ListOf[T any](c *Context, of list.List, q url.Values, sorts ...Option) (out List[T], err error) {
 	if q = maps.Clone(q); q == nil {
 		q = url.Values{}
 	}
@@ -94,13 +95,13 @@ func ListOf[T any](c *Context, path, member string, q url.Values, sorts ...Optio
 		sorts = timeSorts
 	}
 	SetPage(q, c.PageOf(sorts))
-	return PartOf[T](c, path, member, q)
+	return PartOf[T](c, of, q)
 }
 
 // PartOf reads the part of a list of the API that a query names.
-func PartOf[T any](c *Context, path, member string, q url.Values) (out List[T], err error) {
+func PartOf[T any](c *Context, of list.List, q url.Values) (out List[T], err error) {
 	var page map[string]json.RawMessage
-	if err = c.API.Call(c.Acting(), http.MethodGet, "/api/v1"+path, q, nil, &page); err != nil {
+	if err = c.API.Call(c.Acting(), http.MethodGet, "/api/v1"+of.Path, q, nil, &page); err != nil {
 		return out, err
 	}
 	var next *string
@@ -109,7 +110,7 @@ func PartOf[T any](c *Context, path, member string, q url.Values) (out List[T], 
 		total = json.RawMessage("-1")
 	}
 	err = errors.Join(
-		json.Unmarshal(page[member], &out.Items), json.Unmarshal(total, &out.Total), json.Unmarshal(page["nextCursor"], &next),
+		json.Unmarshal(page[of.Member], &out.Items), json.Unmarshal(total, &out.Total), json.Unmarshal(page["nextCursor"], &next),
 	)
 	if next != nil {
 		out.Next = *next

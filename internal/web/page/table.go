@@ -1,10 +1,18 @@
 package page
 
 import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/list"
 	"github.com/tollhq/toll/internal/plain"
+	"github.com/tollhq/toll/x402"
 )
 
 // The parts of which pages are made; components.html draws them, and the page of components shows each.
@@ -38,6 +46,88 @@ type Cell struct {
 	At     time.Time
 	Num    bool
 	Form   *Form // of one button
+}
+
+// Cells are the cells of a record, by the paths of their columns.
+type Cells map[string]*Cell
+
+// TableOf returns a table of a part of a list: the columns of its description, and a cell for each value. add adds links and texts to the
+// cells of a record, and fills those of columns that only the page has. noun names one record.
+func TableOf[T any](c *Context, of list.List, noun string, part List[T], add func(record T, cell Cells)) *Table {
+	t := &Table{Caption: strings.ToUpper(noun[:1]) + noun[1:] + "s"}
+	if part.Total != 0 || part.Next != "" {
+		t.Pager = c.PagerOf(part.Total, part.Next, noun)
+	}
+	for _, column := range of.Columns {
+		t.Head = append(t.Head, Column{Text: column.Title, Num: valueOf(column, nil).Num})
+	}
+	stays := slices.IndexFunc(of.Columns, func(c list.Column) bool { return c.Kind != list.KindTime && c.Kind != list.KindCount })
+	t.Head[max(stays, 0)].Stays = true
+	for _, item := range part.Items {
+		text, err := x402.Encode(item)
+		var record list.Record
+		if err = errors.Join(err, json.Unmarshal(text, &record)); err != nil {
+			panic(err) // records of the API are JSON objects
+		}
+		row, cells := make([]Cell, len(of.Columns)), Cells{}
+		for i, column := range of.Columns {
+			row[i], cells[column.Path] = valueOf(column, record), &row[i]
+		}
+		if add != nil {
+			add(item, cells)
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	return t
+}
+
+// valueOf returns the cell of a column.
+func valueOf(column list.Column, record list.Record) Cell {
+	text, currency := list.TextOf(record.At(column.Path)), list.TextOf(record["currency"])
+	cell := Cell{Num: slices.Contains([]list.Kind{list.KindCredits, list.KindCount, list.KindMoney, list.KindCents, list.KindMicros}, column.Kind)}
+	n, _ := strconv.ParseInt(text, 10, 64) // of kinds that have it
+	switch {
+	case column.Kind == list.KindFlag:
+		cell.State = flagState(text == "true", strings.ToLower(column.Title))
+	case column.Kind == list.KindTime:
+		at, _ := toll.ParseTime(text)
+		cell = At(at)
+	case column.Kind == list.KindName:
+		cell.Text = NameOf(text)
+	case text == "":
+	case column.Kind == list.KindID:
+		cell.ID = plain.Name(text)
+	case column.Kind == list.KindState:
+		cell.State = StateOf(text)
+	case column.Kind == list.KindCredits, column.Kind == list.KindCount:
+		cell.Number = text
+	case column.Kind == list.KindCents:
+		cell.Sum = SumOf(toll.UnitsOfCents(n), currency)
+	case column.Kind == list.KindMicros:
+		cell.Text = (time.Duration(n) * time.Microsecond).Round(10 * time.Microsecond).String()
+	case column.Kind == list.KindMoney:
+		if units, err := toll.ParseUnits(text); err == nil {
+			cell.Sum = SumOf(units, currency)
+		} else {
+			cell.Text = Grouped(text) + " base units" // a sum of more than an amount can be
+		}
+	default:
+		cell.Text = plain.Name(text)
+	}
+	return cell
+}
+
+// tones are the colors of states, and of the first digits of HTTP statuses. Other states are quiet.
+var tones = map[string]string{
+	"active": "good", "confirmed": "good", "final": "good", "succeeded": "good", "settled": "good", "2": "good", "3": "good",
+	"pending": "warn", "created": "warn", "signed": "warn", "sent": "warn", "included": "warn", "held": "warn", "4": "warn",
+	"failed": "bad", "lapsed": "bad", "frozen": "bad", "5": "bad",
+}
+
+// StateOf returns a state in its color.
+func StateOf[S ~string](state S) *State {
+	text := strings.ToLower(string(state))
+	return &State{text, cmp.Or(tones[text], tones[text[:min(len(text), 1)]], "quiet")}
 }
 
 // Credits is a cell with a number of credits.
@@ -167,9 +257,11 @@ func NameOf(name string) string {
 }
 
 // ListedState says whether a plan or an agent is listed.
-func ListedState(listed bool) *State {
-	if listed {
-		return &State{"listed", "good"}
+func ListedState(listed bool) *State { return flagState(listed, "listed") }
+
+func flagState(is bool, word string) *State {
+	if is {
+		return &State{word, "good"}
 	}
-	return &State{"not listed", "quiet"}
+	return &State{"not " + word, "quiet"}
 }

@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/list"
 	"github.com/tollhq/toll/internal/plain"
 	"github.com/tollhq/toll/internal/web/offer"
 	"github.com/tollhq/toll/internal/web/page"
@@ -159,7 +160,7 @@ func showPublicAgent(c *page.Context) (page.View, error) {
 	if err != nil {
 		return nil, notFound(c, "agent", err)
 	}
-	plans, err := page.PartOf[*toll.Plan](c, "/protocol/agents/"+string(id)+"/plans", "plans", url.Values{"pageSize": {strconv.Itoa(mostShown)}})
+	plans, err := page.PartOf[*toll.Plan](c, list.PlansOfAgent.Under(string(id)), url.Values{"pageSize": {strconv.Itoa(mostShown)}})
 	if err != nil {
 		return nil, notFound(c, "agent", err)
 	}
@@ -284,7 +285,7 @@ func (w *pages) drawPlan(c *page.Context, p *toll.Plan, o *offer.Offer) (page.Vi
 
 // agentsOf are the agents at which a plan pays. The one that the query names comes first.
 func agentsOf(c *page.Context, p *toll.Plan) ([]*toll.Agent, error) {
-	list, err := page.PartOf[*toll.Agent](c, "/protocol/plans/"+string(p.ID)+"/agents", "agents", url.Values{"pageSize": {strconv.Itoa(mostAgents)}, "sortOrder": {"asc"}})
+	list, err := page.PartOf[*toll.Agent](c, list.AgentsOfPlan.Under(string(p.ID)), url.Values{"pageSize": {strconv.Itoa(mostAgents)}, "sortOrder": {"asc"}})
 	if err != nil {
 		return nil, err
 	}

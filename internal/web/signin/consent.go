@@ -14,6 +14,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/auth"
+	"github.com/tollhq/toll/internal/list"
 	"github.com/tollhq/toll/internal/oauth"
 	"github.com/tollhq/toll/internal/plain"
 	"github.com/tollhq/toll/internal/web/offer"
@@ -84,7 +85,7 @@ func (p *plan) says() []string { return append(p.Says(), strconv.FormatBool(p.Se
 type purse struct{ ID, Text string }
 
 func purses(c *page.Context) ([]purse, error) {
-	list, err := page.PartOf[*toll.Delegation](c, "/delegation", "delegations", url.Values{"accessible": {"true"}, "pageSize": {strconv.Itoa(offer.Most)}})
+	list, err := page.PartOf[*toll.Delegation](c, list.Delegations, url.Values{"accessible": {"true"}, "pageSize": {strconv.Itoa(offer.Most)}})
 	if err != nil {
 		return nil, err
 	}

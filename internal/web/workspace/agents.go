@@ -10,6 +10,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/list"
 	"github.com/tollhq/toll/internal/plain"
 	"github.com/tollhq/toll/internal/web/page"
 )
@@ -18,16 +19,16 @@ import (
 var newest = url.Values{"pageSize": {"100"}}
 
 func ownPlans(c *page.Context) (page.List[*toll.Plan], error) {
-	return page.PartOf[*toll.Plan](c, "/protocol/plans", "plans", newest)
+	return page.PartOf[*toll.Plan](c, list.Plans, newest)
 }
 
 func listAgents(c *page.Context) (page.View, error) {
-	list, err := page.ListOf[*toll.Agent](c, "/protocol/agents", "agents", nil, page.NameSorts...)
+	agents, err := page.ListOf[*toll.Agent](c, list.Agents, nil, page.NameSorts...)
 	if err != nil {
 		return nil, c.Failed("part of the list", err)
 	}
 	return c.Record("Agents", page.Record{
-		Lead: "Servers of yours that others pay for, request by request.", Table: agentsTable(c, list),
+		Lead: "Servers of yours that others pay for, request by request.", Table: agentsTable(c, agents),
 		Links: append(mayBegin(c, "Register an agent", "agents", "new"), file(c, "agents", nil)...),
 	})
 }
@@ -40,20 +41,15 @@ func mayBegin(c *page.Context, text string, to ...string) []page.Link {
 	return []page.Link{{Text: text, To: c.To(to...)}}
 }
 
-func agentsTable(c *page.Context, list page.List[*toll.Agent]) *page.Table {
-	t := &page.Table{
-		Caption: "Agents", Head: []page.Column{{Text: "Name"}, {Text: "Id"}, {Text: "State"}, {Text: "Plans", Num: true}, {Text: "Registered"}},
-		Empty: &page.Empty{
-			Icon: "bot", Title: "No agents yet", Text: "An agent is a server of yours that others pay for, request by request.",
-			To: c.To("agents", "new"), Button: "Register an agent", Command: "toll agents create --help",
-		},
-		Pager: c.PagerOf(list.Total, list.Next, "agent"),
-	}
-	for _, a := range list.Items {
-		t.Rows = append(t.Rows, []page.Cell{
-			{Text: page.NameOf(a.Metadata.Name), To: c.To("agents", string(a.ID))}, {ID: string(a.ID)},
-			{State: page.ListedState(a.IsListed)}, page.Credits(toll.Credits(len(a.Plans))), page.At(a.CreatedAt),
-		})
+func agentsTable(c *page.Context, agents page.List[*toll.Agent]) *page.Table {
+	const created = "metadata.main.dateCreated"
+	of := list.Agents.And(list.Count("plans")).Show("name", "agentId", "isListed", "plans", created)
+	t := page.TableOf(c, of, "agent", agents, func(a *toll.Agent, cell page.Cells) {
+		cell["name"].To, *cell["plans"] = c.To("agents", string(a.ID)), page.Credits(toll.Credits(len(a.Plans)))
+	})
+	t.Empty = &page.Empty{
+		Icon: "bot", Title: "No agents yet", Text: "An agent is a server of yours that others pay for, request by request.",
+		To: c.To("agents", "new"), Button: "Register an agent", Command: "toll agents create --help",
 	}
 	return t
 }
@@ -273,7 +269,7 @@ func showAgent(c *page.Context) (page.View, error) {
 		return nil, err
 	}
 	p, q := page.PeriodOf(c), url.Values{"agentId": {string(a.ID)}}
-	plans, err1 := page.ListOf[*toll.Plan](c, "/protocol/agents/"+string(a.ID)+"/plans", "plans", nil)
+	plans, err1 := page.ListOf[*toll.Plan](c, list.PlansOfAgent.Under(string(a.ID)), nil)
 	used, err2 := usage(c, p, q)
 	refused, err3 := refusals(c, p, q)
 	acts, err4 := actsOfAgent(c, a)
@@ -308,7 +304,7 @@ func showAgent(c *page.Context) (page.View, error) {
 		},
 		Acts: acts,
 		Parts: []page.Part{
-			{Title: "Endpoints", Table: endpoints}, {Title: "Plans", Table: plansTable(c, plans)}, {Title: "Refused, by reason", Table: refused.table()},
+			{Title: "Endpoints", Table: endpoints}, {Title: "Plans", Table: plansTable(c, plans)}, {Title: "Refused, by reason", Table: refused.table(c)},
 		},
 		Snippets: page.Snippets(c, a, ""),
 	})
@@ -317,7 +313,7 @@ func showAgent(c *page.Context) (page.View, error) {
 // lastSettled is the time of the last settlement at an agent, and the request.
 func lastSettled(c *page.Context, id toll.AgentID) (page.Cell, error) {
 	q := url.Values{"agentId": {string(id)}, "status": {"settled"}, "pageSize": {"1"}}
-	list, err := page.PartOf[*toll.Settlement](c, "/protocol/requests", "requests", q)
+	list, err := page.PartOf[*toll.Settlement](c, list.Requests, q)
 	switch {
 	case err != nil:
 		return page.Cell{}, err

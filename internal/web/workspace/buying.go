@@ -1,6 +1,7 @@
 package workspace
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math/big"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/list"
 	"github.com/tollhq/toll/internal/plain"
 	"github.com/tollhq/toll/internal/web/page"
 )
@@ -31,51 +33,41 @@ func listHoldings(c *page.Context) (page.View, error) {
 const paceDays = 7
 
 // held reads what the workspace has of the plans of others, and what requests burned of each in the last days.
-func held(c *page.Context, body page.Listing) (list page.List[*toll.Balance], pace map[toll.PlanID]*big.Int, err error) {
+func held(c *page.Context, body page.Listing) (holdings page.List[*toll.Balance], pace map[toll.PlanID]*big.Int, err error) {
 	q := url.Values{}
 	page.SetPage(q, body)
-	list, err = page.PartOf[*toll.Balance](c, "/protocol/holdings", "holdings", q)
+	holdings, err = page.PartOf[*toll.Balance](c, list.Holdings, q)
 	pace = map[toll.PlanID]*big.Int{}
-	if err != nil || len(list.Items) == 0 {
-		return list, pace, err
+	if err != nil || len(holdings.Items) == 0 {
+		return holdings, pace, err
 	}
 	days := page.Period{Until: c.Clock().UTC().Truncate(24 * time.Hour).Add(24 * time.Hour)}
 	days.Since = days.Until.Add(-paceDays * 24 * time.Hour)
-	rows, err := sumsOf[*toll.Usage](c, "usage", query(days, url.Values{"role": {"buyer"}}, "plan"))
+	rows, err := sumsOf[*toll.Usage](c, list.Usage, query(days, url.Values{"role": {"buyer"}}, "plan"))
 	for _, r := range rows {
 		pace[r.PlanID] = r.Credits.Int()
 	}
-	return list, pace, err
+	return holdings, pace, err
 }
 
-func heldTable(c *page.Context, list page.List[*toll.Balance], pace map[toll.PlanID]*big.Int) *page.Table {
-	t := &page.Table{
-		Caption: "My plans",
-		Head: []page.Column{
-			{Text: "Plan"}, {Text: "Available", Num: true}, {Text: "Held", Num: true}, {Text: "Burned in 7 days", Num: true}, {Text: "Lasts until"},
-			{Text: "Ends"},
-		},
-		Empty: &page.Empty{Icon: "coins", Title: "You hold no plan", Text: "Buy a plan, and its balance appears here.", To: page.PathExplore, Button: "Find a plan", Command: "toll plans order --help"},
-		Pager: c.PagerOf(list.Total, list.Next, "plan"),
-	}
-	for _, b := range list.Items {
-		burned, lasts := page.Credits(0), page.Cell{Text: "its end"}
-		if n := pace[b.PlanID]; n != nil {
-			burned.Number = n.String()
-		}
+func heldTable(c *page.Context, holdings page.List[*toll.Balance], pace map[toll.PlanID]*big.Int) *page.Table {
+	of := list.Holdings.And(list.Credits("available"), list.Credits("burned", "Burned in 7 days"), list.Time("lasts", "Lasts until")).
+		Show("planName", "available", "held", "burned", "lasts", "expiresAt")
+	t := page.TableOf(c, of, "plan", holdings, func(b *toll.Balance, cell page.Cells) {
+		cell["planName"].To = c.To("holdings", string(b.PlanID))
+		cell["burned"].Number = cmp.Or(pace[b.PlanID], new(big.Int)).String()
 		switch at := lastsUntil(c, b, pace[b.PlanID]); {
 		case !b.PlanType.Kind().Charges():
+			cell["lasts"].Text = "its end"
 		case !at.IsZero():
-			lasts = page.Cell{At: at}
+			*cell["lasts"] = page.At(at)
 		case b.Available == 0:
-			lasts = page.Cell{Text: "used up"}
+			cell["lasts"].Text = "used up"
 		default:
-			lasts = page.Cell{Text: "not used now"}
+			cell["lasts"].Text = "not used now"
 		}
-		t.Rows = append(t.Rows, []page.Cell{
-			{Text: page.NameOf(b.PlanName), To: c.To("holdings", string(b.PlanID))}, page.Credits(b.Available), page.Credits(b.Held), burned, lasts, page.AtOr(b.ExpiresAt, "never"),
-		})
-	}
+	})
+	t.Empty = &page.Empty{Icon: "coins", Title: "You hold no plan", Text: "Buy a plan, and its balance appears here.", To: page.PathExplore, Button: "Find a plan", Command: "toll plans order --help"}
 	return t
 }
 
@@ -114,7 +106,7 @@ const lowCredits = 3 * 24 * time.Hour
 
 // limits are what delegations that can pay now spent of their limits.
 func limits(c *page.Context) (out []page.Bar, err error) {
-	list, err := page.PartOf[*toll.Delegation](c, "/delegation", "delegations", url.Values{"accessible": {"true"}, "pageSize": {strconv.Itoa(mostRecent)}})
+	list, err := page.PartOf[*toll.Delegation](c, list.Delegations, url.Values{"accessible": {"true"}, "pageSize": {strconv.Itoa(mostRecent)}})
 	for _, d := range list.Items {
 		out = append(out, spentOf("Delegation "+page.Short(d.DelegationID), d))
 	}
@@ -257,26 +249,17 @@ func topUp(c *page.Context) (page.View, error) {
 
 // tokensOf is a table of access tokens.
 func tokensOf(c *page.Context, q url.Values) (*page.Table, error) {
-	list, err := page.ListOf[*toll.Permission](c, "/x402/permissions", "permissions", q)
-	t := &page.Table{
-		Caption: "Access tokens",
-		Head:    []page.Column{{Text: "Token"}, {Text: "Plan"}, {Text: "State"}, {Text: "Used", Num: true}, {Text: "Limit", Num: true}, {Text: "Ends"}},
-		Empty: &page.Empty{
-			Icon: "badge-check", Title: "No access tokens", Text: "An access token lets one program spend credits of a plan, within a limit.", To: "", Button: "",
-			Command: "toll tokens create --help",
-		},
-		Pager: c.PagerOf(list.Total, list.Next, "token"),
-	}
-	for _, p := range list.Items {
-		limit := page.Cell{Text: "none", Num: true}
-		if p.MaxCredits != nil {
-			limit = page.Credits(*p.MaxCredits)
+	tokens, err := page.ListOf[*toll.Permission](c, list.Permissions, q)
+	of := list.Permissions.Show("permissionHash", "planId", "status", "usedCredits", "maxCredits", "expiresAt")
+	t := page.TableOf(c, of, "access token", tokens, func(p *toll.Permission, cell page.Cells) {
+		cell["permissionHash"].To, cell["planId"].To = c.To("tokens", p.PermissionHash.String()), c.To("holdings", string(p.PlanID))
+		if p.MaxCredits == nil {
+			cell["maxCredits"].Text = "none"
 		}
-		t.Rows = append(t.Rows, []page.Cell{
-			{ID: p.PermissionHash.String(), To: c.To("tokens", p.PermissionHash.String())},
-			{ID: string(p.PlanID), To: c.To("holdings", string(p.PlanID))}, {State: stateOf(p.Status)}, page.Credits(p.UsedCredits), limit,
-			{At: p.ExpiresAt.Time},
-		})
+	})
+	t.Empty = &page.Empty{
+		Icon: "badge-check", Title: "No access tokens", Text: "An access token lets one program spend credits of a plan, within a limit.", To: "", Button: "",
+		Command: "toll tokens create --help",
 	}
 	return t, err
 }
@@ -397,7 +380,7 @@ func showToken(c *page.Context) (page.View, error) {
 		return nil, err
 	}
 	s := page.Record{Facts: []page.Fact{
-		{Label: "Id", Cell: page.Cell{ID: p.PermissionHash.String()}}, {Label: "State", Cell: page.Cell{State: stateOf(p.Status)}},
+		{Label: "Id", Cell: page.Cell{ID: p.PermissionHash.String()}}, {Label: "State", Cell: page.Cell{State: page.StateOf(p.Status)}},
 		{Label: "Plan", Cell: page.Cell{ID: string(p.PlanID), To: c.To("holdings", string(p.PlanID))}}, {Label: "Good at", Cell: goodAt(c, p)},
 		{Label: "Burned", Cell: page.Cell{Number: p.UsedCredits.String(), Sub: limitText(p.MaxCredits)}}, {Label: "Made", Cell: madeBy(c, p)}, {Label: "Ends", Cell: page.Cell{At: p.ExpiresAt.Time}},
 	}}

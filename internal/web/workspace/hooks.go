@@ -2,6 +2,7 @@ package workspace
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/list"
 	"github.com/tollhq/toll/internal/people"
 	"github.com/tollhq/toll/internal/plain"
 	"github.com/tollhq/toll/internal/web/page"
@@ -20,22 +22,17 @@ import (
 )
 
 func listHooks(c *page.Context) (page.View, error) {
-	list, err := page.ListOf[*toll.Webhook](c, "/webhooks", "webhooks", nil)
+	hooks, err := page.ListOf[*toll.Webhook](c, list.Webhooks, nil)
 	if err != nil {
 		return nil, c.Failed("part of the list", err)
 	}
-	t := &page.Table{
-		Caption: "Webhooks", Head: []page.Column{{Text: "Address"}, {Text: "State"}, {Text: "Events"}, {Text: "Made"}},
-		Empty: &page.Empty{
-			Icon: "webhook", Title: "No webhooks yet", Text: "A webhook tells a server of yours what happens here: orders, settlements, refunds.",
-			To: c.To("webhooks", "new"), Button: "Add a webhook", Command: "toll webhooks create --help",
-		},
-		Pager: c.PagerOf(list.Total, list.Next, "webhook"),
-	}
-	for _, h := range list.Items {
-		t.Rows = append(t.Rows, []page.Cell{
-			{Text: plain.Name(h.URL), To: c.To("webhooks", h.ID), Sub: descriptionOf(h)}, {State: stateOfHook(h)}, {Text: typesOf(h)}, page.At(h.CreatedAt.Time),
-		})
+	t := page.TableOf(c, list.Webhooks.Show("url", "status", "types", "createdAt"), "webhook", hooks, func(h *toll.Webhook, cell page.Cells) {
+		cell["url"].To, cell["url"].Sub = c.To("webhooks", h.ID), descriptionOf(h)
+		cell["status"].State, cell["types"].Text = stateOfHook(h), typesOf(h)
+	})
+	t.Empty = &page.Empty{
+		Icon: "webhook", Title: "No webhooks yet", Text: "A webhook tells a server of yours what happens here: orders, settlements, refunds.",
+		To: c.To("webhooks", "new"), Button: "Add a webhook", Command: "toll webhooks create --help",
 	}
 	return c.Record("Webhooks", page.Record{
 		Lead: "Signed messages to servers of yours about what happens here.", Table: t, Links: mayBegin(c, "Add a webhook", "webhooks", "new"),
@@ -189,43 +186,32 @@ func showHook(c *page.Context) (page.View, error) {
 	if status != "" {
 		q.Set("status", status)
 	}
-	list, err := page.ListOf[*toll.WebhookDelivery](c, "/webhooks/"+h.ID+"/deliveries", "deliveries", q)
+	deliveries, err := page.ListOf[*toll.WebhookDelivery](c, list.Deliveries.Under(h.ID), q)
 	if err != nil {
 		return nil, c.Failed("part of the list", err)
 	}
-	t := &page.Table{
-		Caption: "Deliveries",
-		Head: []page.Column{
-			{Text: "Event"}, {Text: "State"}, {Text: "Tries", Num: true}, {Text: "Answer"}, {Text: "Last try"}, {Text: "Next try"}, {Text: "Again"},
-		},
-		Empty: &page.Empty{Icon: "send", Title: "Nothing was sent", Text: "Each event for this webhook appears here, with what your server answered."},
-		Pager: c.PagerOf(list.Total, list.Next, "message"),
-	}
 	may := c.Person.Rights.Has(toll.RightManage)
-	for _, d := range list.Items {
-		answer := page.Cell{Text: "none"}
-		if d.LastStatus != nil {
-			answer.Text = strconv.FormatInt(*d.LastStatus, 10)
+	of := list.Deliveries.And(list.Time("lastAttemptAt", "Last attempt"), list.Text("again", "Action")).
+		Show("type", "status", "attempts", "lastStatus", "lastAttemptAt", "nextAttemptAt", "again")
+	t := page.TableOf(c, of, "message", deliveries, func(d *toll.WebhookDelivery, cell page.Cells) {
+		*cell["type"] = page.Cell{Text: string(d.Type), Sub: "test"}
+		if d.Sequence > 0 {
+			number := strconv.FormatInt(d.Sequence, 10)
+			cell["type"].To, cell["type"].Sub = c.To("events", number), "number "+number
 		}
+		cell["lastStatus"].Text = cmp.Or(cell["lastStatus"].Text, "none")
 		if d.LastError != nil {
-			answer.Sub = plain.Name(*d.LastError)
+			cell["lastStatus"].Sub = plain.Name(*d.LastError)
 		}
-		again := page.Cell{}
+		*cell["nextAttemptAt"] = page.AtOr(d.NextAttemptAt, "none")
 		if may && d.Status != toll.DeliveryPending {
-			again.Form = &page.Form{
+			cell["again"].Form = &page.Form{
 				Action: c.R.URL.Path, Ticket: c.Ticket(c.R.URL.Path), Act: "resend", Button: "Send again",
 				Hidden: []page.Option{{Value: "delivery", Text: d.ID}},
 			}
 		}
-		event := page.Cell{Text: string(d.Type), Sub: "test"}
-		if d.Sequence > 0 {
-			event.To, event.Sub = c.To("events", strconv.FormatInt(d.Sequence, 10)), "number "+strconv.FormatInt(d.Sequence, 10)
-		}
-		t.Rows = append(t.Rows, []page.Cell{
-			event, {State: stateOfDelivery(d.Status)}, page.Credits(toll.Credits(d.Attempts)), answer,
-			page.AtOr(d.LastAttemptAt, "not yet"), page.AtOr(d.NextAttemptAt, "none"), again,
-		})
-	}
+	})
+	t.Empty = &page.Empty{Icon: "send", Title: "Nothing was sent", Text: "Each event for this webhook appears here, with what your server answered."}
 	facts := []page.Fact{
 		{Label: "Id", Cell: page.Cell{ID: h.ID}}, {Label: "Address", Cell: page.Cell{Text: plain.Name(h.URL)}}, {Label: "State", Cell: page.Cell{State: stateOfHook(h)}}, {Label: "Events", Cell: page.Cell{Text: allTypesOf(h)}},
 		{Label: "Made", Cell: page.At(h.CreatedAt.Time)}, {Label: "Changed", Cell: page.At(h.UpdatedAt.Time)},
@@ -256,14 +242,6 @@ func showHook(c *page.Context) (page.View, error) {
 	return c.Record("Webhook", s)
 }
 
-func stateOfDelivery(s toll.DeliveryStatus) *page.State {
-	tone := map[toll.DeliveryStatus]string{toll.DeliverySucceeded: "good", toll.DeliveryFailed: "bad"}[s]
-	if tone == "" {
-		tone = "warn"
-	}
-	return &page.State{Text: string(s), Tone: tone}
-}
-
 func allTypesOf(h *toll.Webhook) string {
 	var out []string
 	for _, t := range h.Types {
@@ -290,23 +268,17 @@ func (w *pages) listEvents(c *page.Context) (page.View, error) {
 		}
 		q.Set("since", day+"T00:00:00.000Z")
 	}
-	list, err := page.ListOf[*toll.Event](c, "/events", "events", q)
+	events, err := page.ListOf[*toll.Event](c, list.Events, q)
 	if err != nil {
 		return nil, c.Failed("part of the list", err)
 	}
-	t := &page.Table{
-		Caption: "Events", Head: []page.Column{{Text: "Number"}, {Text: "Type", Stays: true}, {Text: "About"}, {Text: "Happened"}},
-		Empty: &page.Empty{
-			Icon: "list", Title: "No events yet", Text: "Each change of a record of this workspace is an event. Your programs read them, and webhooks send them.",
-			To: "", Button: "", Command: "toll events list --follow",
-		},
-		Pager: c.PagerOf(list.Total, list.Next, "event"),
-	}
-	for _, e := range list.Items {
-		t.Rows = append(t.Rows, []page.Cell{
-			{Number: strconv.FormatInt(e.Sequence, 10)}, {Text: string(e.Type), To: c.To("events", strconv.FormatInt(e.Sequence, 10))},
-			aboutCell(c, e.Object), page.At(e.CreatedAt.Time),
-		})
+	t := page.TableOf(c, list.Events.Show("sequence", "type", "object.id", "createdAt"), "event", events, func(e *toll.Event, cell page.Cells) {
+		*cell["type"] = page.Cell{Text: string(e.Type), To: c.To("events", strconv.FormatInt(e.Sequence, 10))}
+		*cell["object.id"] = aboutCell(c, e.Object)
+	})
+	t.Empty = &page.Empty{
+		Icon: "list", Title: "No events yet", Text: "Each change of a record of this workspace is an event. Your programs read them, and webhooks send them.",
+		To: "", Button: "", Command: "toll events list --follow",
 	}
 	types := page.Field{Name: "type", Label: "Type", Value: kind, Options: []page.Option{{Text: "All types"}}}
 	for _, t := range toll.EventTypes() {

@@ -8,17 +8,20 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/list"
 	"github.com/tollhq/toll/internal/plain"
 	"github.com/tollhq/toll/internal/web/page"
 )
 
 func listKeys(c *page.Context) (page.View, error) {
-	list, err := page.ListOf[toll.APIKey](c, "/api-keys", "apiKeys", nil, page.NameSorts...)
+	keys, err := page.ListOf[toll.APIKey](c, list.Keys, nil, page.NameSorts...)
 	if err != nil {
 		return nil, c.Failed("part of the list", err)
 	}
-	t := keysTable(c, list.Items)
-	t.Pager = c.PagerOf(list.Total, list.Next, "key")
+	of := list.Keys.Show("name", "prefix", "status", "rights", "lastUsedAt", "expiresAt")
+	t := page.TableOf(c, of, "API key", keys, func(k toll.APIKey, cell page.Cells) {
+		cell["name"].To, cell["prefix"].Text, cell["rights"].Text = c.To("keys", k.ID.String()), shownKey(k), rightWords(k.Rights)
+	})
 	t.Empty = &page.Empty{
 		Icon: "key-round", Title: "No API keys yet", Text: "A key lets a program of yours use this workspace, with the rights that you choose.",
 		To: "", Button: "", Command: "toll keys create --help",
@@ -28,20 +31,6 @@ func listKeys(c *page.Context) (page.View, error) {
 		s.Begin("Make a key", c.To("keys", "new"))
 	}
 	return c.Record("API keys", s)
-}
-
-func keysTable(c *page.Context, keys []toll.APIKey) *page.Table {
-	t := &page.Table{
-		Caption: "API keys",
-		Head:    []page.Column{{Text: "Name"}, {Text: "Key"}, {Text: "State"}, {Text: "Rights"}, {Text: "Last used"}, {Text: "Ends"}},
-	}
-	for _, k := range keys {
-		t.Rows = append(t.Rows, []page.Cell{
-			{Text: nameOfKey(k), To: c.To("keys", k.ID.String())}, {Text: shownKey(k)}, {State: stateOf(k.Status)},
-			{Text: rightWords(k.Rights)}, page.AtOr(k.LastUsedAt, "not yet"), page.AtOr(k.ExpiresAt, "never"),
-		})
-	}
-	return t
 }
 
 // nameOfKey is the name that somebody gave a key.
@@ -60,20 +49,6 @@ func rightWords(r toll.Rights) string {
 		return "all"
 	}
 	return strings.ReplaceAll(r.String(), " ", ", ")
-}
-
-// stateOf is the state of what ends.
-func stateOf(s toll.PermissionStatus) *page.State {
-	tone := "quiet"
-	switch s {
-	case toll.StatusActive:
-		tone = "good"
-	case toll.StatusPending:
-		tone = "warn"
-	case toll.StatusFrozen:
-		tone = "bad"
-	}
-	return &page.State{Text: strings.ToLower(string(s)), Tone: tone}
 }
 
 // keyWhy is what the page of a fresh proof says before a key is made.
@@ -175,7 +150,7 @@ func (w *pages) showKey(c *page.Context) (page.View, error) {
 		return nil, c.Failed("API key", err)
 	}
 	s := page.Record{Facts: []page.Fact{
-		{Label: "Id", Cell: page.Cell{ID: k.ID.String()}}, {Label: "Key", Cell: page.Cell{Text: shownKey(*k)}}, {Label: "State", Cell: page.Cell{State: stateOf(k.Status)}},
+		{Label: "Id", Cell: page.Cell{ID: k.ID.String()}}, {Label: "Key", Cell: page.Cell{Text: shownKey(*k)}}, {Label: "State", Cell: page.Cell{State: page.StateOf(k.Status)}},
 		{Label: "Rights", Cell: page.Cell{Text: rightWords(k.Rights)}}, {Label: "API version", Cell: page.Cell{Text: k.Version, Sub: versionNote(k.Version, versions)}},
 		{Label: "Made", Cell: page.Cell{At: k.CreatedAt.Time, Sub: w.makerOf(c, *k)}}, {Label: "Last used", Cell: page.AtOr(k.LastUsedAt, "not yet")},
 		{Label: "Ends", Cell: page.AtOr(k.ExpiresAt, "never")},
@@ -192,7 +167,7 @@ func (w *pages) showKey(c *page.Context) (page.View, error) {
 		t := &page.Table{Caption: "Keys that it made", Head: []page.Column{{Text: "Name"}, {Text: "State"}, {Text: "Rights"}, {Text: "Made"}}}
 		for _, child := range made {
 			t.Rows = append(t.Rows, []page.Cell{
-				{Text: nameOfKey(child), To: c.To("keys", child.ID.String())}, {State: stateOf(child.Status)},
+				{Text: nameOfKey(child), To: c.To("keys", child.ID.String())}, {State: page.StateOf(child.Status)},
 				{Text: rightWords(child.Rights)}, {At: child.CreatedAt.Time},
 			})
 		}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/list"
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/internal/people"
 	"github.com/tollhq/toll/internal/plain"
@@ -51,17 +52,12 @@ func showMember(c *page.Context) (page.View, error) {
 		s.Note = "You cannot change this membership here."
 		return c.Record(page.NameOf(m.Name), s)
 	}
-	open, err := page.PartOf[toll.Session](c, "/members/"+m.UserID.String()+"/sessions", "sessions", url.Values{"pageSize": {strconv.Itoa(page.MostRows)}})
+	open, err := page.PartOf[toll.Session](c, list.MemberSessions.Under(m.UserID.String()), url.Values{"pageSize": {strconv.Itoa(page.MostRows)}})
 	if err != nil {
 		return nil, c.Failed("member", err)
 	}
-	t := &page.Table{
-		Caption: "Sessions", Head: []page.Column{{Text: "Browser or program"}, {Text: "Signed in"}, {Text: "Last used"}},
-		Empty: &page.Empty{Icon: "monitor", Title: "Not signed in", Text: "Each browser and terminal in which the person is signed in appears here."},
-	}
-	for _, one := range open.Items {
-		t.Rows = append(t.Rows, []page.Cell{{Text: page.NameOf(one.Agent)}, {At: one.Since.Time}, {At: one.UsedAt.Time}})
-	}
+	t := page.TableOf(c, list.MemberSessions.Show("agent", "since", "usedAt"), "session", page.List[toll.Session]{Items: open.Items}, nil)
+	t.Empty = &page.Empty{Icon: "monitor", Title: "Not signed in", Text: "Each browser and terminal in which the person is signed in appears here."}
 	s.Parts = []page.Part{{Title: "Sessions", Table: t}}
 	roles := page.Field{Name: "role", Label: "Role", Value: string(m.Role)}
 	for _, r := range toll.Roles() {

@@ -2,35 +2,29 @@ package workspace
 
 import (
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/list"
 	"github.com/tollhq/toll/internal/plain"
 	"github.com/tollhq/toll/internal/web/page"
 )
 
 func listDelegations(c *page.Context) (page.View, error) {
-	list, err := page.ListOf[*toll.Delegation](c, "/delegation", "delegations", url.Values{})
+	delegations, err := page.ListOf[*toll.Delegation](c, list.Delegations, url.Values{})
 	if err := c.Narrowed(err); err != nil {
 		return nil, err
 	}
-	t := &page.Table{
-		Caption: "Delegations",
-		Head:    []page.Column{{Text: "Delegation"}, {Text: "Pays from"}, {Text: "State"}, {Text: "Spent", Num: true}, {Text: "Limit", Num: true}, {Text: "Ends"}},
-		Empty: &page.Empty{
-			Icon: "hand-coins", Title: "No delegations", Text: "A delegation lets access tokens buy plans by themselves, up to a limit of money.", To: "", Button: "",
-			Command: "toll delegations create --help",
-		},
-		Pager: c.PagerOf(list.Total, list.Next, "delegation"),
-	}
-	for _, d := range list.Items {
-		t.Rows = append(t.Rows, []page.Cell{
-			{ID: d.DelegationID, To: c.To("delegations", d.DelegationID)}, {Text: paysFrom(d)}, {State: stateOf(d.Status)},
-			{Text: centsText(d.AmountSpentCents, d.Currency), Num: true}, {Text: centsText(d.SpendingLimitCents, d.Currency), Num: true},
-			{At: d.ExpiresAt.Time},
-		})
+	of := list.Delegations.Show("delegationId", "provider", "status", "amountSpentCents", "spendingLimitCents", "expiresAt")
+	t := page.TableOf(c, of, "delegation", delegations, func(d *toll.Delegation, cell page.Cells) {
+		cell["delegationId"].To, *cell["provider"] = c.To("delegations", d.DelegationID), page.Cell{Text: paysFrom(d)}
+	})
+	t.Empty = &page.Empty{
+		Icon: "hand-coins", Title: "No delegations", Text: "A delegation lets access tokens buy plans by themselves, up to a limit of money.", To: "", Button: "",
+		Command: "toll delegations create --help",
 	}
 	s := page.Record{Lead: "Limits of money within which access tokens buy plans again by themselves.", Table: t}
 	if c.Person.Rights.Has(toll.RightSpend) {
@@ -128,19 +122,19 @@ func showDelegation(c *page.Context) (page.View, error) {
 	if err != nil {
 		return nil, c.Failed("delegation", err)
 	}
-	list, err := page.ListOf[*toll.DelegationTransaction](c, "/delegation/"+url.PathEscape(d.DelegationID)+"/transactions", "transactions", url.Values{})
+	payments, err := page.ListOf[*toll.DelegationTransaction](c, list.DelegationTransactions.Under(d.DelegationID), url.Values{})
 	if err := c.Narrowed(err); err != nil {
 		return nil, err
 	}
 	s := page.Record{
 		Facts: []page.Fact{
-			{Label: "Id", Cell: page.Cell{ID: d.DelegationID}}, {Label: "State", Cell: page.Cell{State: stateOf(d.Status)}}, {Label: "Pays from", Cell: page.Cell{Text: paysFrom(d)}},
+			{Label: "Id", Cell: page.Cell{ID: d.DelegationID}}, {Label: "State", Cell: page.Cell{State: page.StateOf(d.Status)}}, {Label: "Pays from", Cell: page.Cell{Text: paysFrom(d)}},
 			{Label: "Left", Cell: page.Cell{Text: centsText(d.RemainingBudgetCents, d.Currency)}}, {Label: "Plan", Cell: page.Cell{Text: "every plan"}}, {Label: "Made", Cell: page.At(d.CreatedAt.Time)},
 			{Label: "Last used", Cell: page.AtOr(d.LastUsedAt, "not yet")}, {Label: "Ends", Cell: page.Cell{At: d.ExpiresAt.Time}},
 		},
 		Bars: []page.Bar{spentOf("Spent", d)},
 	}
-	if list.Total > 0 {
+	if payments.Total > 0 {
 		s.Links = file(c, "delegation-payments", url.Values{"delegation": {d.DelegationID}})
 	}
 	if d.PlanID != nil {
@@ -149,20 +143,14 @@ func showDelegation(c *page.Context) (page.View, error) {
 	if d.MaxTransactions != nil {
 		s.Bars = append(s.Bars, page.Bar{Label: "Orders", Value: d.TransactionCount, Max: *d.MaxTransactions, Text: page.Count(d.TransactionCount, "order") + " of " + page.Count(*d.MaxTransactions, "order")})
 	}
-	t := &page.Table{
-		Caption: "Payments", Head: []page.Column{{Text: "Order"}, {Text: "State"}, {Text: "Amount", Num: true}, {Text: "Time"}},
-		Empty: &page.Empty{Icon: "receipt", Title: "Nothing paid yet", Text: "Each order that the delegation pays appears here."},
-		Pager: c.PagerOf(list.Total, list.Next, "payment"),
-	}
-	for _, p := range list.Items {
-		cell := page.Cell{State: stateOfPayment(p.Status)}
+	of := list.DelegationTransactions.Show("orderId", "status", "amountCents", "createdAt")
+	t := page.TableOf(c, of, "payment", payments, func(p *toll.DelegationTransaction, cell page.Cells) {
+		cell["orderId"].To = c.To("orders", p.OrderID)
 		if p.FailureReason != nil {
-			cell.Sub = plain.Name(*p.FailureReason)
+			cell["status"].Sub = plain.Name(*p.FailureReason)
 		}
-		t.Rows = append(t.Rows, []page.Cell{
-			{ID: p.OrderID, To: c.To("orders", p.OrderID)}, cell, {Text: centsText(p.AmountCents, p.Currency), Num: true}, {At: p.CreatedAt.Time},
-		})
-	}
+	})
+	t.Empty = &page.Empty{Icon: "receipt", Title: "Nothing paid yet", Text: "Each order that the delegation pays appears here."}
 	s.Parts = []page.Part{{Title: "Payments", Table: t}}
 	if c.Person.Rights.Has(toll.RightSpend) {
 		switch d.Status {
@@ -183,16 +171,6 @@ func spentOf(label string, d *toll.Delegation) page.Bar {
 		Label: label, Value: int64(d.AmountSpentCents), Max: int64(d.SpendingLimitCents),
 		Text: centsText(d.AmountSpentCents, d.Currency) + " of " + centsText(d.SpendingLimitCents, d.Currency),
 	}
-}
-
-func stateOfPayment(s toll.TransactionStatus) *page.State {
-	switch s {
-	case toll.TransactionSucceeded:
-		return &page.State{Text: string(s), Tone: "good"}
-	case toll.TransactionFailed:
-		return &page.State{Text: string(s), Tone: "bad"}
-	}
-	return &page.State{Text: string(s), Tone: "warn"}
 }
 
 func changeDelegation(c *page.Context) (page.View, error) {
@@ -219,18 +197,13 @@ func (w *pages) listCards(c *page.Context) (page.View, error) {
 	if err != nil {
 		return nil, c.Failed("payment method", err)
 	}
-	t := &page.Table{
-		Caption: "Cards", Head: []page.Column{{Text: "Card"}, {Text: "Number"}, {Text: "State"}, {Text: "Valid until"}},
-		Empty: &page.Empty{Icon: "credit-card", Title: "No cards yet", Text: "Enrol a card, and delegations can pay plans with it. The service never sees its number.", Command: "toll cards enroll --help"},
-	}
-	for _, m := range methods {
-		if m.Type != toll.PaymentCard {
-			continue
-		}
-		t.Rows = append(t.Rows, []page.Cell{
-			{Text: methodName(m), To: c.To("cards", m.ID)}, {Text: "…" + plain.Name(m.Last4)}, {State: stateOf(m.Status)}, {Text: validUntil(m)},
-		})
-	}
+	methods = slices.DeleteFunc(methods, func(m toll.PaymentMethod) bool { return m.Type != toll.PaymentCard })
+	of := list.PaymentMethods.And(list.Text("expires")).Show("alias", "last4", "status", "expires")
+	t := page.TableOf(c, of, "card", page.List[toll.PaymentMethod]{Items: methods}, func(m toll.PaymentMethod, cell page.Cells) {
+		*cell["alias"] = page.Cell{Text: methodName(m), To: c.To("cards", m.ID)}
+		cell["last4"].Text, cell["expires"].Text = "…"+plain.Name(m.Last4), validUntil(m)
+	})
+	t.Empty = &page.Empty{Icon: "credit-card", Title: "No cards yet", Text: "Enrol a card, and delegations can pay plans with it. The service never sees its number.", Command: "toll cards enroll --help"}
 	s := page.Record{Lead: "Cards with which delegations of this workspace pay.", Table: t}
 	switch {
 	case !w.Cards:
@@ -268,7 +241,7 @@ func showCard(c *page.Context) (page.View, error) {
 		return nil, err
 	}
 	s := page.Record{Facts: []page.Fact{
-		{Label: "Id", Cell: page.Cell{ID: m.ID}}, {Label: "Card", Cell: page.Cell{Text: plain.Name(m.Brand) + " …" + plain.Name(m.Last4)}}, {Label: "State", Cell: page.Cell{State: stateOf(m.Status)}},
+		{Label: "Id", Cell: page.Cell{ID: m.ID}}, {Label: "Card", Cell: page.Cell{Text: plain.Name(m.Brand) + " …" + plain.Name(m.Last4)}}, {Label: "State", Cell: page.Cell{State: page.StateOf(m.Status)}},
 		{Label: "Valid until", Cell: page.Cell{Text: validUntil(m)}}, {Label: "May be used by", Cell: page.Cell{Text: "every API key"}},
 	}}
 	if m.AllowedAPIKeyIDs != nil && len(*m.AllowedAPIKeyIDs) > 0 {

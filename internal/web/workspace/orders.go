@@ -7,11 +7,11 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/list"
 	"github.com/tollhq/toll/internal/plain"
 	"github.com/tollhq/toll/internal/web/page"
 )
@@ -25,29 +25,22 @@ func listOrders(c *page.Context) (page.View, error) {
 	if q.Get("role") == "" {
 		q.Set("role", "seller")
 	}
-	list, err := page.ListOf[*toll.Order](c, "/protocol/orders", "orders", q)
+	orders, err := page.ListOf[*toll.Order](c, list.Orders, q)
 	if err := c.Narrowed(err); err != nil {
 		return nil, err
 	}
-	t := ordersTable(c, list, c.PagerOf(list.Total, list.Next, "order"))
+	t := ordersTable(c, orders)
 	return c.Record("Orders", page.Record{
 		Lead: "What others bought of your plans, and what this workspace bought.", Links: file(c, "orders", q), Filter: filter, Table: t,
 	})
 }
 
-func ordersTable(c *page.Context, list page.List[*toll.Order], p *page.Pager) *page.Table {
-	t := &page.Table{
-		Caption: "Orders",
-		Head:    []page.Column{{Text: "Order"}, {Text: "Subscriber"}, {Text: "State"}, {Text: "Amount", Num: true}, {Text: "Credits", Num: true}, {Text: "Made"}},
-		Empty:   &page.Empty{Icon: "shopping-cart", Title: "No orders yet", Text: "When somebody buys a plan of yours, the order appears here.", To: c.To("plans"), Button: "Your plans", Command: "toll orders list"},
-		Pager:   p,
-	}
-	for _, o := range list.Items {
-		t.Rows = append(t.Rows, []page.Cell{
-			{ID: o.OrderID, To: c.To("orders", o.OrderID)}, {ID: o.SubscriberAddress.String()}, {State: stateOfOrder(o.Status)},
-			amountOf(o), page.Credits(o.CreditsGranted), page.At(o.CreatedAt.Time),
-		})
-	}
+func ordersTable(c *page.Context, orders page.List[*toll.Order]) *page.Table {
+	of := list.Orders.Show("orderId", "subscriberAddress", "status", "amount", "creditsGranted", "createdAt")
+	t := page.TableOf(c, of, "order", orders, func(o *toll.Order, cell page.Cells) {
+		cell["orderId"].To, *cell["amount"] = c.To("orders", o.OrderID), amountOf(o)
+	})
+	t.Empty = &page.Empty{Icon: "shopping-cart", Title: "No orders yet", Text: "When somebody buys a plan of yours, the order appears here.", To: c.To("plans"), Button: "Your plans", Command: "toll orders list"}
 	return t
 }
 
@@ -56,16 +49,6 @@ func amountOf(o *toll.Order) page.Cell {
 		return page.Cell{Text: "free", Num: true}
 	}
 	return page.Cell{Sum: page.SumOf(o.Amount, o.Currency), Num: true}
-}
-
-func stateOfOrder(s toll.OrderStatus) *page.State {
-	switch s {
-	case toll.OrderConfirmed, toll.OrderFinal:
-		return &page.State{Text: string(s), Tone: "good"}
-	case toll.OrderFailed:
-		return &page.State{Text: string(s), Tone: "bad"}
-	}
-	return &page.State{Text: string(s), Tone: "warn"}
 }
 
 // byCard reports whether a card pays an order.
@@ -150,7 +133,7 @@ func readOrder(c *page.Context) (page.View, error) {
 		plan.To = c.To("plans", string(o.PlanID))
 	}
 	s := page.Record{Facts: []page.Fact{
-		{Label: "Id", Cell: page.Cell{ID: o.OrderID}}, {Label: "State", Cell: page.Cell{State: stateOfOrder(o.Status)}}, {Label: "Plan", Cell: plan},
+		{Label: "Id", Cell: page.Cell{ID: o.OrderID}}, {Label: "State", Cell: page.Cell{State: page.StateOf(o.Status)}}, {Label: "Plan", Cell: plan},
 		{Label: "Subscriber", Cell: page.Cell{ID: o.SubscriberAddress.String()}}, {Label: "Amount", Cell: amountOf(o)}, {Label: "Paid by", Cell: page.Cell{Text: paysBy(o)}},
 		{Label: "Credits", Cell: page.Credits(o.CreditsGranted)}, {Label: "Made", Cell: page.At(o.CreatedAt.Time)},
 	}, Steps: storyOf(o)}
@@ -217,11 +200,6 @@ var outcomes = []page.Option{
 	{Value: "held", Text: "Held now"},
 }
 
-func stateOfRequest(status string) *page.State {
-	tone := map[string]string{"settled": "good", "released": "quiet", "lapsed": "bad"}[status]
-	return &page.State{Text: status, Tone: cmp.Or(tone, "warn")}
-}
-
 // mostReads bounds how many parts of a list one page reads: a part has few requests, or none, where filters leave most of them out.
 const mostReads = 5
 
@@ -231,11 +209,11 @@ func requests(c *page.Context, q url.Values) (all page.List[*toll.Settlement], e
 	for range mostReads {
 		body.Size = page.MostRows - len(all.Items)
 		page.SetPage(q, body)
-		var list page.List[*toll.Settlement]
-		if list, err = page.PartOf[*toll.Settlement](c, "/protocol/requests", "requests", q); err != nil {
+		var part page.List[*toll.Settlement]
+		if part, err = page.PartOf[*toll.Settlement](c, list.Requests, q); err != nil {
 			return all, err
 		}
-		all = page.List[*toll.Settlement]{Items: append(all.Items, list.Items...), Next: list.Next, Total: list.Total}
+		all = page.List[*toll.Settlement]{Items: append(all.Items, part.Items...), Next: part.Next, Total: part.Total}
 		if all.Next == "" || len(all.Items) == page.MostRows {
 			break
 		}
@@ -277,12 +255,12 @@ func (w *pages) listRequests(c *page.Context) (page.View, error) {
 		return nil, err
 	}
 	files := file(c, "requests", q)
-	list, err := requests(c, q)
+	part, err := requests(c, q)
 	if err := c.Narrowed(err); err != nil {
 		return nil, err
 	}
 	buyer := q.Get("role") == "buyer"
-	t, err := w.requestsTable(c, list, buyer)
+	t, err := w.requestsTable(c, part, buyer)
 	if err != nil {
 		return nil, c.Failed("part of the list", err)
 	}
@@ -292,30 +270,24 @@ func (w *pages) listRequests(c *page.Context) (page.View, error) {
 	})
 }
 
-func (w *pages) requestsTable(c *page.Context, list page.List[*toll.Settlement], buyer bool) (*page.Table, error) {
-	t := &page.Table{
-		Caption: "Requests",
-		Head:    []page.Column{{Text: "Ended"}, {Text: "Request", Stays: true}, {Text: "Outcome"}, {Text: "Agent"}, {Text: "Plan"}, {Text: "Subscriber"}, {Text: "Credits", Num: true}},
-		Empty:   &page.Empty{Icon: "receipt", Title: "No requests in this time", Text: "Each request that holds or burns credits appears here.", Command: "toll requests history"},
-		Pager:   c.PagerOf(list.Total, list.Next, "request"),
-	}
-	if list.Next != "" {
-		t.Empty.Title, t.Empty.Text, t.Empty.Command = "None so far", "The filters leave out all requests that were read. Follow Next to read more.", ""
-	}
+func (w *pages) requestsTable(c *page.Context, part page.List[*toll.Settlement], buyer bool) (*page.Table, error) {
 	var plans []toll.PlanID
 	var agents []toll.AgentID
-	for _, s := range list.Items {
+	for _, s := range part.Items {
 		if plans = append(plans, s.PlanID); s.AgentID != nil {
 			agents = append(agents, *s.AgentID)
 		}
 	}
 	names, err := w.namesOf(c, plans, agents)
-	for _, s := range list.Items {
-		outcome := page.Cell{State: stateOfRequest(s.Status), Sub: tookText(s)}
-		t.Rows = append(t.Rows, []page.Cell{
-			page.AtOr(s.EndedAt, "open"), {ID: s.AgentRequestID, To: c.To("requests", s.AgentRequestID)}, outcome, agentCell(c, names, s, !buyer),
-			planCell(c, names, s.PlanID, !buyer), {ID: s.Payer.String()}, creditsOf(s),
-		})
+	of := list.Requests.Show("endedAt", "agentRequestId", "status", "agentId", "planId", "payer", "creditsRedeemed")
+	t := page.TableOf(c, of, "request", part, func(s *toll.Settlement, cell page.Cells) {
+		*cell["endedAt"] = page.AtOr(s.EndedAt, "open")
+		cell["agentRequestId"].To, cell["status"].Sub = c.To("requests", s.AgentRequestID), tookText(s)
+		*cell["agentId"], *cell["planId"], *cell["creditsRedeemed"] = agentCell(c, names, s, !buyer), planCell(c, names, s.PlanID, !buyer), creditsOf(s)
+	})
+	t.Empty = &page.Empty{Icon: "receipt", Title: "No requests in this time", Text: "Each request that holds or burns credits appears here.", Command: "toll requests history"}
+	if part.Next != "" {
+		t.Empty.Title, t.Empty.Text, t.Empty.Command = "None so far", "The filters leave out all requests that were read. Follow Next to read more.", ""
 	}
 	return t, err
 }
@@ -395,7 +367,7 @@ func (w *pages) showRequest(c *page.Context) (page.View, error) {
 		token.To = c.To("tokens", r.PermissionHash.String())
 	}
 	s := page.Record{Facts: []page.Fact{
-		{Label: "Id", Cell: page.Cell{ID: r.AgentRequestID}}, {Label: "Outcome", Cell: page.Cell{State: stateOfRequest(r.Status), Sub: tookText(&r.Settlement)}},
+		{Label: "Id", Cell: page.Cell{ID: r.AgentRequestID}}, {Label: "Outcome", Cell: page.Cell{State: page.StateOf(r.Status), Sub: tookText(&r.Settlement)}},
 		{Label: "Plan", Cell: planCell(c, names, r.PlanID, own)}, {Label: "Agent", Cell: agentCell(c, names, &r.Settlement, own)},
 		{Label: "Subscriber", Cell: page.Cell{ID: r.Payer.String()}}, {Label: "Credits", Cell: creditsOf(&r.Settlement)}, {Label: "Access token", Cell: token},
 		{Label: "Begun", Cell: page.At(r.CreatedAt.Time)},
@@ -445,42 +417,24 @@ func listCalls(c *page.Context) (page.View, error) {
 		Calls []toll.RecentCall `json:"calls"`
 		Since toll.Time         `json:"since"`
 	}
-	err = c.API.Call(c.Acting(), http.MethodGet, "/api/v1/api-keys/"+k.ID.String()+"/calls", nil, nil, &recent)
+	err = c.API.Call(c.Acting(), http.MethodGet, "/api/v1"+list.RecentCalls.Under(k.ID.String()).Path, nil, nil, &recent)
 	if err != nil {
 		return nil, c.Failed("API key", err)
 	}
 	show, _ := c.Filters(page.Field{Name: "show", Label: "Calls", Options: []page.Option{{Text: "All"}, {Value: "refused", Text: "Refused and failed"}}})
-	t := &page.Table{
-		Caption: "Recent calls",
-		Head:    []page.Column{{Text: "Time"}, {Text: "Call", Stays: true}, {Text: "Answer"}, {Text: "Took", Num: true}, {Text: "Correlation id"}},
-		Empty: &page.Empty{
-			Icon: "terminal", Title: "No calls", Text: "The last 200 calls with this key appear here. Verify and settle are not among them: see the requests.",
-		},
+	if show[0].Value != "" {
+		recent.Calls = slices.DeleteFunc(recent.Calls, func(call toll.RecentCall) bool { return call.Status < http.StatusBadRequest })
 	}
-	for _, call := range recent.Calls {
-		if show[0].Value != "" && call.Status < http.StatusBadRequest {
-			continue
-		}
-		t.Rows = append(t.Rows, []page.Cell{
-			page.At(call.At.Time), {Text: cmp.Or(call.Operation, "no such operation"), Sub: strings.TrimSpace(call.Method + " " + call.Path)},
-			{State: stateOfAnswer(call.Status), Sub: string(call.Code)},
-			{Text: (time.Duration(call.DurationMicros) * time.Microsecond).Round(10 * time.Microsecond).String(), Num: true}, {ID: plain.Name(call.CorrelationID)},
-		})
+	of := list.RecentCalls.Show("at", "operation", "status", "durationMicros", "correlationId")
+	t := page.TableOf(c, of, "call", page.List[toll.RecentCall]{Items: recent.Calls}, func(call toll.RecentCall, cell page.Cells) {
+		*cell["operation"] = page.Cell{Text: cmp.Or(call.Operation, "no such operation"), Sub: strings.TrimSpace(call.Method + " " + call.Path)}
+		cell["status"].Sub = string(call.Code)
+	})
+	t.Pager, t.Empty = nil, &page.Empty{
+		Icon: "terminal", Title: "No calls", Text: "The last 200 calls with this key appear here. Verify and settle are not among them: see the requests.",
 	}
 	return c.Record("Calls of "+nameOfKey(*k), page.Record{
 		Lead:  "The last 200 calls but verify and settle, the newest first. They are kept in memory by the process that answers you, since " + page.Date(recent.Since.Time) + ".",
 		Links: []page.Link{{Text: "The API key", To: c.To("keys", k.ID.String()), Plain: true}}, Filter: show, Table: t,
 	})
-}
-
-// stateOfAnswer is the status of an answer over HTTP.
-func stateOfAnswer(status int) *page.State {
-	s := &page.State{Text: strconv.Itoa(status), Tone: "good"}
-	switch {
-	case status >= http.StatusInternalServerError:
-		s.Tone = "bad"
-	case status >= http.StatusBadRequest:
-		s.Tone = "warn"
-	}
-	return s
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/list"
 	"github.com/tollhq/toll/internal/plain"
 	"github.com/tollhq/toll/internal/web/page"
 )
@@ -75,8 +76,9 @@ func (w *pages) showOverview(c *page.Context) (page.View, error) {
 	if toll.PlanID(q.Get("planId")) == "" && !q.Has("agentId") {
 		body.Latest, err8 = w.latest(c)
 		var sold page.List[*toll.Order]
-		sold, err9 = page.PartOf[*toll.Order](c, "/protocol/orders", "orders", url.Values{"role": {"seller"}, "pageSize": {strconv.Itoa(mostRecent)}})
-		body.Sales = ordersTable(c, sold, nil)
+		sold, err9 = page.PartOf[*toll.Order](c, list.Orders, url.Values{"role": {"seller"}, "pageSize": {strconv.Itoa(mostRecent)}})
+		body.Sales = ordersTable(c, sold)
+		body.Sales.Pager = nil
 		if body.Buyer = body.Held != nil && len(body.Latest.Rows)+len(sold.Items) == 0; body.Buyer {
 			body.Sales = nil
 		}
@@ -131,25 +133,15 @@ func overviewFilter(c *page.Context, p page.Period) (fields []page.Field, q url.
 
 // latest is a table of the newest settlements of plans of the workspace.
 func (w *pages) latest(c *page.Context) (*page.Table, error) {
-	t := &page.Table{
-		Caption: "Latest settlements",
-		Head: []page.Column{
-			{Text: "Time"}, {Text: "Agent"}, {Text: "Subscriber"}, {Text: "Plan"}, {Text: "Credits", Num: true}, {Text: "Left", Num: true},
-		},
-		Empty: &page.Empty{
-			Icon: "zap", Title: "No settlements yet", Text: "Each paid request to an agent of yours appears here at once.",
-			To: c.To("agents"), Button: "Your agents",
-		},
-	}
 	q := url.Values{"type": {string(toll.EventSettlementSettled)}, "pageSize": {strconv.Itoa(page.MostRows)}}
-	list, err := page.PartOf[*toll.Event](c, "/events", "events", q)
+	events, err := page.PartOf[*toll.Event](c, list.Events, q)
 	if err != nil {
 		return nil, err
 	}
 	var all []toll.Settlement
 	var ids []toll.PlanID
 	var agents []toll.AgentID
-	for _, e := range list.Items {
+	for _, e := range events.Items {
 		var s toll.Settlement
 		if err := json.Unmarshal(e.Data, &s); err != nil {
 			return nil, err
@@ -161,39 +153,29 @@ func (w *pages) latest(c *page.Context) (*page.Table, error) {
 	}
 	plans, err := w.Records.Plans(c.Ctx(), unique(ids))
 	names, err2 := w.namesOf(c, nil, agents)
-	for _, s := range all {
-		p := plans[s.PlanID]
-		if p == nil || p.Owner != c.Person.Address || len(t.Rows) == mostLatest {
-			continue // this workspace is the buyer
-		}
-		agent := page.Cell{Text: "no agent named"}
-		if s.AgentID != nil {
-			agent = page.Cell{Text: names[string(*s.AgentID)], To: c.To("agents", string(*s.AgentID))}
-		}
-		if s.Resource != nil {
-			agent.Sub = plain.Name(*s.Resource)
-		}
-		row := []page.Cell{{}, agent, {ID: s.Payer.String()}, {Text: page.NameOf(p.Metadata.Name), To: c.To("plans", string(p.ID))}, {}, {}}
-		if s.SettledAt != nil {
-			row[0] = page.At(s.SettledAt.Time)
-		}
-		if s.CreditsRedeemed != nil {
-			row[4] = page.Credits(*s.CreditsRedeemed)
-		}
-		if s.RemainingBalance != nil {
-			row[5] = page.Credits(*s.RemainingBalance)
-		}
-		t.Rows = append(t.Rows, row)
+	all = slices.DeleteFunc(all, func(s toll.Settlement) bool { // of which this workspace is the buyer
+		return plans[s.PlanID] == nil || plans[s.PlanID].Owner != c.Person.Address
+	})
+	of := list.Requests.And(list.Time("settledAt"), list.Credits("remainingBalance", "Left")).
+		Show("settledAt", "agentId", "payer", "planId", "creditsRedeemed", "remainingBalance")
+	shown := page.List[toll.Settlement]{Items: all[:min(len(all), mostLatest)]}
+	t := page.TableOf(c, of, "settlement", shown, func(s toll.Settlement, cell page.Cells) {
+		*cell["agentId"] = agentCell(c, names, &s, true)
+		*cell["planId"] = page.Cell{Text: page.NameOf(plans[s.PlanID].Metadata.Name), To: c.To("plans", string(s.PlanID))}
+	})
+	t.Empty = &page.Empty{
+		Icon: "zap", Title: "No settlements yet", Text: "Each paid request to an agent of yours appears here at once.",
+		To: c.To("agents"), Button: "Your agents",
 	}
 	return t, errors.Join(err, err2)
 }
 
 // tasks are what needs attention, the worst first.
 func (w *pages) tasks(c *page.Context) (out []page.Task, err error) {
-	hooks, err1 := page.PartOf[*toll.Webhook](c, "/webhooks", "webhooks", newest)
+	hooks, err1 := page.PartOf[*toll.Webhook](c, list.Webhooks, newest)
 	keys, err2 := w.endingKeys(c)
-	agents, err3 := page.PartOf[*toll.Agent](c, "/protocol/agents", "agents", url.Values{"pageSize": {"1"}})
-	plans, err4 := page.PartOf[*toll.Plan](c, "/protocol/plans", "plans", url.Values{"pageSize": {"1"}})
+	agents, err3 := page.PartOf[*toll.Agent](c, list.Agents, url.Values{"pageSize": {"1"}})
+	plans, err4 := page.PartOf[*toll.Plan](c, list.Plans, url.Values{"pageSize": {"1"}})
 	if err := errors.Join(err1, err2, err3, err4); err != nil {
 		return nil, err
 	}
@@ -222,7 +204,7 @@ func (w *pages) tasks(c *page.Context) (out []page.Task, err error) {
 // endingKeys are the API keys of the workspace that end soon.
 func (w *pages) endingKeys(c *page.Context) (out []page.Task, err error) {
 	now := c.Clock()
-	list, err := page.PartOf[toll.APIKey](c, "/api-keys", "apiKeys", newest)
+	list, err := page.PartOf[toll.APIKey](c, list.Keys, newest)
 	var older int64
 	for _, k := range list.Items {
 		if k.Status == toll.StatusActive && len(w.Changes(k.Version)) > 0 {

@@ -12,36 +12,31 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/list"
 	"github.com/tollhq/toll/internal/plain"
 	"github.com/tollhq/toll/internal/web/page"
 )
 
 func listPlans(c *page.Context) (page.View, error) {
-	list, err := page.ListOf[*toll.Plan](c, "/protocol/plans", "plans", nil, page.NameSorts...)
+	plans, err := page.ListOf[*toll.Plan](c, list.Plans, nil, page.NameSorts...)
 	if err != nil {
 		return nil, c.Failed("part of the list", err)
 	}
 	return c.Record("Plans", page.Record{
-		Lead: "What buyers pay for: a price, and the credits or the time that it buys.", Table: plansTable(c, list),
+		Lead: "What buyers pay for: a price, and the credits or the time that it buys.", Table: plansTable(c, plans),
 		Links: append(mayBegin(c, "Make a plan", "plans", "new"), file(c, "plans", nil)...),
 	})
 }
 
-func plansTable(c *page.Context, list page.List[*toll.Plan]) *page.Table {
-	t := &page.Table{
-		Caption: "Plans",
-		Head:    []page.Column{{Text: "Name"}, {Text: "Id"}, {Text: "State"}, {Text: "Price", Num: true}, {Text: "Buys", Num: true}},
-		Empty: &page.Empty{
-			Icon: "tag", Title: "No plans yet", Text: "A plan is what buyers pay for: a price, and the credits or the time that it buys.",
-			To: c.To("plans", "new"), Button: "Make a plan", Command: "toll plans create --help",
-		},
-		Pager: c.PagerOf(list.Total, list.Next, "plan"),
-	}
-	for _, p := range list.Items {
-		t.Rows = append(t.Rows, []page.Cell{
-			{Text: page.NameOf(p.Metadata.Name), To: c.To("plans", string(p.ID))}, {ID: string(p.ID)}, {State: page.ListedState(p.IsListed)},
-			{Text: page.PriceOf(p), Num: true}, {Text: page.BuysOf(p), Num: true},
-		})
+func plansTable(c *page.Context, plans page.List[*toll.Plan]) *page.Table {
+	const price, credits = "metadata.main.price", "registry.credits.amount"
+	t := page.TableOf(c, list.Plans.Show("name", "planId", "isListed", price, credits), "plan", plans, func(p *toll.Plan, cell page.Cells) {
+		cell["name"].To = c.To("plans", string(p.ID))
+		*cell[price], *cell[credits] = page.Cell{Text: page.PriceOf(p), Num: true}, page.Cell{Text: page.BuysOf(p), Num: true}
+	})
+	t.Empty = &page.Empty{
+		Icon: "tag", Title: "No plans yet", Text: "A plan is what buyers pay for: a price, and the credits or the time that it buys.",
+		To: c.To("plans", "new"), Button: "Make a plan", Command: "toll plans create --help",
 	}
 	return t
 }
@@ -520,26 +515,22 @@ func (w *pages) showPlan(c *page.Context) (page.View, error) {
 	paid, err1 := revenue(c, p, q)
 	u, err2 := usage(c, p, q)
 	refused, err3 := refusals(c, p, q)
-	subscribers, err4 := page.ListOf[toll.Balance](c, "/protocol/plans/"+id+"/subscribers", "subscribers", nil)
-	orders, err5 := page.PartOf[*toll.Order](c, "/protocol/orders", "orders", url.Values{"role": {"seller"}, "planId": {id}, "pageSize": {strconv.Itoa(mostRecent)}})
-	agents, err6 := page.PartOf[*toll.Agent](c, "/protocol/plans/"+id+"/agents", "agents", url.Values{"pageSize": {strconv.Itoa(mostRecent)}})
+	subscribers, err4 := page.ListOf[toll.Balance](c, list.Subscribers.Under(id), nil)
+	orders, err5 := page.PartOf[*toll.Order](c, list.Orders, url.Values{"role": {"seller"}, "planId": {id}, "pageSize": {strconv.Itoa(mostRecent)}})
+	agents, err6 := page.PartOf[*toll.Agent](c, list.AgentsOfPlan.Under(id), url.Values{"pageSize": {strconv.Itoa(mostRecent)}})
 	if err := errors.Join(err1, err2, err3, err4, err5, err6); err != nil {
 		return nil, c.Failed("plan", err)
 	}
-	rows, err := w.subscriberRows(c, subscribers.Items)
+	holders, err := w.subscribersTable(c, subscriberColumns.Show("holderAddress", "available", "held", "used", "seen"), subscribers)
 	if err != nil {
 		return nil, c.Failed("plan", err)
 	}
-	holders := &page.Table{
-		Caption: "Subscribers", Rows: rows, Pager: c.PagerOf(subscribers.Total, subscribers.Next, "subscriber"),
-		Head: []page.Column{
-			{Text: "Subscriber"}, {Text: "Available", Num: true}, {Text: "Held", Num: true}, {Text: "Used", Num: true}, {Text: "Last seen"},
-		},
-		Empty: &page.Empty{
-			Icon: "users", Title: "No subscribers yet", Text: "Each buyer of this plan appears here, with the credits that are left.", To: "/p/" + id, Button: "Its public page",
-			Command: "toll subscribers " + id,
-		},
+	holders.Empty = &page.Empty{
+		Icon: "users", Title: "No subscribers yet", Text: "Each buyer of this plan appears here, with the credits that are left.", To: "/p/" + id, Button: "Its public page",
+		Command: "toll subscribers " + id,
 	}
+	ordersTable := ordersTable(c, orders)
+	ordersTable.Pager = nil
 	agentsTable := agentsTable(c, agents)
 	agentsTable.Pager = nil
 	agentsTable.Empty = &page.Empty{Icon: "bot", Title: "No agent takes it", Text: "Attach the plan to an agent, and its credits pay there.", To: c.To("agents"), Button: "Your agents", Command: ""}
@@ -571,8 +562,8 @@ func (w *pages) showPlan(c *page.Context) (page.View, error) {
 		Range: page.Ranges(c, p), Stats: slices.Concat(revenueStats(paid, c.To("revenue")+"?plan="+id), u.stats(), []page.Stat{refused.stat()}),
 		Facts: facts, Acts: actsOfPlan(c, plan),
 		Parts: []page.Part{
-			{Title: "Subscribers", Table: holders}, {Title: "Recent orders", Table: ordersTable(c, orders, nil)}, {Title: "Agents that take it", Table: agentsTable},
-			{Title: "Refused, by reason", Table: refused.table()},
+			{Title: "Subscribers", Table: holders}, {Title: "Recent orders", Table: ordersTable}, {Title: "Agents that take it", Table: agentsTable},
+			{Title: "Refused, by reason", Table: refused.table(c)},
 		},
 	})
 }

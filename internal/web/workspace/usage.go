@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/list"
 	"github.com/tollhq/toll/internal/plain"
 	"github.com/tollhq/toll/internal/web/page"
 )
@@ -39,11 +40,11 @@ func query(p page.Period, q url.Values, by string) url.Values {
 // maxSums bounds how many sums a page reads for one of its lists: those of a year in some currencies.
 const maxSums = 4000
 
-// sumsOf reads the sums of a kind (usage, revenue or refusals) that a query names, at most maxSums of them.
-func sumsOf[T any](c *page.Context, kind string, q url.Values) (all []T, err error) {
+// sumsOf reads the sums of a list (usage, revenue or refusals) that a query names, at most maxSums of them.
+func sumsOf[T any](c *page.Context, of list.List, q url.Values) (all []T, err error) {
 	page.SetPage(q, page.Listing{Size: 100, Ascending: true})
 	for {
-		list, err := page.PartOf[T](c, "/protocol/"+kind, kind, q)
+		list, err := page.PartOf[T](c, of, q)
 		if err != nil {
 			return nil, err
 		}
@@ -70,7 +71,7 @@ func usage(c *page.Context, p page.Period, q url.Values) (u used, err error) {
 }
 
 func settled(c *page.Context, p page.Period, q url.Values) (settled, credits page.Numbers, took []int64, err error) {
-	rows, err := sumsOf[*toll.Usage](c, "usage", query(p, q, ""))
+	rows, err := sumsOf[*toll.Usage](c, list.Usage, query(p, q, ""))
 	settled, credits, took = p.Zeros(), p.Zeros(), make([]int64, len(toll.UsageTimes)+1)
 	for _, r := range rows {
 		settled.Add(p, r.Start, big.NewInt(r.Settled))
@@ -154,7 +155,7 @@ func countPayers(c *page.Context, p page.Period, plan toll.PlanID) (stats []page
 		for _, id := range used {
 			q := query(in.Period, planQuery(id), "subscriber")
 			page.SetPage(q, page.Listing{Size: 1})
-			list, err := page.PartOf[*toll.Usage](c, "/protocol/usage", "usage", q)
+			list, err := page.PartOf[*toll.Usage](c, list.Usage, q)
 			if err != nil {
 				return nil, 0, err
 			}
@@ -176,7 +177,7 @@ func usedPlans(c *page.Context, p page.Period, chosen toll.PlanID) (ids []toll.P
 	}
 	q := query(p, url.Values{}, "plan")
 	page.SetPage(q, page.Listing{Size: mostCounted + 1})
-	list, err := page.PartOf[*toll.Usage](c, "/protocol/usage", "usage", q)
+	list, err := page.PartOf[*toll.Usage](c, list.Usage, q)
 	for _, u := range list.Items {
 		ids = append(ids, u.PlanID)
 	}
@@ -201,7 +202,7 @@ func refusals(c *page.Context, p page.Period, q url.Values) (r refused, err erro
 
 func reasons(c *page.Context, p page.Period, q url.Values) (map[string]int64, error) {
 	out := map[string]int64{}
-	rows, err := sumsOf[*toll.Refusals](c, "refusals", query(p, q, "reason"))
+	rows, err := sumsOf[*toll.Refusals](c, list.Refusals, query(p, q, "reason"))
 	for _, r := range rows {
 		out[r.Reason] = r.Refused
 	}
@@ -209,7 +210,7 @@ func reasons(c *page.Context, p page.Period, q url.Values) (map[string]int64, er
 }
 
 func refusedIn(c *page.Context, p page.Period, q url.Values) (page.Numbers, error) {
-	rows, err := sumsOf[*toll.Refusals](c, "refusals", query(p, q, ""))
+	rows, err := sumsOf[*toll.Refusals](c, list.Refusals, query(p, q, ""))
 	out := p.Zeros()
 	for _, r := range rows {
 		out.Add(p, r.Start, big.NewInt(r.Refused))
@@ -267,12 +268,7 @@ func (r refused) stat() page.Stat {
 	return s
 }
 
-func (r refused) table() *page.Table {
-	t := &page.Table{
-		Caption: "Refusals by reason",
-		Head:    []page.Column{{Text: "Reason"}, {Text: "Word of the API"}, {Text: "Refused", Num: true}, {Text: "Before", Num: true}},
-		Empty:   &page.Empty{Icon: "circle-check", Title: "Nothing was refused", Text: "Requests that the service refuses to charge are counted here."},
-	}
+func (r refused) table(c *page.Context) *page.Table {
 	words := slices.Sorted(maps.Keys(r.now))
 	for word := range r.before {
 		if _, ok := r.now[word]; !ok {
@@ -280,11 +276,16 @@ func (r refused) table() *page.Table {
 		}
 	}
 	slices.SortStableFunc(words, func(a, b string) int { return int(r.now[b] - r.now[a]) })
+	reasons := page.List[toll.Refusals]{}
 	for _, word := range words {
-		t.Rows = append(t.Rows, []page.Cell{
-			{Text: reasonText(word)}, {Text: plain.Name(word)}, page.Credits(toll.Credits(r.now[word])), page.Credits(toll.Credits(r.before[word])),
-		})
+		reasons.Items = append(reasons.Items, toll.Refusals{Reason: word, Refused: r.now[word]})
 	}
+	of := list.Refusals.And(list.Count("before")).Show("reason", "refused", "before")
+	t := page.TableOf(c, of, "refusal", reasons, func(one toll.Refusals, cell page.Cells) {
+		*cell["reason"] = page.Cell{Text: reasonText(one.Reason), Sub: plain.Name(one.Reason)}
+		cell["before"].Number = strconv.FormatInt(r.before[one.Reason], 10)
+	})
+	t.Empty = &page.Empty{Icon: "circle-check", Title: "Nothing was refused", Text: "Requests that the service refuses to charge are counted here."}
 	return t
 }
 
@@ -326,7 +327,7 @@ func revenue(c *page.Context, p page.Period, q url.Values) ([]*income, error) {
 		}
 		return by[currency]
 	}
-	now, err1 := sumsOf[*toll.Revenue](c, "revenue", query(p, q, ""))
+	now, err1 := sumsOf[*toll.Revenue](c, list.Revenue, query(p, q, ""))
 	for _, r := range now {
 		e := of(r.Currency)
 		e.amount.Now.Add(p, r.Start, r.Amount.Int())
@@ -334,7 +335,7 @@ func revenue(c *page.Context, p page.Period, q url.Values) ([]*income, error) {
 		e.returned.Add(e.returned, r.Returned.Int())
 		e.returnedOrders += r.ReturnedOrders
 	}
-	before, err2 := sumsOf[*toll.Revenue](c, "revenue", query(p.Before(), q, ""))
+	before, err2 := sumsOf[*toll.Revenue](c, list.Revenue, query(p.Before(), q, ""))
 	for _, r := range before {
 		e := of(r.Currency)
 		e.amount.Before.Add(p.Before(), r.Start, r.Amount.Int())
@@ -391,7 +392,7 @@ func planFilter(c *page.Context, name string) (of page.Field, chosen toll.PlanID
 
 // agentFilter is planFilter for agents.
 func agentFilter(c *page.Context, name string) (of page.Field, chosen *toll.AgentID, err error) {
-	agents, err := page.PartOf[*toll.Agent](c, "/protocol/agents", "agents", newest)
+	agents, err := page.PartOf[*toll.Agent](c, list.Agents, newest)
 	if err != nil {
 		return of, nil, c.Failed("page", err)
 	}
@@ -437,13 +438,13 @@ func (w *pages) showUsage(c *page.Context) (page.View, error) {
 			page.NewChart("Credits burned", p, u.credits, page.PlainNumber), page.NewChart("Paid requests", p, u.settled, page.PlainNumber),
 		},
 		Facts: []page.Fact{{Label: "Time to settle", Cell: page.Cell{Text: u.median()}}},
-		Parts: []page.Part{{Title: "By plan", Table: byPlan}, {Title: "By agent", Table: byAgent}, {Title: "Refused, by reason", Table: refused.table()}},
+		Parts: []page.Part{{Title: "By plan", Table: byPlan}, {Title: "By agent", Table: byAgent}, {Title: "Refused, by reason", Table: refused.table(c)}},
 	})
 }
 
 // usageBy is a table of what was settled by plan or by agent, with the most credits first.
 func (w *pages) usageBy(c *page.Context, p page.Period, q url.Values, by string) (*page.Table, error) {
-	rows, err := sumsOf[*toll.Usage](c, "usage", query(p, q, by))
+	rows, err := sumsOf[*toll.Usage](c, list.Usage, query(p, q, by))
 	if err != nil {
 		return nil, err
 	}
@@ -454,21 +455,18 @@ func (w *pages) usageBy(c *page.Context, p page.Period, q url.Values, by string)
 	for _, r := range rows {
 		plans, agents = append(plans, r.PlanID), append(agents, r.AgentID)
 	}
-	t := &page.Table{
-		Caption: "Usage by " + by,
-		Head:    []page.Column{{Text: "Name"}, {Text: "Requests", Num: true}, {Text: "Credits", Num: true}},
-		Empty:   &page.Empty{Icon: "activity", Title: "Nothing was settled", Text: "Paid requests of this time appear here."},
-	}
 	names, err := w.namesOf(c, plans, agents)
-	for _, r := range rows {
-		cell := page.Cell{Text: "no agent named"}
-		if by == "plan" {
-			cell = page.Cell{Text: names[string(r.PlanID)], To: c.To("plans", string(r.PlanID))}
-		} else if r.AgentID != "" {
-			cell = page.Cell{Text: names[string(r.AgentID)], To: c.To("agents", string(r.AgentID))}
+	t := page.TableOf(c, list.Usage.Show(by+"Id", "settled", "credits"), by, page.List[*toll.Usage]{Items: rows}, func(r *toll.Usage, cell page.Cells) {
+		switch of := cell[by+"Id"]; {
+		case by == "plan":
+			*of = page.Cell{Text: names[string(r.PlanID)], To: c.To("plans", string(r.PlanID))}
+		case r.AgentID != "":
+			*of = page.Cell{Text: names[string(r.AgentID)], To: c.To("agents", string(r.AgentID))}
+		default:
+			*of = page.Cell{Text: "no agent named"}
 		}
-		t.Rows = append(t.Rows, []page.Cell{cell, page.Credits(toll.Credits(r.Settled)), {Number: r.Credits.String(), Num: true}})
-	}
+	})
+	t.Empty = &page.Empty{Icon: "activity", Title: "Nothing was settled", Text: "Paid requests of this time appear here."}
 	return t, err
 }
 
@@ -523,7 +521,7 @@ func (w *pages) showRevenue(c *page.Context) (page.View, error) {
 }
 
 func (w *pages) revenueByPlan(c *page.Context, p page.Period, q url.Values) (*page.Table, error) {
-	rows, err := sumsOf[*toll.Revenue](c, "revenue", query(p, q, "plan"))
+	rows, err := sumsOf[*toll.Revenue](c, list.Revenue, query(p, q, "plan"))
 	if err != nil {
 		return nil, err
 	}
@@ -534,19 +532,11 @@ func (w *pages) revenueByPlan(c *page.Context, p page.Period, q url.Values) (*pa
 		ids = append(ids, r.PlanID)
 	}
 	names, err := w.namesOf(c, ids, nil)
-	t := &page.Table{
-		Caption: "Revenue by plan",
-		Head:    []page.Column{{Text: "Plan"}, {Text: "Orders", Num: true}, {Text: "Paid", Num: true}, {Text: "Given back", Num: true}},
-		Empty:   &page.Empty{Icon: "coins", Title: "Nothing was paid", Text: "Orders of plans with a price appear here."},
-	}
-	for _, r := range rows {
-		e := income{currency: r.Currency}
-		t.Rows = append(t.Rows, []page.Cell{
-			{Text: names[string(r.PlanID)], To: c.To("plans", string(r.PlanID))}, page.Credits(toll.Credits(r.Orders)),
-			{Sum: &page.Sum{Amount: e.format(r.Amount.Int()), Currency: strings.ToUpper(r.Currency)}, Num: true},
-			{Sum: &page.Sum{Amount: e.format(r.Returned.Int()), Currency: strings.ToUpper(r.Currency)}, Num: true},
-		})
-	}
+	paid := page.List[*toll.Revenue]{Items: rows}
+	t := page.TableOf(c, list.Revenue.Show("planId", "orders", "amount", "returned"), "plan", paid, func(r *toll.Revenue, cell page.Cells) {
+		*cell["planId"] = page.Cell{Text: names[string(r.PlanID)], To: c.To("plans", string(r.PlanID))}
+	})
+	t.Empty = &page.Empty{Icon: "coins", Title: "Nothing was paid", Text: "Orders of plans with a price appear here."}
 	return t, err
 }
 
@@ -560,60 +550,54 @@ const (
 func (w *pages) listSubscribers(c *page.Context) (page.View, error) {
 	q := url.Values{}
 	page.SetPage(q, page.Listing{Size: mostPlansShown, Cursor: c.R.URL.Query().Get("cursor")})
-	plans, err := page.PartOf[*toll.Plan](c, "/protocol/plans", "plans", q)
+	plans, err := page.PartOf[*toll.Plan](c, list.Plans, q)
 	if err != nil {
 		return nil, c.Failed("part of the list", err)
 	}
-	t := &page.Table{
-		Caption: "Subscribers",
-		Head: []page.Column{
-			{Text: "Subscriber"}, {Text: "Plan"}, {Text: "Available", Num: true}, {Text: "Held", Num: true}, {Text: "Used", Num: true},
-			{Text: "Last seen"},
-		},
-		Empty: &page.Empty{Icon: "users", Title: "No subscribers yet", Text: "Each buyer of a plan of yours appears here, with what is left.", To: c.To("plans"), Button: "Your plans", Command: "toll subscribers --help"},
-		Pager: c.PagerOf(plans.Total, plans.Next, "plan"),
-	}
+	of := subscriberColumns.Show("holderAddress", "planName", "available", "held", "used", "seen")
 	var all []toll.Balance
-	of := make([]page.List[toll.Balance], len(plans.Items))
+	some := make([]page.List[toll.Balance], len(plans.Items))
 	for i, p := range plans.Items {
-		of[i], err = page.PartOf[toll.Balance](c, "/protocol/plans/"+string(p.ID)+"/subscribers", "subscribers", url.Values{"pageSize": {strconv.Itoa(fewSubscribers)}})
+		some[i], err = page.PartOf[toll.Balance](c, list.Subscribers.Under(string(p.ID)), url.Values{"pageSize": {strconv.Itoa(fewSubscribers)}})
 		if err != nil {
 			return nil, c.Failed("part of the list", err)
 		}
-		all = append(all, of[i].Items...)
+		all = append(all, some[i].Items...)
 	}
-	rows, err := w.subscriberRows(c, all)
+	t, err := w.subscribersTable(c, of, page.List[toll.Balance]{Items: all})
 	if err != nil {
 		return nil, c.Failed("part of the list", err)
 	}
+	t.Empty = &page.Empty{Icon: "users", Title: "No subscribers yet", Text: "Each buyer of a plan of yours appears here, with what is left.", To: c.To("plans"), Button: "Your plans", Command: "toll subscribers --help"}
+	t.Pager = c.PagerOf(plans.Total, plans.Next, "plan")
+	at := 0
 	for i, p := range plans.Items {
-		to, n := c.To("plans", string(p.ID)), len(of[i].Items)
-		for _, row := range rows[:n] {
-			t.Rows = append(t.Rows, slices.Insert(row, 1, page.Cell{Text: page.NameOf(p.Metadata.Name), To: to}))
-		}
-		rows = rows[n:]
-		if more := of[i].Total - int64(n); more > 0 {
-			t.Rows = append(t.Rows, []page.Cell{
-				{Text: page.Count(more, "more subscriber"), To: to}, {Text: page.NameOf(p.Metadata.Name), To: to}, {}, {}, {}, {},
-			})
+		at += len(some[i].Items)
+		if more := some[i].Total - int64(len(some[i].Items)); more > 0 {
+			to := c.To("plans", string(p.ID))
+			t.Rows = slices.Insert(t.Rows, at, append([]page.Cell{
+				{Text: page.Count(more, "more subscriber"), To: to}, {Text: page.NameOf(p.Metadata.Name), To: to},
+			}, make([]page.Cell, len(t.Head)-2)...))
+			at++
 		}
 	}
 	return c.Record("Subscribers", page.Record{Lead: "Who holds credits of your plans, with the first of each plan.", Table: t})
 }
 
-// subscriberRows returns the rows of balances, each with the time of the last settlement.
-func (w *pages) subscriberRows(c *page.Context, balances []toll.Balance) ([][]page.Cell, error) {
-	last, err := w.Records.LastUses(c.Ctx(), balances)
+var subscriberColumns = list.Subscribers.And(list.Name("planName", "Plan"), list.Credits("available"), list.Time("seen", "Last seen"))
+
+// subscribersTable returns a table of balances of subscribers, each with the time of its last use.
+func (w *pages) subscribersTable(c *page.Context, of list.List, balances page.List[toll.Balance]) (*page.Table, error) {
+	last, err := w.Records.LastUses(c.Ctx(), balances.Items)
 	if err != nil {
 		return nil, err
 	}
-	rows := make([][]page.Cell, len(balances))
-	for i, b := range balances {
-		seen := page.Cell{Text: "not yet"}
-		if !last[i].IsZero() {
-			seen = page.At(last[i])
+	i := 0
+	return page.TableOf(c, of, "subscriber", balances, func(b toll.Balance, cell page.Cells) {
+		if name := cell["planName"]; name != nil {
+			name.To = c.To("plans", string(b.PlanID))
 		}
-		rows[i] = []page.Cell{{ID: b.HolderAddress.String()}, page.Credits(b.Available), page.Credits(b.Held), page.Credits(b.Used), seen}
-	}
-	return rows, nil
+		*cell["seen"] = page.At(last[i])
+		i++
+	}), nil
 }

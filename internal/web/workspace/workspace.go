@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/list"
 	"github.com/tollhq/toll/internal/plain"
 	"github.com/tollhq/toll/internal/web/page"
 )
@@ -96,26 +97,21 @@ func (w *pages) listActs(c *page.Context) (page.View, error) {
 		page.Field{Name: "act", Label: "Act", Max: 80, Hint: ""}, page.Field{Name: "since", Label: "From", Type: "date"},
 		page.Field{Name: "until", Label: "Before", Type: "date"},
 	)
-	list, err := page.ListOf[*toll.Act](c, "/audit-log", "acts", q)
+	acts, err := page.ListOf[*toll.Act](c, list.AuditLog, q)
 	if err := c.Narrowed(err); err != nil {
 		return nil, err
 	}
-	t := &page.Table{
-		Caption: "Audit log",
-		Head:    []page.Column{{Text: "Time"}, {Text: "Act", Stays: true}, {Text: "By"}, {Text: "Object"}, {Text: "From"}},
-		Empty:   &page.Empty{Icon: "history", Title: "No entries", Text: "Each change of people, keys, plans and money is noted here, with who made it.", Command: "toll audit-log"},
-		Pager:   c.PagerOf(list.Total, list.Next, "act"),
-	}
-	files := file(c, "audit", q)
 	names := map[string]string{}
-	for _, e := range list.Items {
-		from := page.Cell{ID: plain.Name(e.Source)}
-		if from.ID == "" {
-			from.Text = "not kept"
+	t := page.TableOf(c, list.AuditLog.Show("at", "act", "actor", "object", "source"), "act", acts, func(e *toll.Act, cell page.Cells) {
+		*cell["act"], *cell["actor"] = page.Cell{Text: e.Act, Sub: plain.Name(detailText(e.Detail))}, w.actor(c, names, e)
+		if e.Source == "" {
+			cell["source"].Text = "not kept"
 		}
-		t.Rows = append(t.Rows, []page.Cell{{At: e.At.Time}, {Text: e.Act, Sub: plain.Name(detailText(e.Detail))}, w.actor(c, names, e), {ID: e.Object}, from})
-	}
-	return c.Record("Audit log", page.Record{Lead: "Who changed what. Entries form a chain: none can be altered or left out unseen.", Links: files, Filter: filter, Table: t})
+	})
+	t.Empty = &page.Empty{Icon: "history", Title: "No entries", Text: "Each change of people, keys, plans and money is noted here, with who made it.", Command: "toll audit-log"}
+	return c.Record("Audit log", page.Record{
+		Lead: "Who changed what. Entries form a chain: none can be altered or left out unseen.", Links: file(c, "audit", q), Filter: filter, Table: t,
+	})
 }
 
 // actor is who did what an entry notes, by the name of a person.
