@@ -8,8 +8,8 @@ import (
 	"strings"
 
 	"github.com/tollhq/toll"
-	"github.com/tollhq/toll/internal/list"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/list"
 	"github.com/tollhq/toll/internal/people"
 	"github.com/tollhq/toll/internal/plain"
 	"github.com/tollhq/toll/internal/web/page"
