@@ -253,6 +253,7 @@ func (c *Checkout) render(ctx context.Context, plan *toll.Plan, o *store.Order) 
 	return out
 }
 
+// Rendered returns an order as the API does. Its payment counts as disputed while a dispute is open, and after it is lost.
 func Rendered(o *store.Order) *toll.Order {
 	return &toll.Order{
 		Success: o.Status != toll.OrderFailed, OrderID: o.ID, Status: o.Status, PlanID: o.Plan, TxHash: o.TxHash,

@@ -42,7 +42,6 @@ func TestWentBack(t *testing.T) {
 		back, title string
 	}{
 		"nothing":  {records.LinkedOrder{}, "", ""},
-		"won":      {records.LinkedOrder{}, "", ""},
 		"a part":   {records.LinkedOrder{Order: toll.Order{RefundedCents: 250, RefundedCredits: 50}}, "Refunded: 2.50 USD of 5.00 USD. Taken back: 50 credits of 100 credits.", "The order is refunded in part"},
 		"spent":    {records.LinkedOrder{Order: toll.Order{RefundedCents: 1}}, "Refunded: 0.01 USD of 5.00 USD.", "The order is refunded in part"},
 		"all":      {records.LinkedOrder{Order: toll.Order{RefundedCents: 500, RefundedCredits: 100}}, "Refunded: 5.00 USD of 5.00 USD. Taken back: 100 credits of 100 credits.", "The order is refunded"},
