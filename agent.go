@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// Limits of an agent (wire contract, section 1). That of upstream secrets is the header block in which they travel.
+// Limits of an agent (wire contract, section 1). MaxCredentialsBytes bounds the header block that carries upstream secrets.
 const (
 	MaxEndpoints        = 256
 	MaxPlansPerAgent    = 64
 	MaxCredentialsBytes = 16 << 10
 )
 
-// AgentAPI is how an agent is reached.
+// AgentAPI describes how to reach an agent.
 type AgentAPI struct {
 	Endpoints          EndpointList `json:"endpoints"`
 	OpenEndpoints      []string     `json:"openEndpoints"`

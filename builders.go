@@ -2,8 +2,8 @@ package toll
 
 import "strings"
 
-// The builders make the price and the credits of a plan, with the outputs of the wire contract, section 8. The limits of
-// amounts, and what price, credits and access limit ask of each other, are checked where the plan is registered.
+// The builders return the price and the credits of a plan in the stored form (wire contract, section 8). Registering the
+// plan checks the limits of amounts and whether price, credits, and access limit fit together.
 
 // PriceFree returns the price of a free plan.
 func PriceFree() Price {
@@ -43,8 +43,7 @@ func PriceNative(amount Units, receiver Address) (Price, error) {
 	return PriceCrypto(amount, receiver, Address{})
 }
 
-// PriceERC20 returns a price in base units of a token. Its arguments stand in the order of the interface: the token
-// before the receiver.
+// PriceERC20 returns a price in base units of a token. As in the wire interface, the token comes before the receiver.
 //
 // Errors: [CodeBadPriceConfig] for the zero address as token or receiver.
 func PriceERC20(amount Units, token, receiver Address) (Price, error) {
@@ -54,8 +53,8 @@ func PriceERC20(amount Units, token, receiver Address) (Price, error) {
 	return PriceCrypto(amount, receiver, token)
 }
 
-// PriceEURC returns a price in base units of EURC, which has 6 decimals. eurc is the token, the zero address for
-// [EURCLive]; the service takes the EURC of either network and is paid in that of its own.
+// PriceEURC returns a price in base units of EURC, which has 6 decimals. The zero address as eurc means [EURCLive]. The
+// service accepts the EURC address of either network and charges the EURC of its environment.
 //
 // Errors: [CodeBadPriceConfig] for the zero address as receiver.
 func PriceEURC(amount Units, receiver, eurc Address) (Price, error) {
@@ -92,7 +91,7 @@ func (p Price) or(err error) (Price, error) {
 	return p, nil
 }
 
-// CreditsFixed returns credits of which every request burns perRequest. Both are at least 1.
+// CreditsFixed returns a configuration in which every request burns perRequest credits. Both amounts are at least 1.
 func CreditsFixed(granted, perRequest Credits) CreditsConfig {
 	return CreditsConfig{
 		IsRedemptionAmountFixed: true, RedemptionType: RedemptionSubscriber, DurationSecs: UnitsOf(0),
@@ -100,14 +99,14 @@ func CreditsFixed(granted, perRequest Credits) CreditsConfig {
 	}
 }
 
-// CreditsDynamic returns credits of which a request burns what it says, brought between least and most. All are at least 1.
+// CreditsDynamic returns a configuration in which a request names the credits that it burns, clamped to [least, most]. All are at least 1.
 func CreditsDynamic(granted, least, most Credits) CreditsConfig {
 	return CreditsConfig{
 		RedemptionType: RedemptionSubscriber, DurationSecs: UnitsOf(0), Amount: granted, MinAmount: least, MaxAmount: most,
 	}
 }
 
-// CreditsPayAsYouGo returns the credits that go with [PricePayAsYouGo]: bought one by one.
+// CreditsPayAsYouGo returns the credits for [PricePayAsYouGo], bought one at a time.
 func CreditsPayAsYouGo() CreditsConfig { return CreditsDynamic(1, 1, 1) }
 
 // CreditsExpirable returns the credits of a plan that sells time: a period of this many seconds, see [DaySecs].
@@ -117,7 +116,7 @@ func CreditsExpirable(secs Units) CreditsConfig {
 	return c
 }
 
-// CreditsNonExpirable returns one credit that never ends.
+// CreditsNonExpirable returns one credit that never expires.
 func CreditsNonExpirable() CreditsConfig { return CreditsDynamic(1, 1, 1) }
 
 // WithRedemptionType returns the configuration with another redemption type, see [ParseRedemption]. The words fixed and
@@ -130,7 +129,7 @@ func (c CreditsConfig) WithRedemptionType(r RedemptionInput) CreditsConfig {
 	return c
 }
 
-// WithOnchainMirror returns the configuration with the mirror of burns on the chain on or off.
+// WithOnchainMirror returns a copy with the on-chain mirror of burns turned on or off.
 func (c CreditsConfig) WithOnchainMirror(on bool) CreditsConfig {
 	c.OnchainMirror = on
 	return c

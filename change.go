@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// Change is a member of an update (PUT and PATCH): the zero value keeps what is stored, [Clear] clears it, [SetTo] replaces
-// it. On the wire these are an absent member, null and a value.
+// Change is a member of an update (PUT and PATCH). The zero value keeps the stored value, [Clear] clears it, and [SetTo]
+// replaces it. On the wire these are an absent member, null, and a value.
 type Change[T any] struct {
-	IsSet bool // the member is there
+	IsSet bool // the member is present
 	Value *T   // nil: null
 }
 
@@ -22,7 +22,7 @@ func SetTo[T any](v T) Change[T] { return Change[T]{IsSet: true, Value: &v} }
 // Clear returns the change that clears a member.
 func Clear[T any]() Change[T] { return Change[T]{IsSet: true} }
 
-// IsZero reports whether the member is absent, which keeps it out of the JSON.
+// IsZero reports whether the member is absent, so that omitzero leaves it out of the JSON.
 func (c Change[T]) IsZero() bool { return !c.IsSet }
 
 // MarshalJSON writes the value, or null.
@@ -33,7 +33,7 @@ func (c Change[T]) MarshalJSON() ([]byte, error) {
 	return encode(*c.Value)
 }
 
-// UnmarshalJSON takes null and whatever T takes.
+// UnmarshalJSON accepts null and every form that T accepts.
 func (c *Change[T]) UnmarshalJSON(b []byte) error {
 	*c = Change[T]{IsSet: true}
 	if string(b) == "null" {
@@ -43,21 +43,21 @@ func (c *Change[T]) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, c.Value)
 }
 
-// onto puts the change on a member of which nil means that there is none.
+// onto applies the change to an optional member, which is nil when cleared.
 func (c Change[T]) onto(member **T) {
 	if c.IsSet {
 		*member = c.Value
 	}
 }
 
-// assign puts the change on a member whose zero value means that there is none.
+// assign applies the change to a member that is cleared by its zero value.
 func assign[T any](c Change[T], member *T) {
 	if c.IsSet {
 		*member = orZero(c.Value)
 	}
 }
 
-// or returns the change, or the other one when it is absent.
+// or returns the change, or other when the change is absent.
 func (c Change[T]) or(other Change[T]) Change[T] {
 	if c.IsSet {
 		return c
@@ -65,7 +65,7 @@ func (c Change[T]) or(other Change[T]) Change[T] {
 	return other
 }
 
-// clearer is a [Change] of any type, for an object of changes that is null as a whole.
+// clearer is implemented by every [Change]. It clears each member when the whole object is null.
 type clearer interface{ clear() }
 
 func (c *Change[T]) clear() { *c = Change[T]{IsSet: true} }

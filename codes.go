@@ -1,9 +1,9 @@
 package toll
 
-// Codes of errors: the wire code, the HTTP status, the category, the message (one sentence, safe to show), and the hint (what the
-// caller does next). Treat them as constants. A code never changes its meaning. Codes from .0900 up are this project's own; the
-// others have the meaning that deployed clients know (wire contract, section 3). No code has status 422: the contract answers an invalid
-// body with 400 (decision 6).
+// Codes of errors: the wire code, the HTTP status, the category, the message (one sentence, safe to show), and the hint
+// (the next step for the caller). Treat them as constants. A code never changes its meaning. Codes from .0900 up are
+// defined by this project; the remaining codes keep the meaning that deployed clients know (wire contract, section 3). No
+// code has status 422: the contract answers an invalid body with 400 (decision 6).
 var (
 	CodeNotAuthenticated = newCode("BCK.AUTH.0002", 401, CategoryAuth, "An API key is needed, and this one is missing, unknown, expired or revoked.",
 		"Send Authorization: Bearer with an API key of this service; create another with POST /api/v1/api-keys when yours has ended.")

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// AccessLimit says what limits the use of a plan.
+// AccessLimit is the resource that limits the use of a plan: credits or time.
 type AccessLimit string
 
 // Access limits.
@@ -20,7 +20,7 @@ const (
 // AccessLimits returns the names of the access limits that a plan can have.
 func AccessLimits() []string { return []string{string(LimitCredits), string(LimitTime)} }
 
-// Usual lengths of plans, in seconds. A month and a year are those of the Gregorian calendar, on average.
+// Usual lengths of plans, in seconds. MonthSecs is an average Gregorian month; YearSecs is 365.25 days.
 const (
 	DaySecs   = 86_400
 	WeekSecs  = 604_800
@@ -28,10 +28,10 @@ const (
 	YearSecs  = 31_557_600
 )
 
-// RedemptionSubscriber is the default redemption type: the access token of the subscriber allows the burn.
+// RedemptionSubscriber is the default redemption type: the subscriber's access token authorizes the burn.
 const RedemptionSubscriber = 4
 
-// CreditsConfig is what an order grants and what a request burns, in the stored form (wire contract, section 8, dialect B).
+// CreditsConfig sets the credits that an order grants and a request burns, in the stored form (wire contract, section 8, dialect B).
 type CreditsConfig struct {
 	IsRedemptionAmountFixed bool     `json:"isRedemptionAmountFixed"` // true: every request burns MinAmount, and MaxAmount is equal
 	RedemptionType          int      `json:"redemptionType"`          // 0 global role, 1 owner, 2 plan role, 4 subscriber; recorded only
@@ -43,13 +43,13 @@ type CreditsConfig struct {
 	NFTAddress              *Address `json:"nftAddress,omitempty"` // accepted and returned, unused
 }
 
-// RedemptionInput is a redemption type as it is sent: 0, 1, 2 or 4, that as a string, or the word fixed or dynamic.
+// RedemptionInput is a redemption type in a request: 0, 1, 2, or 4 as a number or a string, or the word fixed or dynamic.
 type RedemptionInput struct {
 	Type int
 	Word string // "fixed" or "dynamic", which also set the flag isRedemptionAmountFixed; "" for a number
 }
 
-// UnmarshalJSON takes the forms of the type.
+// UnmarshalJSON accepts these forms, and words in any case. Other values are an error with [CodeBadRequest].
 func (r *RedemptionInput) UnmarshalJSON(b []byte) error {
 	switch s := strings.ToLower(jsonDigits(b)); s {
 	case "null":
@@ -63,7 +63,7 @@ func (r *RedemptionInput) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// MarshalJSON writes the word, else the number.
+// MarshalJSON writes the word, or the number when there is no word.
 func (r RedemptionInput) MarshalJSON() ([]byte, error) {
 	if r.Word != "" {
 		return strconv.AppendQuote(nil, r.Word), nil
@@ -71,8 +71,8 @@ func (r RedemptionInput) MarshalJSON() ([]byte, error) {
 	return strconv.AppendInt(nil, int64(r.Type), 10), nil
 }
 
-// LimitInput is accessLimit as it is sent: a word is the access limit, a number is the most orders that a plan takes, the
-// other meaning of the name.
+// LimitInput is accessLimit in a request. A word is the access limit. A number is the maximum number of orders, the older
+// meaning of the member.
 type LimitInput struct {
 	Limit     AccessLimit // "" when a number was sent
 	MaxOrders *Int
@@ -98,7 +98,7 @@ func (l *LimitInput) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// MarshalJSON writes the word, else the number.
+// MarshalJSON writes the number when one is set, else the word.
 func (l LimitInput) MarshalJSON() ([]byte, error) {
 	if l.MaxOrders != nil {
 		return strconv.AppendInt(nil, int64(*l.MaxOrders), 10), nil
@@ -106,7 +106,7 @@ func (l LimitInput) MarshalJSON() ([]byte, error) {
 	return strconv.AppendQuote(nil, string(l.Limit)), nil
 }
 
-// CreditsInput is a credits configuration as it is sent, in any dialect; a member that is nil was absent or null.
+// CreditsInput is a credits configuration in a request, in any dialect. A nil member was absent or null.
 type CreditsInput struct {
 	// All dialects.
 	Amount *Credits `json:"amount,omitzero"`
@@ -130,8 +130,8 @@ type CreditsInput struct {
 	Duration           *Units   `json:"duration,omitzero"`
 }
 
-// Warnings says that a fixed plan is stored with its minimum in place of a higher maximum, which deployed clients send with
-// every plan. stored is the stored form of in.
+// Warnings returns a warning when a fixed plan is stored with its minimum instead of the higher maximum that deployed
+// clients send with every plan. stored is the stored form of in.
 func (in CreditsInput) Warnings(stored CreditsConfig) []Warning {
 	most := orZero(cmp.Or(in.MaxAmount, in.MaxCreditsToCharge))
 	if most <= stored.MaxAmount {
@@ -142,9 +142,9 @@ func (in CreditsInput) Warnings(stored CreditsConfig) []Warning {
 		most, stored.MaxAmount)}}
 }
 
-// normalizeCredits turns a credits configuration of any dialect into the stored form, and derives the access limit when limit,
-// the one that the body names, is ""; members of dialect B beat those of A, and those beat the file's. fileAmount is
-// amountOfCredits of a price file.
+// normalizeCredits returns the stored form of a credits configuration in any dialect, and the access limit. limit is the
+// access limit in the body; when it is "", the result is derived. Members of dialect B override dialect A, which overrides
+// the file. fileAmount is amountOfCredits of a price file.
 func normalizeCredits(in CreditsInput, fileAmount *Credits, limit AccessLimit, path string, f *faultList) (CreditsConfig, AccessLimit) {
 	bad := func(member, format string, args ...any) {
 		f.contradiction(CodeBadCreditsConfig, at(path, member), format, args...)
@@ -215,7 +215,7 @@ func normalizeCredits(in CreditsInput, fileAmount *Credits, limit AccessLimit, p
 	return c, limit
 }
 
-// creditsKind returns FIXED, EXPIRABLE, or "" when dialect A does not say.
+// creditsKind returns FIXED or EXPIRABLE, or "" when dialect A does not set it.
 func creditsKind(in CreditsInput, path string, f *faultList) string {
 	if in.CreditsType == nil {
 		if in.DurationOfThePlan != nil && !in.DurationOfThePlan.IsZero() {
@@ -231,7 +231,7 @@ func creditsKind(in CreditsInput, path string, f *faultList) string {
 	return word
 }
 
-// fileLimit returns the access limit that the two words of a credits file name, "" when neither is there.
+// fileLimit returns the access limit in subscriptionType or accessType of a credits file, or "" when both are absent.
 func fileLimit(in CreditsInput, path string, f *faultList) AccessLimit {
 	var limit AccessLimit
 	for _, w := range []struct {

@@ -28,7 +28,7 @@ func (c *Cents) UnmarshalJSON(b []byte) error {
 	}, c)
 }
 
-// Provider is how a delegation pays.
+// Provider is the payment rail of a delegation.
 type Provider string
 
 // Providers.
@@ -37,14 +37,14 @@ const (
 	ProviderCard   Provider = "stripe"  // an enrolled card
 )
 
-// StatusPending is the state of a delegation that waits for its signature; the other states are those of a permission.
+// StatusPending is the status of a delegation that waits for its signature. A delegation otherwise has a status of a permission.
 const StatusPending PermissionStatus = "Pending"
 
-// StatusFrozen is the state of a delegation that pays nothing for now: its card was declined three
-// times in a row, or a payment of it is disputed.
+// StatusFrozen is the status of a delegation that cannot pay at present: its card was declined three times in a row, or one
+// of its payments is disputed.
 const StatusFrozen PermissionStatus = "Frozen"
 
-// Delegation is a limit on money: who holds it lets access tokens buy plans up to it (wire contract, section 11).
+// Delegation is a spending limit up to which access tokens of its holder can buy plans (wire contract, section 11).
 type Delegation struct {
 	DelegationID            string           `json:"delegationId"` // UUID
 	Provider                Provider         `json:"provider"`
@@ -52,9 +52,9 @@ type Delegation struct {
 	Status                  PermissionStatus `json:"status"`
 	SpendingLimitCents      Cents            `json:"spendingLimitCents"`
 	AmountSpentCents        Cents            `json:"amountSpentCents"`
-	RemainingBudgetCents    Cents            `json:"remainingBudgetCents"` // without what orders under way will take
+	RemainingBudgetCents    Cents            `json:"remainingBudgetCents"` // excludes amounts reserved for pending orders
 	Currency                string           `json:"currency"`             // usdc, eurc, usd or eur
-	TransactionCount        int64            `json:"transactionCount"`     // orders, those under way included
+	TransactionCount        int64            `json:"transactionCount"`     // orders, including pending ones
 	ExpiresAt               Time             `json:"expiresAt"`
 	CreatedAt               Time             `json:"createdAt"`
 	APIKeyID                *Hash            `json:"apiKeyId"` // null: every key
@@ -72,15 +72,15 @@ type DelegationCreated struct {
 	DelegationToken   *string          `json:"delegationToken"` // a signed reference, for cards only
 	Status            PermissionStatus `json:"status"`
 	ExpiresAt         Time             `json:"expiresAt"`
-	// TypedData is what the account signs, as wallets take it (EIP-712), when Status is Pending.
+	// TypedData is the EIP-712 data that the account must sign, in the form wallets accept, when Status is Pending.
 	TypedData map[string]any     `json:"typedData,omitempty"`
-	Account   *DelegationAccount `json:"account,omitempty"` // whose signature a pending one waits for
+	Account   *DelegationAccount `json:"account,omitempty"` // the account that must sign a pending delegation
 }
 
-// DelegationAccount is an account that the user holds, and whose signature a delegation needs.
+// DelegationAccount is an account that the user controls and that must sign the delegation.
 type DelegationAccount struct {
 	Address Address `json:"address"`
-	// CodeRequired says that the account has no code yet, so that a signed EIP-7702 authorization belongs to the signature.
+	// CodeRequired reports that the account has no code yet, so the signature must include a signed EIP-7702 authorization.
 	CodeRequired bool `json:"codeRequired"`
 }
 
@@ -94,7 +94,7 @@ const (
 	TransactionFailed    TransactionStatus = "failed"
 )
 
-// DelegationTransaction is one order that a delegation paid, or was to pay.
+// DelegationTransaction is one order paid, pending, or failed under a delegation.
 type DelegationTransaction struct {
 	ID                    string            `json:"id"` // UUID
 	DelegationID          string            `json:"delegationId"`
@@ -145,7 +145,7 @@ type CheckoutSession struct {
 	ExpiresAt         int64  `json:"linkExpiresAt"`
 }
 
-// DelegationInput asks for a delegation. Every member may be sent in camelCase and in snake_case; see
+// DelegationInput is the request to create a delegation. Every member may be sent in camelCase and in snake_case; see
 // [DelegationInput.Merge].
 type DelegationInput struct {
 	Provider                *string   `json:"provider,omitzero"`
@@ -171,8 +171,8 @@ type DelegationInput struct {
 	MerchantAccountIDSnake       *string   `json:"merchant_account_id,omitzero"`
 }
 
-// Merge returns the input with its members under their camelCase names alone. A member that is there under both names
-// with two values is a fault.
+// Merge returns the input with every member under its camelCase name only. A member sent under both names with different
+// values is a fault.
 func (in DelegationInput) Merge() (DelegationInput, []Fault) {
 	var faults []Fault
 	twice := func(path string, differs bool) {
@@ -195,7 +195,7 @@ func (in DelegationInput) Merge() (DelegationInput, []Fault) {
 	return in, faults
 }
 
-// merge moves the second into the first and reports whether both were there with two values.
+// merge moves *from into *into and reports whether both were set to different values.
 func merge[T comparable](into, from **T) (differs bool) {
 	if *from == nil {
 		return false
@@ -208,7 +208,7 @@ func merge[T comparable](into, from **T) (differs bool) {
 	return differs
 }
 
-// PaymentMethodChange changes a payment method; null clears a member, and one that is absent stays.
+// PaymentMethodChange changes a payment method. Null clears a member; an absent member keeps its value.
 type PaymentMethodChange struct {
 	Alias            json.RawMessage `json:"alias,omitzero" doc:"A string of at most 100 characters; null clears it."`
 	AllowedAPIKeyIDs json.RawMessage `json:"allowedApiKeyIds,omitzero" doc:"Ids of the API keys that may use it; null or an empty array lets every key."`

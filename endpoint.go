@@ -31,7 +31,7 @@ func (l EndpointList) MarshalJSON() ([]byte, error) {
 	return encode(list)
 }
 
-// UnmarshalJSON takes every shape, and checks no more than the shape: verbs become upper case, urls stay as they are.
+// UnmarshalJSON accepts these shapes. It converts verbs to upper case and does not check the URLs.
 func (l *EndpointList) UnmarshalJSON(b []byte) error {
 	if string(b) == "null" {
 		return nil
@@ -56,7 +56,7 @@ func badEndpoint() *Error {
 	return Errorf(CodeBadRequest, `An endpoint is {"POST": "url"} or {"verb": "POST", "url": "url"}, with one of the verbs %s.`, strings.Join(Verbs, ", "))
 }
 
-// endpointItem reads one item in the order of its members, which a Go map would lose.
+// endpointItem returns the endpoints of one item in the order of its members, which decoding into a map would lose.
 func endpointItem(item json.RawMessage) ([]Endpoint, error) {
 	d := json.NewDecoder(bytes.NewReader(item))
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {

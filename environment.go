@@ -1,6 +1,6 @@
 package toll
 
-// Environment is sandbox or live. Nothing of one is valid in the other.
+// Environment is sandbox or live. Keys and records of one environment are not valid in the other.
 type Environment string
 
 // Environments.

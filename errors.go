@@ -10,10 +10,10 @@ import (
 	"strings"
 )
 
-// Code is the stable, machine-readable name of an error, for example "BCK.PROTOCOL.0003". Clients branch on it alone.
+// Code is the stable, machine-readable name of an error, for example "BCK.PROTOCOL.0003". Clients branch only on the code.
 type Code string
 
-// Category groups codes by who can do something about them.
+// Category groups codes by the side that can resolve them.
 type Category string
 
 // Categories of errors (wire contract, section 3).
@@ -30,18 +30,18 @@ type CodeInfo struct {
 	Code     Code
 	Status   int // HTTP status of the answer
 	Category Category
-	// Retryable says that the same call may succeed later.
+	// Retryable reports that the same call may succeed later.
 	Retryable bool
 	// Message is the default message: one sentence, safe to show.
 	Message string
-	// Hint is the default hint: the next step of who meets the error.
+	// Hint is the default hint: the next step for the caller.
 	Hint string
 }
 
 // Codes returns the table of error codes in its documented order.
 func Codes() []CodeInfo { return append([]CodeInfo(nil), codes...) }
 
-// Info returns the row of the code; an unknown code has the row of [CodeInternal].
+// Info returns the row of the code, or the row of [CodeInternal] when the code is unknown.
 func (c Code) Info() CodeInfo {
 	if i, ok := codeTable[c]; ok {
 		return i
@@ -53,17 +53,17 @@ func (c Code) Info() CodeInfo {
 type Fault struct {
 	// Path is the member, dotted from the root of the body, for example "priceConfig.amounts[0]".
 	Path string `json:"path"`
-	// Message says what is wrong with it.
+	// Message describes the fault.
 	Message string `json:"message"`
 }
 
-// Error is the one error of the public surface. It is what the service answers and what clients get back.
-// The message and the hint are safe to show: they never carry a key, an access token or inside detail.
+// Error is the error type of the public API, sent by the service and returned by clients. The message and the hint are safe
+// to show: they never contain a key, an access token, or internal details.
 type Error struct {
 	Code    Code
 	Message string // one sentence; empty means the default of the code
 	Hint    string // the next step; empty means the default of the code
-	Details string // the thing concerned, for example "planId 11111"; may be empty
+	Details string // the record concerned, for example "planId 11111"; may be empty
 	// Params are machine-readable details, sent as JSON in a string.
 	Params map[string]any
 	// Reason is the x402 reason word of a refused verify or settle, for example "insufficient_funds".
@@ -72,13 +72,13 @@ type Error struct {
 	Status int
 	// RetryAfterSecs is the Retry-After to send, 0 when there is none.
 	RetryAfterSecs int
-	// CorrelationID is set on errors that came from a service.
+	// CorrelationID is set on errors received from a service.
 	CorrelationID string
 	// Err is the cause. It is logged, never sent.
 	Err error
 }
 
-// Errorf returns an error with this code and message.
+// Errorf returns an error with this code and message. An argument that is an error becomes its cause.
 func Errorf(code Code, format string, args ...any) *Error {
 	e := &Error{Code: code, Message: fmt.Sprintf(format, args...)}
 	for _, a := range args {
@@ -95,7 +95,7 @@ func NewError(code Code) *Error { return &Error{Code: code} }
 // WithHint returns a copy with the hint.
 func (e *Error) WithHint(hint string) *Error { c := *e; c.Hint = hint; return &c }
 
-// WithDetails returns a copy that names the thing concerned.
+// WithDetails returns a copy with details that identify the record concerned.
 func (e *Error) WithDetails(format string, args ...any) *Error {
 	c := *e
 	c.Details = fmt.Sprintf(format, args...)
@@ -114,7 +114,7 @@ func (e *Error) WithParam(name string, value any) *Error {
 // WithReason returns a copy with the x402 reason word.
 func (e *Error) WithReason(reason string) *Error { c := *e; c.Reason = reason; return &c }
 
-// WithCause returns a copy with the cause, which is logged and never sent.
+// WithCause returns a copy with the cause, which is logged but never sent.
 func (e *Error) WithCause(err error) *Error { c := *e; c.Err = err; return &c }
 
 // Text returns the message, or the default message of the code.
@@ -136,7 +136,7 @@ func (e *Error) HTTPStatus() int {
 	return e.Code.Info().Status
 }
 
-// Error implements error. It holds no cause, so that printing it leaks nothing.
+// Error implements error. The text excludes the cause, so that printing it does not leak internal details.
 func (e *Error) Error() string {
 	text := string(e.Code) + ": " + e.Text()
 	if e.Details != "" && e.Details != e.Text() {
@@ -154,7 +154,7 @@ func (e *Error) Is(target error) bool {
 	return ok && t.Code == e.Code
 }
 
-// AsError returns err as an *Error: itself, one that it wraps, or an internal error around it. nil stays nil.
+// AsError returns the first *Error in the chain of err, or an error with [CodeInternal] that wraps err. It returns nil for nil.
 func AsError(err error) *Error {
 	if err == nil {
 		return nil
@@ -192,7 +192,7 @@ type ErrorBody struct {
 	Params        string   `json:"params,omitempty"`
 }
 
-// Body returns the wire form. docsBase is the address of the page of errors, without the anchor; empty leaves docsUrl out.
+// Body returns the wire form. docsBase is the URL of the page of errors, without the anchor; when it is empty, docsUrl is omitted.
 func (e *Error) Body(correlationID, docsBase string) ErrorBody {
 	i := e.Code.Info()
 	b := ErrorBody{
@@ -221,8 +221,8 @@ var (
 	idIn      = regexp.MustCompile(`\b(\w+Id) ([0-9A-Za-z][0-9A-Za-z_-]{0,127})(?:$|, )`)
 )
 
-// withIDs puts the ids that the details name into the path of a hint. One that could not stand in a
-// path is left out.
+// withIDs replaces placeholders such as {planId} in a hint by the ids in details. A placeholder stays when details has no
+// id that is safe in a path.
 func withIDs(hint, details string) string {
 	if details == "" || !strings.Contains(hint, "{") {
 		return hint
@@ -237,14 +237,14 @@ func withIDs(hint, details string) string {
 	)
 }
 
-// Err returns the error that the wire form stands for.
+// Err returns the error that the body describes.
 func (b ErrorBody) Err() *Error {
 	e := &Error{
 		Code: b.Code, Message: b.Message, Hint: b.Hint, Details: b.Details, Status: b.HTTPStatus,
 		CorrelationID: b.CorrelationID,
 	}
 	if b.Params != "" {
-		_ = json.Unmarshal([]byte(b.Params), &e.Params) // params only decorate: unreadable ones are left out
+		_ = json.Unmarshal([]byte(b.Params), &e.Params) // params are optional: unreadable ones are dropped
 	}
 	return e
 }

@@ -2,7 +2,7 @@ package toll
 
 import "encoding/json"
 
-// EventType says what happened.
+// EventType is the type of an event, such as "order.paid".
 type EventType string
 
 // Types of events (wire contract, section 20).
@@ -41,11 +41,11 @@ const (
 	EventWebhookDisabled     EventType = "webhook.disabled"
 )
 
-// EventWebhookTest is the type of what the test of a webhook delivers, whatever types the webhook asks for. It is in no
-// stream, has the sequence 0, and is no filter: neither a list nor a webhook can ask for it.
+// EventWebhookTest is the type of the event that a webhook test delivers, regardless of the types the webhook subscribes
+// to. It is never stored in a stream, has sequence 0, and is rejected as a filter of a list or a webhook.
 const EventWebhookTest EventType = "webhook.test"
 
-// EventTypes returns every type that a stream can hold. These are what a list of events and a webhook can be narrowed to.
+// EventTypes returns every type that a stream can contain. Lists of events and webhooks can filter by these types.
 func EventTypes() []EventType {
 	return []EventType{
 		EventAgentCreated, EventAgentUpdated, EventAgentListed, EventAgentUnlisted,
@@ -59,21 +59,21 @@ func EventTypes() []EventType {
 	}
 }
 
-// EventObject is what an event is about.
+// EventObject identifies the record that an event concerns.
 type EventObject struct {
 	Kind     string `json:"kind"` // agent, plan, order, balance, settlement, permission, delegation, api_key, wallet or webhook
-	ID       string `json:"id"`   // as in the record; of a balance the plan id, "/" and the holder
+	ID       string `json:"id"`   // as in the record; for a balance, the plan id, "/", and the holder
 	Sequence int64  `json:"sequence"`
 }
 
-// Event is a change that was committed. Each principal has a stream of those that concern it; both sides of a plan get an event
-// of their own. What a webhook is sent is an Event too; client.Client.ReadDelivery checks and reads it.
+// Event is a committed change. Each workspace has a stream of the events that concern it; seller and buyer of a plan each
+// get a separate event. Webhook deliveries carry an Event too; client.Client.ReadDelivery verifies and reads one.
 type Event struct {
 	ID        string          `json:"id"` // UUID version 7, the same in every delivery
 	Type      EventType       `json:"type"`
-	Sequence  int64           `json:"sequence"` // of the principal, from 1 without a gap
+	Sequence  int64           `json:"sequence"` // in the stream of the workspace, from 1 without gaps
 	Object    EventObject     `json:"object"`
-	Data      json.RawMessage `json:"data"` // the record as it is read
+	Data      json.RawMessage `json:"data"` // the record, as a read returns it
 	CreatedAt Time            `json:"createdAt"`
 }
 
@@ -89,34 +89,34 @@ type CreditsMoved struct {
 	CreatedAt     Time    `json:"createdAt"`
 }
 
-// WebhookStatus says whether a webhook gets deliveries.
+// WebhookStatus is the state of a webhook: active webhooks get deliveries, paused ones do not.
 type WebhookStatus string
 
-// States of a webhook. One that had no success for three days is paused by the service.
+// States of a webhook. The service pauses a webhook after three days without a successful delivery.
 const (
 	WebhookActive WebhookStatus = "active"
 	WebhookPaused WebhookStatus = "paused"
 )
 
-// Webhook is an address to which the events of a principal are sent.
+// Webhook is an address that receives the events of a workspace.
 type Webhook struct {
 	ID           string        `json:"id"`    // UUID
-	URL          string        `json:"url"`   // of mails "mailto:" and the address, shortened
+	URL          string        `json:"url"`   // for mail, "mailto:" and the shortened address
 	Types        []EventType   `json:"types"` // empty: every type
 	Description  *string       `json:"description"`
 	Status       WebhookStatus `json:"status"`
-	UserID       string        `json:"userId,omitempty"` // the person who chose the address; "" for none
+	UserID       string        `json:"userId,omitempty"` // the person who chose the address, or ""
 	FailingSince *Time         `json:"failingSince"`     // first failure after the last success
 	CreatedAt    Time          `json:"createdAt"`
 	UpdatedAt    Time          `json:"updatedAt"`
 }
 
-// WebhookSecret is a webhook with the secret that its deliveries are signed with. Only the answers that make a secret have it.
+// WebhookSecret is a webhook with its signing secret, returned only when the secret is created or rotated.
 type WebhookSecret struct {
 	Webhook
-	// Secret is the key of the HMAC, byte for byte as it stands here; "" for mails.
+	// Secret is the HMAC key, used byte for byte as shown; "" for mail.
 	Secret string `json:"secret"`
-	// PreviousValidUntil is until when deliveries are signed with the secret before as well.
+	// PreviousValidUntil is the time until which deliveries are also signed with the previous secret.
 	PreviousValidUntil *Time `json:"previousValidUntil,omitzero"`
 }
 
@@ -130,7 +130,7 @@ const (
 	DeliveryFailed    DeliveryStatus = "failed"
 )
 
-// WebhookDelivery is one event on its way to one webhook.
+// WebhookDelivery is the delivery of one event to one webhook.
 type WebhookDelivery struct {
 	ID            string         `json:"id"` // UUID
 	WebhookID     string         `json:"webhookId"`
@@ -142,7 +142,7 @@ type WebhookDelivery struct {
 	LastStatus    *int64         `json:"lastStatus"` // HTTP status of the last answer
 	LastError     *string        `json:"lastError"`
 	LastAttemptAt *Time          `json:"lastAttemptAt"`
-	NextAttemptAt *Time          `json:"nextAttemptAt"` // of a pending one
+	NextAttemptAt *Time          `json:"nextAttemptAt"` // while the status is pending
 	CreatedAt     Time           `json:"createdAt"`
 	CompletedAt   *Time          `json:"completedAt"`
 }

@@ -2,14 +2,14 @@ package toll
 
 import "fmt"
 
-// faultList gathers what is wrong with one body. Missing and malformed members are reported all at once, a contradiction
-// is reported alone, as its code says more than a list would.
+// faultList collects the errors of one body. It reports all missing and malformed members together. A contradiction is
+// reported alone, because its code is more specific than a list.
 type faultList struct {
 	faults []Fault
 	first  *Error
 }
 
-// at joins the path of an object and the name of a member of it.
+// at joins the path of an object and the name of one of its members.
 func at(path, member string) string {
 	if path == "" || member == "" {
 		return path + member
@@ -17,7 +17,7 @@ func at(path, member string) string {
 	return path + "." + member
 }
 
-// pathIf is the path of an object that is there, else "".
+// pathIf returns path when the object is present, else "".
 func pathIf(path string, there bool) string {
 	if !there {
 		return ""
@@ -29,7 +29,7 @@ func (f *faultList) add(path, format string, args ...any) {
 	f.faults = append(f.faults, Fault{Path: path, Message: fmt.Sprintf(format, args...)})
 }
 
-// contradiction keeps the first error that has a code of its own.
+// contradiction keeps the first error with a more specific code than [CodeBadRequest].
 func (f *faultList) contradiction(code Code, path, format string, args ...any) {
 	if f.first == nil {
 		f.first = Errorf(code, format, args...).WithParam("path", path)

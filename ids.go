@@ -59,16 +59,16 @@ func newID() string {
 	}
 }
 
-// NewPlanID returns a fresh random plan id.
+// NewPlanID returns a new random plan id.
 func NewPlanID() PlanID { return PlanID(newID()) }
 
-// NewAgentID returns a fresh random agent id.
+// NewAgentID returns a new random agent id.
 func NewAgentID() AgentID { return AgentID(newID()) }
 
-// UnmarshalJSON takes a string only: 2^53 would round an id sent as a JSON number. null means absent.
+// UnmarshalJSON accepts only a string, because JSON numbers above 2^53 may have been rounded. null means absent.
 func (id *PlanID) UnmarshalJSON(b []byte) error { return readID(b, "planId", ParsePlanID, id) }
 
-// UnmarshalJSON takes a string only: 2^53 would round an id sent as a JSON number. null means absent.
+// UnmarshalJSON accepts only a string, because JSON numbers above 2^53 may have been rounded. null means absent.
 func (id *AgentID) UnmarshalJSON(b []byte) error { return readID(b, "agentId", ParseAgentID, id) }
 
 func readID[T any](b []byte, kind string, parse func(string) (T, error), into *T) error {
@@ -106,7 +106,7 @@ func badAddress(s string) error {
 	return Errorf(CodeBadAddress, "An address is 0x and 40 hexadecimal digits.").WithDetails("address %s", clip(s))
 }
 
-// unhex fills b, and reports whether s is 0x and the hexadecimal digits of so many bytes.
+// unhex decodes s into b and reports whether s is 0x followed by exactly 2*len(b) hexadecimal digits.
 func unhex(b []byte, s string) bool {
 	if len(s) != 2+2*len(b) || s[:2] != "0x" {
 		return false
@@ -115,7 +115,7 @@ func unhex(b []byte, s string) bool {
 	return err == nil
 }
 
-// MustAddress is ParseAddress for constants; it panics on malformed text.
+// MustAddress is like [ParseAddress] but panics if s is malformed. It is for constants.
 func MustAddress(s string) Address {
 	a, err := ParseAddress(s)
 	if err != nil {
@@ -134,8 +134,8 @@ func (a Address) Lower() string {
 
 const zeroAddress = "0x0000000000000000000000000000000000000000"
 
-// checksummed remembers texts of addresses, as each costs a hash. A slot holds the address whose text was made last of those
-// that share it, so that there are at most 4,096, of half a MiB in all.
+// checksummed caches checksummed address text, since each costs a hash. Each of the 4,096 slots holds the most recent
+// address with that index, so the cache is bounded to about half a MiB.
 var checksummed [1 << 12]atomic.Pointer[addressText]
 
 type addressText struct {
@@ -177,10 +177,10 @@ func (a Address) IsZero() bool { return a == Address{} }
 // MarshalText writes the EIP-55 form.
 func (a Address) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
 
-// UnmarshalText takes any case.
+// UnmarshalText accepts digits in any case.
 func (a *Address) UnmarshalText(b []byte) error { return read(string(b), ParseAddress, a) }
 
-// UnmarshalJSON takes a string only, so that a number is an error of the same code as malformed text. null means absent.
+// UnmarshalJSON accepts only a string, so that a number gets the same error code as malformed text. null means absent.
 func (a *Address) UnmarshalJSON(b []byte) error {
 	if string(b) == "null" {
 		return nil
@@ -201,7 +201,7 @@ func NewHash() Hash {
 	return h
 }
 
-// ParseHash returns the hash in s, of any case, or an error with [CodeBadRequest].
+// ParseHash returns the hash in s: 0x and 64 hexadecimal digits of any case, or an error with [CodeBadRequest].
 func ParseHash(s string) (Hash, error) {
 	var h Hash
 	if !unhex(h[:], s) {
@@ -219,7 +219,7 @@ func (h Hash) IsZero() bool { return h == Hash{} }
 // MarshalText writes the lower-case form.
 func (h Hash) MarshalText() ([]byte, error) { return []byte(h.String()), nil }
 
-// UnmarshalText takes any case.
+// UnmarshalText accepts digits in any case.
 func (h *Hash) UnmarshalText(b []byte) error { return read(string(b), ParseHash, h) }
 
 // Time is a moment on the wire: ISO 8601 in UTC with milliseconds, for example 2026-11-21T01:52:18.322Z.
@@ -243,14 +243,14 @@ func (t Time) MarshalJSON() ([]byte, error) {
 	return strconv.AppendQuote(nil, t.UTC().Format(timeLayout)), nil
 }
 
-// localLayout is of times without an offset, which are in UTC.
+// localLayout parses times without an offset, which are in UTC.
 const localLayout = "2006-01-02T15:04:05"
 
-// ParseTime reads an ISO 8601 time. One without an offset is in UTC.
+// ParseTime returns an ISO 8601 time in UTC, or an error with [CodeBadRequest]. A time without an offset is read as UTC.
 func ParseTime(s string) (time.Time, error) {
 	t, err := time.Parse(time.RFC3339Nano, s)
 	if err != nil {
-		t, err = time.Parse(localLayout, s) // takes fractions of a second, too
+		t, err = time.Parse(localLayout, s) // also accepts fractions of a second
 	}
 	if err != nil {
 		return time.Time{}, Errorf(CodeBadRequest, "A time is ISO 8601, such as 2026-11-21T01:52:18Z.")
@@ -258,7 +258,7 @@ func ParseTime(s string) (time.Time, error) {
 	return t.UTC(), nil
 }
 
-// UnmarshalJSON takes what [ParseTime] takes.
+// UnmarshalJSON accepts null, which changes nothing, and a string that [ParseTime] accepts.
 func (t *Time) UnmarshalJSON(b []byte) error {
 	if string(b) == "null" {
 		return nil
@@ -271,7 +271,7 @@ func (t *Time) UnmarshalJSON(b []byte) error {
 	return err
 }
 
-// clip bounds text of a caller before it enters an error: at most 80 bytes, visible ASCII only, as it may be echoed into logs and headers.
+// clip limits caller text in an error to 80 bytes plus "..." and replaces all but printable ASCII by '?', as logs and headers may echo it.
 func clip(s string) string {
 	if len(s) > 80 {
 		s = s[:80] + "..."

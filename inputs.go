@@ -10,29 +10,29 @@ import (
 	"unicode"
 )
 
-// PlanInput is the body that registers a plan, in both dialects: name, description and tags are flat in dialect A and in
-// metadataAttributes in dialect B, and B beats A. A member that is nil was absent or null.
+// PlanInput is the body that registers a plan, in both dialects: name, description, and tags are flat in dialect A and in
+// metadataAttributes in dialect B, which takes precedence. A nil member was absent or null.
 type PlanInput struct {
 	Name          *string        `json:"name,omitzero"`
 	Description   *string        `json:"description,omitzero"`
 	Tags          []string       `json:"tags,omitzero"`
 	Metadata      *MetadataInput `json:"metadataAttributes,omitzero"`
-	PlanMetadata  *MetadataInput `json:"planMetadata,omitzero"` // another name of metadataAttributes, which beats it
+	PlanMetadata  *MetadataInput `json:"planMetadata,omitzero"` // alias of metadataAttributes, which takes precedence
 	PriceConfig   *PriceInput    `json:"priceConfig,omitzero"`
 	CreditsConfig *CreditsInput  `json:"creditsConfig,omitzero"`
 	AccessLimit   *LimitInput    `json:"accessLimit,omitzero"`
 	MaxOrders     *Int           `json:"maxOrders,omitzero"`
 	IsTrialPlan   *Bool          `json:"isTrialPlan,omitzero"`
-	Trial         *Bool          `json:"trial,omitzero"` // another name of isTrialPlan; it counts wherever it is true
-	// Nonce names the registration: the same caller, nonce and body again is the same plan.
+	Trial         *Bool          `json:"trial,omitzero"` // alias of isTrialPlan; the plan is a trial when either is true
+	// Nonce makes the registration idempotent: the same caller, nonce, and body return the same plan.
 	Nonce *Units `json:"nonce,omitzero"`
-	// Currency is copied into the price when that names none.
+	// Currency is the currency of the price when priceConfig has none.
 	Currency *string `json:"currency,omitzero"`
 }
 
-// Plan returns the plan that the body registers, listed and with a fresh id. caller is its owner and the default receiver.
+// Plan returns the plan that the body registers, listed and with a new id. caller is its owner and the default receiver.
 //
-// Errors are 400: [CodeBadRequest] with every missing and malformed member, [CodeBadCreditsConfig], or those of [NormalizePrice].
+// Errors are 400: [CodeBadRequest] with every missing and malformed member, [CodeBadCreditsConfig], or an error of [NormalizePrice].
 func (in PlanInput) Plan(caller Address, now time.Time) (Plan, error) {
 	var f faultList
 	p := in.plan(planPaths{metadata: in.metadataPath(), root: ""}, caller, now, &f)
@@ -82,7 +82,7 @@ func (in PlanInput) plan(paths planPaths, caller Address, now time.Time, f *faul
 	return p
 }
 
-// limits reads accessLimit and maxOrders from all the places where they may stand.
+// limits returns the access limit and the maximum number of orders (0 for no limit) from every member that may hold them.
 func (in PlanInput) limits(meta MetadataInput, paths planPaths, f *faultList) (AccessLimit, int64) {
 	var limit AccessLimit
 	orders := in.MaxOrders
@@ -107,7 +107,7 @@ func (in PlanInput) limits(meta MetadataInput, paths planPaths, f *faultList) (A
 	return limit, int64(orZero(orders))
 }
 
-// checkTopUp proves that the dearest request of a pay-as-you-go plan has a price below 2^256.
+// checkTopUp checks that the most expensive request of a pay-as-you-go plan costs less than 2^256 base units.
 func checkTopUp(p *Plan, path string, f *faultList) {
 	if p.Kind().Prepaid() || f.err() != nil {
 		return
@@ -118,7 +118,7 @@ func checkTopUp(p *Plan, path string, f *faultList) {
 	}
 }
 
-// AgentAPIInput is how an agent is reached, as it is sent. Username, Password, Token, APIKey and Headers are upstream secrets.
+// AgentAPIInput is [AgentAPI] in a request. Username, Password, Token, APIKey, and Headers are upstream secrets.
 type AgentAPIInput struct {
 	Endpoints          EndpointList      `json:"endpoints,omitzero"`
 	OpenEndpoints      []string          `json:"openEndpoints,omitzero"`
@@ -132,10 +132,10 @@ type AgentAPIInput struct {
 	StrictEndpoints    *Bool             `json:"strictEndpoints,omitzero"`
 }
 
-// PlanIDs is a list of plan ids: an array, or one string with commas.
+// PlanIDs is a list of plan ids: an array, or one comma-separated string.
 type PlanIDs []PlanID
 
-// UnmarshalJSON takes both forms; a wrong id is an error with [CodeBadID].
+// UnmarshalJSON accepts both forms; an invalid id is an error with [CodeBadID].
 func (l *PlanIDs) UnmarshalJSON(b []byte) error {
 	if string(b) == "null" {
 		return nil
@@ -162,8 +162,8 @@ func (l *PlanIDs) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// AgentInput is the body that registers an agent, in both dialects: flat in A, in metadataAttributes and
-// agentApiAttributes in B, and B beats A. A member that is nil was absent or null.
+// AgentInput is the body that registers an agent, in both dialects: flat in A, in metadataAttributes and agentApiAttributes
+// in B, which takes precedence. A nil member was absent or null.
 type AgentInput struct {
 	Name               *string        `json:"name,omitzero"`
 	Description        *string        `json:"description,omitzero"`
@@ -178,8 +178,8 @@ type AgentInput struct {
 	Plans              PlanIDs        `json:"plans,omitzero"`
 }
 
-// Agent returns the agent that the body registers, listed and with a fresh id, and its upstream secrets, nil when there are
-// none. Its plans carry no names yet: the caller must own each, which only the store can tell.
+// Agent returns the agent that the body registers, listed and with a new id, and its upstream secrets or nil. Its plans
+// have no names yet: only the store can check that the caller owns each plan.
 //
 // Errors are 400: [CodeBadRequest] with every missing and malformed member.
 func (in AgentInput) Agent(caller Address, now time.Time) (Agent, *Credentials, error) {
@@ -282,7 +282,7 @@ func (in AgentAPIInput) normalize(path string, f *faultList) AgentAPI {
 	return a
 }
 
-// checkSecrets proves that the upstream secrets can travel in headers.
+// checkSecrets checks that the upstream secrets are valid in headers and at most MaxCredentialsBytes long.
 func (in AgentAPIInput) checkSecrets(path string, f *faultList) {
 	size := 0
 	check := func(member, s string) {
@@ -307,8 +307,8 @@ func (in AgentAPIInput) checkSecrets(path string, f *faultList) {
 	}
 }
 
-// AgentPlanInput is the body that registers an agent and its plan in one call: in dialect A five objects of which none has
-// a required member, in dialect B plan and agent. An object of B beats the same one of A.
+// AgentPlanInput is the body that registers an agent and its plan in one call. Dialect A has five objects without required
+// members; dialect B has plan and agent. An object of B overrides the same object of A.
 type AgentPlanInput struct {
 	AgentMetadata *MetadataInput `json:"agentMetadata,omitzero"`
 	AgentAPI      *AgentAPIInput `json:"agentApi,omitzero"`
@@ -325,18 +325,18 @@ type AgentPlanInput struct {
 	Agent         *AgentInput    `json:"agent,omitzero"`
 }
 
-// Registration is what a body of the combined call makes: the plan is attached to the agent.
+// Registration holds the records that the combined call creates. The plan is attached to the agent.
 type Registration struct {
 	Agent       Agent
 	Plan        Plan
-	Credentials *Credentials // upstream secrets of the agent, nil when there are none
+	Credentials *Credentials // upstream secrets of the agent, or nil
 	Nonce       *Units
 	Warnings    []Warning // of the credits, see [CreditsInput.Warnings]
 }
 
 // Registration returns the agent and the plan that the body registers.
 //
-// Errors are 400: [CodeBadRequest] with every missing and malformed member, [CodeBadCreditsConfig], or those of [NormalizePrice].
+// Errors are 400: [CodeBadRequest] with every missing and malformed member, [CodeBadCreditsConfig], or an error of [NormalizePrice].
 func (in AgentPlanInput) Registration(caller Address, now time.Time) (Registration, error) {
 	var f faultList
 	nested := in.Plan != nil || in.Agent != nil
@@ -383,7 +383,7 @@ func (in AgentPlanInput) planInput() PlanInput {
 	p.AccessLimit = cmp.Or(p.AccessLimit, in.AccessLimit)
 	p.MaxOrders = cmp.Or(p.MaxOrders, in.MaxOrders)
 	if !orZero(p.IsTrialPlan) {
-		p.IsTrialPlan = in.IsTrialPlan // it counts wherever it is true
+		p.IsTrialPlan = in.IsTrialPlan // the plan is a trial when either is true
 	}
 	if !orZero(p.Trial) {
 		p.Trial = in.Trial

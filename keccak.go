@@ -13,8 +13,8 @@ var keccakRounds = [24]uint64{
 	0x000000000000800a, 0x800000008000000a, 0x8000000080008081, 0x8000000000008080, 0x0000000080000001, 0x8000000080008008,
 }
 
-// keccakF is the permutation Keccak-f[1600] (FIPS 202, section 3.2). Each round is written out lane by lane, as indices that
-// the compiler knows make it several times as fast: theta into c and d, rho and pi into b, then chi and iota.
+// keccakF applies the permutation Keccak-f[1600] (FIPS 202, section 3.2). Each round is unrolled with constant indices,
+// which is several times faster: theta into c and d, rho and pi into b, then chi and iota.
 func keccakF(a *[25]uint64) {
 	for _, rc := range keccakRounds {
 		c0 := a[0] ^ a[5] ^ a[10] ^ a[15] ^ a[20]
@@ -82,9 +82,9 @@ func keccakF(a *[25]uint64) {
 	}
 }
 
-// Keccak256 returns the Keccak-256 hash that Ethereum uses: the padding of the original submission, not that of
-// SHA3-256, which is why crypto/sha3 does not serve. It is here because the vocabulary prints EIP-55 addresses and
-// imports nothing but the standard library.
+// Keccak256 returns the Keccak-256 hash that Ethereum uses. Its padding is the one of the original submission and differs
+// from SHA3-256, so crypto/sha3 cannot compute it. This package implements it to format EIP-55 addresses without a
+// dependency.
 func Keccak256(data []byte) [32]byte {
 	const rate = 136
 	var a [25]uint64

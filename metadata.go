@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// Limits of what describes a plan or an agent (wire contract, section 1).
+// Limits of the metadata of a plan or an agent (wire contract, section 1).
 const (
 	MaxNameRunes        = 256
 	MaxDescriptionBytes = 16 << 10
@@ -46,7 +46,7 @@ type MetadataRecord struct {
 	CustomData     json.RawMessage `json:"customData,omitempty"`
 }
 
-// MainRecord is metadata.main. Price and IsTrialPlan are there for plans only.
+// MainRecord is metadata.main. Only plans have Price and IsTrialPlan.
 type MainRecord struct {
 	MetadataRecord
 	Price       string `json:"price,omitempty"` // whole currency units, "2.00"
@@ -67,7 +67,7 @@ func (r MainRecord) metadata() Metadata {
 	return m
 }
 
-// RawInput is JSON that a caller sent and that is kept as it is; null is the same as absent.
+// RawInput is JSON from a request, kept unchanged. null is the same as absent.
 type RawInput json.RawMessage
 
 // UnmarshalJSON keeps the text; null leaves nothing.
@@ -82,8 +82,8 @@ func (r *RawInput) UnmarshalJSON(b []byte) error {
 // MarshalJSON writes the text.
 func (r RawInput) MarshalJSON() ([]byte, error) { return json.RawMessage(r).MarshalJSON() }
 
-// MetadataInput is the metadata of a plan or an agent as it is sent; a member that is nil was absent or null. IsTrialPlan
-// and AccessLimit count for plans only.
+// MetadataInput is the metadata of a plan or an agent in a request; a nil member was absent or null. IsTrialPlan and
+// AccessLimit apply only to plans.
 type MetadataInput struct {
 	Name           *string     `json:"name,omitzero"`
 	Description    *string     `json:"description,omitzero"`
@@ -96,11 +96,11 @@ type MetadataInput struct {
 	DateCreated    *Time       `json:"dateCreated,omitzero"`
 	CustomData     RawInput    `json:"customData,omitzero"`
 	IsTrialPlan    *Bool       `json:"isTrialPlan,omitzero"`
-	Trial          *Bool       `json:"trial,omitzero"` // another name of isTrialPlan
+	Trial          *Bool       `json:"trial,omitzero"` // alias of isTrialPlan
 	AccessLimit    *LimitInput `json:"accessLimit,omitzero"`
 }
 
-// or fills the members that are missing from the flat members of dialect A.
+// or returns the input with missing members filled in from the flat members of dialect A.
 func (in MetadataInput) or(name, description *string, tags []string) MetadataInput {
 	in.Name = cmp.Or(in.Name, name)
 	in.Description = cmp.Or(in.Description, description)
@@ -110,8 +110,8 @@ func (in MetadataInput) or(name, description *string, tags []string) MetadataInp
 	return in
 }
 
-// MetadataUpdate changes what describes a plan or an agent. Null in place of the whole object clears every member of it.
-// IsTrialPlan and AccessLimit never change; they are taken when they say what is so.
+// MetadataUpdate changes the metadata of a plan or an agent. Null for the whole object clears every member. IsTrialPlan and
+// AccessLimit cannot change; they are accepted only when they equal the stored values.
 type MetadataUpdate struct {
 	Name           Change[string]          `json:"name,omitzero"`
 	Description    Change[string]          `json:"description,omitzero"`
@@ -127,10 +127,10 @@ type MetadataUpdate struct {
 	AccessLimit    *LimitInput             `json:"accessLimit,omitzero"`
 }
 
-// UnmarshalJSON tells null from absent, for the object and for its members.
+// UnmarshalJSON distinguishes null from absent, for the object and for its members.
 func (u *MetadataUpdate) UnmarshalJSON(b []byte) error { return decodeChanges(b, u) }
 
-// apply returns the metadata with the changes; those of dialect A have been filled in.
+// apply returns the metadata with the changes. The caller has already merged the flat members of dialect A into u.
 func (u MetadataUpdate) apply(m Metadata, path string, created time.Time, f *faultList) Metadata {
 	for _, c := range []struct {
 		change Change[string]
@@ -158,7 +158,7 @@ func (in MetadataInput) normalize(path string, now time.Time, f *faultList) Meta
 	}.normalize(path, now, f)
 }
 
-// normalize checks the limits of the members, and fills in dateCreated.
+// normalize checks the limits of the members and sets dateCreated to now when it is zero.
 func (m Metadata) normalize(path string, now time.Time, f *faultList) Metadata {
 	short := func(member, text string, runes int) {
 		if utf8.RuneCountInString(text) > runes {
@@ -190,7 +190,7 @@ func (m Metadata) normalize(path string, now time.Time, f *faultList) Metadata {
 	return m
 }
 
-// customData proves that b is a JSON object of bounded size and returns it without insignificant blanks; nil for null.
+// customData returns b, a JSON object of at most MaxCustomDataBytes, without insignificant whitespace; nil for null or after a fault.
 func customData(b json.RawMessage, path string, f *faultList) json.RawMessage {
 	b = bytes.TrimSpace(b)
 	if len(b) == 0 || string(b) == "null" {

@@ -9,9 +9,9 @@ import (
 
 func index(member string, i int) string { return member + "[" + strconv.Itoa(i) + "]" }
 
-// ParseAmount returns the base units of an amount in whole units of a token with this many decimals: "1.005" of 6
-// decimals is 1005000. It is exact: digits beyond the decimals, a sign, a currency sign, a separator of thousands, an
-// exponent or a leading zero are an error with [CodeBadNumber].
+// ParseAmount returns the base units of an amount in whole units of a token with this many decimals: "1.005" with 6
+// decimals is 1005000. Too many fraction digits, a sign, a currency symbol, a thousands separator, an exponent, or a
+// leading zero is an error with [CodeBadNumber].
 func ParseAmount(s string, decimals int) (Units, error) {
 	whole, frac, dot := strings.Cut(s, ".")
 	if !decimal(whole) || (dot && frac == "") || len(frac) > decimals || len(s) > 128 {
@@ -27,8 +27,8 @@ func ParseAmount(s string, decimals int) (Units, error) {
 	return ParseUnits(digits)
 }
 
-// FormatAmount returns base units of a token with this many decimals (2 at least) in whole units, exactly and with two
-// decimals at least: 1005000 of 6 decimals is "1.005", 2000000 is "2.00".
+// FormatAmount returns base units as an exact decimal amount in whole units, with at least two fraction digits. decimals,
+// at least 2, is the number of decimals of the token: 1005000 with 6 is "1.005", 2000000 is "2.00".
 func FormatAmount(u Units, decimals int) string {
 	s := fixed(u.Int().String(), decimals)
 	for keep := strings.IndexByte(s, '.') + 3; len(s) > keep && s[len(s)-1] == '0'; {

@@ -19,7 +19,7 @@ func badNumber(what, s string) *Error {
 		WithDetails("value %s", clip(s))
 }
 
-// decimal reports whether s is digits without leading zeros, the one grammar of numbers: ^(0|[1-9][0-9]*)$.
+// decimal reports whether s is a decimal number without leading zeros: ^(0|[1-9][0-9]*)$. All numbers in requests use this grammar.
 func decimal(s string) bool {
 	if s == "" || (s[0] == '0' && len(s) > 1) {
 		return false
@@ -32,7 +32,7 @@ func decimal(s string) bool {
 	return true
 }
 
-// jsonDigits returns the digits of a JSON integer or decimal string.
+// jsonDigits returns the text of a JSON integer or string, without quotes.
 func jsonDigits(b []byte) string {
 	if len(b) >= 2 && b[0] == '"' && b[len(b)-1] == '"' {
 		return string(b[1 : len(b)-1])
@@ -40,7 +40,7 @@ func jsonDigits(b []byte) string {
 	return string(b)
 }
 
-// read sets a value to what parse makes of a text, and leaves it alone after an error.
+// read sets *into to the parsed text. On an error it leaves *into unchanged.
 func read[T any](text string, parse func(string) (T, error), into *T) error {
 	v, err := parse(text)
 	if err == nil {
@@ -49,7 +49,7 @@ func read[T any](text string, parse func(string) (T, error), into *T) error {
 	return err
 }
 
-// readNumber is [read] for a JSON integer or a decimal string; null leaves the value alone.
+// readNumber is [read] for a JSON integer or a decimal string; null leaves *into unchanged.
 func readNumber[T any](b []byte, parse func(string) (T, error), into *T) error {
 	if string(b) == "null" {
 		return nil
@@ -75,7 +75,7 @@ func ParseCredits(s string) (Credits, error) {
 // String returns the decimal text.
 func (c Credits) String() string { return strconv.FormatInt(int64(c), 10) }
 
-// Text returns the number with its word, for people: "1 credit", "5 credits".
+// Text returns the number and its unit for display: "1 credit", "5 credits".
 func (c Credits) Text() string {
 	if c == 1 {
 		return "1 credit"
@@ -142,7 +142,7 @@ func (u Units) MarshalJSON() ([]byte, error) { return []byte(`"` + u.String() + 
 // UnmarshalJSON takes a decimal string or a JSON integer.
 func (u *Units) UnmarshalJSON(b []byte) error { return readNumber(b, ParseUnits, u) }
 
-// Int is a whole number 0 to 2^63-1 that is a JSON number in answers and is accepted as a number or a decimal string.
+// Int is a whole number 0 to 2^63-1. It is a JSON number in responses; requests may send a number or a decimal string.
 type Int int64
 
 // UnmarshalJSON takes a JSON integer or a decimal string.
@@ -153,8 +153,8 @@ func (i *Int) UnmarshalJSON(b []byte) error {
 	}, i)
 }
 
-// ExactInt is the digits of a whole number of any size that is a JSON integer on the wire, in answers that froze that form.
-// Readers must not take it through a float.
+// ExactInt holds the digits of a whole number of any size, written as a JSON integer in responses whose format is frozen.
+// Readers must not parse it as a float.
 type ExactInt string
 
 // MarshalJSON writes the digits.
@@ -175,7 +175,7 @@ func (i *ExactInt) UnmarshalJSON(b []byte) error {
 	}, i)
 }
 
-// Bool is a boolean that is accepted as a JSON boolean or as "true" or "false".
+// Bool is a boolean that also accepts the strings "true" and "false".
 type Bool bool
 
 // UnmarshalJSON takes true, false, "true" and "false".
@@ -192,7 +192,7 @@ func (v *Bool) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// fixed writes digits with the last ones behind a point: 12345 with 2 decimals is "123.45".
+// fixed inserts a decimal point before the last decimals digits of s: "12345" with 2 decimals is "123.45".
 func fixed(s string, decimals int) string {
 	s = strings.Repeat("0", max(decimals+1-len(s), 0)) + s
 	return s[:len(s)-decimals] + "." + s[len(s)-decimals:]

@@ -2,14 +2,14 @@ package toll
 
 import "encoding/json"
 
-// Lot is a part of a balance that was granted together and ends together.
+// Lot is a part of a balance that was granted together and expires together.
 type Lot struct {
 	Amount    Credits `json:"amount"`
 	Remaining Credits `json:"remaining"`
 	ExpiresAt *Time   `json:"expiresAt"` // null: never
 }
 
-// Balance is what a subscriber has of a plan (wire contract, section 10).
+// Balance is the balance of a subscriber for a plan (wire contract, section 10).
 type Balance struct {
 	PlanID            PlanID          `json:"planId"`
 	PlanName          string          `json:"planName"`
@@ -26,14 +26,14 @@ type Balance struct {
 	Total             Credits         `json:"total"` // granted
 	Used              Credits         `json:"used"`  // burned
 	Remaining         Credits         `json:"remaining"`
-	ExpiresAt         *Time           `json:"expiresAt"` // end of the last lot; null: none ends
+	ExpiresAt         *Time           `json:"expiresAt"` // end of the last lot; null: none expires
 	Lots              []Lot           `json:"lots,omitzero"`
 }
 
 // OrderStatus is the state of an order.
 type OrderStatus string
 
-// States of an order. Credits are there from confirmed on; free and card orders skip the middle.
+// States of an order. The credits are available from confirmed on; free and card orders skip signed, sent, and included.
 const (
 	OrderCreated   OrderStatus = "created"
 	OrderSigned    OrderStatus = "signed"
@@ -64,25 +64,24 @@ type Order struct {
 	SubscriberAddress Address `json:"subscriberAddress"`
 	CreatedAt         Time    `json:"createdAt"`
 
-	RefundedCents   Cents   `json:"refundedCents"`      // of a card payment: what went back, in cents of Currency
-	RefundedCredits Credits `json:"refundedCredits"`    // what was taken back of the credits, for refunds and a dispute
-	TakenByHand     Credits `json:"takenByHandCredits"` // of a free order: what the seller took back without a refund
-	Disputed        bool    `json:"disputed"`           // the holder of the card contests the payment, or has won that
-	Replaces        *string `json:"replaces"`           // the failed order in whose place a person pays this one
+	RefundedCents   Cents   `json:"refundedCents"`      // card payments: the refunded amount, in cents of Currency
+	RefundedCredits Credits `json:"refundedCredits"`    // credits taken back for refunds and disputes
+	TakenByHand     Credits `json:"takenByHandCredits"` // free orders: credits that the seller took back without a refund
+	Disputed        bool    `json:"disputed"`           // the cardholder disputes the payment, or won the dispute
+	Replaces        *string `json:"replaces"`           // the failed order that this payment replaces
 }
 
-// OrderDispute is the data of the events about a contested card payment: the order, and what
-// happened.
+// OrderDispute is the data of the events about a disputed card payment.
 type OrderDispute struct {
 	Order
-	Inquiry bool   `json:"inquiry"`           // the bank only asks: no money has moved
-	Outcome string `json:"outcome,omitempty"` // won or lost, from the view of the builder; "" while it is open
+	Inquiry bool   `json:"inquiry"`           // an inquiry by the bank: no money has moved
+	Outcome string `json:"outcome,omitempty"` // won or lost, for the builder; "" while the dispute is open
 }
 
 // ActResult is the answer to a change that returns no record (wire contract, section 4).
 type ActResult struct {
 	Success    bool           `json:"success"`
-	Code       Code           `json:"code,omitempty"` // only when the record was in the wanted state already
+	Code       Code           `json:"code,omitempty"` // only when the record was already in the requested state
 	Message    string         `json:"message"`
 	TxHash     Hash           `json:"txHash"`
 	HTTPStatus int            `json:"httpStatus"`

@@ -5,7 +5,7 @@ import "encoding/json"
 // PermissionStatus is the state of a permission.
 type PermissionStatus string
 
-// States of a permission, an API key or another record that ends.
+// States of a permission, an API key, or another record that expires.
 const (
 	StatusActive    PermissionStatus = "Active"
 	StatusRevoked   PermissionStatus = "Revoked"
@@ -21,12 +21,12 @@ type PermissionUse struct {
 	CreatedAt       Time    `json:"createdAt"`
 }
 
-// Permission is what one access token may spend (wire contract, section 13). The names orderLimit, planCost and
-// creditsPerOrder are not free: a version gate owns them.
+// Permission is the spending limit of one access token (wire contract, section 13). The names orderLimit, planCost, and
+// creditsPerOrder are reserved for a version gate.
 //
-// Closed says that no request can burn credits under the permission any more, so that UsedCredits
-// is final. false promises nothing: a hold may be open, or the service is of a release that does
-// not send the member. In events it is always false.
+// Closed reports that no request can burn credits under the permission any more, so that UsedCredits is final. false is no
+// guarantee: a hold may be open, or the service may be an older release that does not send the member. It is always false
+// in events.
 type Permission struct {
 	PermissionHash    Hash             `json:"permissionHash"`
 	PlanID            PlanID           `json:"planId"`
@@ -64,7 +64,7 @@ type AccessToken struct {
 	Scheme            string           `json:"scheme"`
 	Network           string           `json:"network"`
 	MaxCredits        *Credits         `json:"maxCredits"`
-	MaxOrders         *int64           `json:"maxOrders"` // nil: no limit but that of the delegation
+	MaxOrders         *int64           `json:"maxOrders"` // nil: limited only by the delegation
 	UsedCredits       Credits          `json:"usedCredits"`
 	Status            PermissionStatus `json:"status"`
 	CreatedAt         Time             `json:"createdAt"`
@@ -72,14 +72,14 @@ type AccessToken struct {
 	Warnings          []Warning        `json:"warnings,omitempty"` // deprecated forms of the request
 }
 
-// Warning tells of something that works and should be done differently. Without a Code it is a text on the wire: the name of
-// a member that the service does not know and passed over.
+// Warning reports a call that succeeded but should be made differently. A Warning without a Code is a string on the wire,
+// and names a member that the service ignored because it is unknown.
 type Warning struct {
 	Code    Code   `json:"code"`
 	Message string `json:"message"`
 }
 
-// MarshalJSON writes a text when there is no code.
+// MarshalJSON writes a string when Code is empty, else an object.
 func (w Warning) MarshalJSON() ([]byte, error) {
 	if w.Code == "" {
 		return json.Marshal(w.Message)
@@ -88,7 +88,7 @@ func (w Warning) MarshalJSON() ([]byte, error) {
 	return json.Marshal(object(w))
 }
 
-// UnmarshalJSON takes both forms.
+// UnmarshalJSON accepts both forms.
 func (w *Warning) UnmarshalJSON(b []byte) error {
 	if len(b) > 0 && b[0] == '"' {
 		*w = Warning{}
@@ -98,7 +98,7 @@ func (w *Warning) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, (*object)(w))
 }
 
-// APIKey is the record of an API key (wire contract, section 6). Key is there once, in the answer that creates it.
+// APIKey is the record of an API key (wire contract, section 6). Key is set only in the response that creates the key.
 type APIKey struct {
 	ID         Hash             `json:"id"`
 	Name       *string          `json:"name"`
@@ -108,8 +108,8 @@ type APIKey struct {
 	Version    string           `json:"version"` // pinned API version, MAJOR.MINOR
 	Status     PermissionStatus `json:"status"`
 	MadeBy     KeyMaker         `json:"madeBy"`
-	Parent     *Hash            `json:"parent"`           // the API key or the consent that made it; nil: none
-	UserID     string           `json:"userId,omitempty"` // the person under whose membership it stands; "" for none
+	Parent     *Hash            `json:"parent"`           // the API key or consent that created it, or nil
+	UserID     string           `json:"userId,omitempty"` // the person whose membership the key depends on, or ""
 	Rights     Rights           `json:"rights"`
 	CreatedAt  Time             `json:"createdAt"`
 	ExpiresAt  *Time            `json:"expiresAt"`
@@ -120,11 +120,11 @@ type APIKey struct {
 // RecentCall is a call that an API key made.
 type RecentCall struct {
 	At             Time   `json:"at"`        // when it arrived
-	Operation      string `json:"operation"` // operation id of the OpenAPI document, "" when there is no such route
+	Operation      string `json:"operation"` // operation id of the OpenAPI document, "" without a matching route
 	Method         string `json:"method"`
-	Path           string `json:"path"` // of the route, with the names of its parameters
+	Path           string `json:"path"` // path template of the route, with parameter names
 	Status         int    `json:"status"`
-	Code           Code   `json:"code"` // of an error, "" for none
+	Code           Code   `json:"code"` // error code, or ""
 	DurationMicros int64  `json:"durationMicros"`
 	CorrelationID  string `json:"correlationId"`
 }
@@ -149,24 +149,24 @@ type Settlement struct {
 	CreatedAt        Time            `json:"createdAt"`
 	HoldExpiresAt    *Time           `json:"holdExpiresAt"`
 	SettledAt        *Time           `json:"settledAt"`
-	EndedAt          *Time           `json:"endedAt"` // when it was settled, released or lapsed
+	EndedAt          *Time           `json:"endedAt"` // when it was settled, released, or lapsed
 	Receipt          json.RawMessage `json:"receipt,omitempty"`
 }
 
-// RequestStep is a state that a request took.
+// RequestStep is one state in the history of a request.
 type RequestStep struct {
 	Status  string  `json:"status"` // held, settled, released or lapsed
 	At      Time    `json:"at"`
-	Credits Credits `json:"credits"` // that were held, burned, or given back
+	Credits Credits `json:"credits"` // credits held, burned, or returned
 }
 
-// RequestRecord is a request with its whole life.
+// RequestRecord is a request with its history.
 type RequestRecord struct {
 	Settlement
-	Steps []RequestStep `json:"steps"` // the first one first; none while an order decides about it
+	Steps []RequestStep `json:"steps"` // oldest first; empty while an order is pending
 }
 
-// AgentIDs is a list of agents in which none is not the same as an empty list.
+// AgentIDs is a list of agents in which nil differs from an empty list.
 type AgentIDs []AgentID
 
 // MarshalJSON writes null for nil.

@@ -2,8 +2,8 @@ package toll
 
 import "time"
 
-// Plan is a purchasable bundle: a price and the credits or time that it buys. Its JSON is the union of both dialects
-// (wire contract, section 7).
+// Plan is a plan for sale: a price and the credits or time that it buys. Its JSON is the union of both dialects (wire
+// contract, section 7).
 type Plan struct {
 	ID          PlanID
 	Owner       Address
@@ -20,11 +20,11 @@ type Plan struct {
 	UpdatedAt   time.Time
 }
 
-// PlanKind has the rules for charges, coverage, and orders that differ between plans. Callers ask for a rule, so that a new kind
-// of plan changes the rules and not their callers. The zero value is the kind of a prepaid plan of credits.
+// PlanKind has the rules for charges, coverage, and orders that differ between plans. Callers use these rules, so that a
+// new kind of plan changes only them. The zero value is the kind of a prepaid plan of credits.
 type PlanKind struct {
 	period     bool // an order buys a period, in which requests charge nothing
-	payAsYouGo bool // each request buys the credits that it lacks, at a price for one credit
+	payAsYouGo bool // each request buys its missing credits, at a price per credit
 }
 
 // Kind returns the kind of a prepaid plan with this access limit.
@@ -40,18 +40,18 @@ func (p *Plan) Kind() PlanKind {
 // Charges reports whether requests charge credits.
 func (k PlanKind) Charges() bool { return !k.period }
 
-// NeedsPeriod reports whether a request needs a period that runs.
+// NeedsPeriod reports whether a request requires a running period.
 func (k PlanKind) NeedsPeriod() bool { return k.period }
 
-// Covers reports whether a balance pays for a request of n credits now. subscribed says that one of its lots runs.
+// Covers reports whether a balance pays for a request of n credits now. subscribed reports whether one of its lots is running.
 func (k PlanKind) Covers(available Credits, subscribed bool, n Credits) bool {
 	return (subscribed || !k.NeedsPeriod()) && (available >= n || !k.Charges())
 }
 
-// Prepaid reports whether an order buys a fixed amount in advance. If not, each request buys the credits that it lacks.
+// Prepaid reports whether an order buys a fixed amount in advance. If not, each request buys its missing credits.
 func (k PlanKind) Prepaid() bool { return !k.payAsYouGo }
 
-// AddsUp reports whether several orders together cover a request that one order does not.
+// AddsUp reports whether the credits of several orders add up to cover a larger request.
 func (k PlanKind) AddsUp() bool { return k.Charges() && k.Prepaid() }
 
 // Reorders reports whether another order can be paid for when the balance runs out. A free plan is ordered again only on request.
@@ -60,11 +60,11 @@ func (p *Plan) Reorders() bool {
 	return !k.Prepaid() || !p.Price.IsFree() && (!k.Charges() || p.Credits.Amount > 0)
 }
 
-// LimitsOrders reports whether orders of an account can keep it from ordering the plan again. It can then have one open order.
+// LimitsOrders reports whether earlier orders can keep an account from ordering the plan again. Such a plan allows one open order.
 func (p *Plan) LimitsOrders() bool { return p.IsTrial }
 
-// MayOrder returns nil when an account may order the plan now, else an error with [CodeTrialUsed]. orders counts its orders, and
-// subscribed says that one of its lots runs.
+// MayOrder returns nil when an account may order the plan now, else an error with [CodeTrialUsed]. orders is the number of
+// its orders; subscribed reports whether one of its lots is running.
 func (p *Plan) MayOrder(orders int64, _ bool) error {
 	if p.IsTrial && orders > 0 {
 		return NewError(CodeTrialUsed)
@@ -72,7 +72,7 @@ func (p *Plan) MayOrder(orders int64, _ bool) error {
 	return nil
 }
 
-// Expires reports whether the credits or the period of an order end.
+// Expires reports whether the credits or the period of an order expire.
 func (p *Plan) Expires() bool { return !p.LotEnd(time.Time{}).IsZero() }
 
 // PayTo returns the first receiver, else the owner.
@@ -83,8 +83,8 @@ func (p *Plan) PayTo() Address {
 	return p.Owner
 }
 
-// Effective returns the credits that a request for this many burns: 0 stays 0, a time plan makes it 0, otherwise the
-// bounds of the plan apply (wire contract, section 16). A fixed plan has equal bounds.
+// Effective returns the credits burned by a request for this many: 0 for a request of 0 or a time plan, otherwise the
+// request clamped to the bounds of the plan (wire contract, section 16). A fixed plan has equal bounds.
 func (p *Plan) Effective(requested Credits) Credits {
 	if requested == 0 || !p.Kind().Charges() {
 		return 0
@@ -92,13 +92,13 @@ func (p *Plan) Effective(requested Credits) Credits {
 	return min(max(requested, p.Credits.MinAmount), p.Credits.MaxAmount)
 }
 
-// LotEnd returns when a lot bought at t ends; zero when it never does.
+// LotEnd returns when a lot bought at t expires, or the zero time when it never does.
 func (p *Plan) LotEnd(t time.Time) time.Time { return p.Kind().LotEnd(t, p.Credits.DurationSecs) }
 
-// LotEnd returns when a lot bought at t ends in a plan with this duration; zero when it never does.
+// LotEnd returns when a lot bought at t expires in a plan with this duration, or the zero time when it never does.
 func (k PlanKind) LotEnd(t time.Time, secs Units) time.Time { return LotEnd(t, secs) }
 
-// LotEnd returns t plus this many seconds; zero for 0 seconds. An end after the year 9999 saturates at its last second.
+// LotEnd returns t plus secs seconds in UTC, or the zero time for 0 seconds. Ends after the year 9999 become its last second.
 func LotEnd(t time.Time, secs Units) time.Time {
 	if secs.IsZero() {
 		return time.Time{}

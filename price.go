@@ -8,8 +8,7 @@ import (
 	"strings"
 )
 
-// Currencies of prices. USD and EUR are paid by card, USDC and EURC are tokens, ETH is how the native token is named
-// when a record is read.
+// Currencies of prices. USD and EUR are paid by card; USDC and EURC are tokens. ETH names the native token in records only.
 const (
 	CurrencyUSD  = "USD"
 	CurrencyEUR  = "EUR"
@@ -18,7 +17,7 @@ const (
 	CurrencyETH  = "ETH"
 )
 
-// Tokens that have a currency of their own, on Base Sepolia (sandbox) and Base (live). All have 6 decimals.
+// Tokens with a named currency, on Base Sepolia (sandbox) and Base (live). All have 6 decimals.
 var (
 	USDCSandbox = MustAddress("0x036CbD53842c5426634e7929541eC2318f3dCF7e")
 	USDCLive    = MustAddress("0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913")
@@ -26,8 +25,8 @@ var (
 	EURCLive    = MustAddress("0x60a3E35Cc302bFA44Cb288Bc5a4F316Fdb1adb42")
 )
 
-// PayAsYouGoTemplate marks the price of a plan whose credits are bought request by request. It is no contract: it is the
-// last 20 bytes of keccak256("toll:PayAsYouGoTemplate"), which clients read from GET /.
+// PayAsYouGoTemplate marks the price of a plan whose credits are bought request by request. No contract is deployed there:
+// it is the last 20 bytes of keccak256("toll:PayAsYouGoTemplate"), which clients read from GET /.
 var PayAsYouGoTemplate = MustAddress("0x1FCcaBF8D461cCc8259CB09aE54b4Ff9a90718B3")
 
 // Limits of a price. A fiat price is a sum in 6 decimals: 1.00 to 999,999.99.
@@ -65,7 +64,7 @@ func tokenCurrency(token Address) string {
 	return ""
 }
 
-// Price is what an order of a plan costs, in the stored form (wire contract, section 8, dialect B).
+// Price is the cost of an order of a plan, in the stored form (wire contract, section 8, dialect B).
 type Price struct {
 	TokenAddress         Address   `json:"tokenAddress"` // zero: native token (crypto) or none (fiat, free)
 	Amounts              []Units   `json:"amounts"`      // one per receiver; the price is their sum
@@ -78,7 +77,7 @@ type Price struct {
 	Currency             string    `json:"currency,omitempty"`
 }
 
-// Total returns the sum of the amounts; normalised prices stay below 2^256.
+// Total returns the sum of the amounts, which is below 2^256 for a normalized price.
 func (p Price) Total() Units {
 	if len(p.Amounts) == 1 {
 		return p.Amounts[0]
@@ -93,8 +92,8 @@ func (p Price) Total() Units {
 // IsFree reports whether an order costs nothing.
 func (p Price) IsFree() bool { return p.Total().IsZero() }
 
-// Decimals returns how many digits of an amount lie behind the decimal point: 18 for the native token, else 6. Tokens
-// other than USDC and EURC count as 6, as prices of this service are in stablecoins of that size.
+// Decimals returns the number of fraction digits of an amount: 18 for the native token, else 6. Tokens other than USDC and
+// EURC count as 6, because this service prices plans in stablecoins with 6 decimals.
 func (p Price) Decimals() int {
 	if p.IsCrypto && p.TokenAddress.IsZero() {
 		return 18
@@ -102,7 +101,7 @@ func (p Price) Decimals() int {
 	return 6
 }
 
-// CurrencyName returns USD, EUR, USDC, EURC, ETH, or the address of a token without a name.
+// CurrencyName returns USD, EUR, USDC, EURC, ETH, or the address of an unknown token.
 func (p Price) CurrencyName() string {
 	switch {
 	case p.Currency != "":
@@ -118,11 +117,11 @@ func (p Price) CurrencyName() string {
 	return p.TokenAddress.String()
 }
 
-// Text returns the price in whole currency units, exactly and with two decimals at least: "2.00".
+// Text returns the exact price in currency units, with at least two fraction digits: "2.00".
 func (p Price) Text() string { return FormatAmount(p.Total(), p.Decimals()) }
 
-// PayToken returns the token in which the price is paid in this environment: the zero address for the native token and
-// for fiat, and this network's USDC or EURC where the plan names that of the other network.
+// PayToken returns the payment token in this environment: the zero address for the native token and for fiat. USDC and EURC
+// of either network become the token of this network.
 func (p Price) PayToken(env Environment) Address {
 	switch tokenCurrency(p.TokenAddress) {
 	case CurrencyUSDC:
@@ -133,9 +132,9 @@ func (p Price) PayToken(env Environment) Address {
 	return p.TokenAddress
 }
 
-// PricePerCredit returns the price of one credit in whole currency units as a JSON number: 0 for a free plan. It is
-// computed on integers. It is exact where the division ends within 12 digits below the base unit of the token, and cut
-// off there where it does not (1.00 for 3 credits is 0.333333333333333333).
+// PricePerCredit returns the price of one credit in currency units as a JSON number: 0 for a free plan. It uses integer
+// arithmetic. A quotient with more than 12 digits below the base unit of the token is truncated there (1.00 for 3 credits
+// is 0.333333333333333333).
 func PricePerCredit(p *Plan) json.RawMessage {
 	const below, shift = 12, 1_000_000_000_000
 	total, amount := p.Price.Total(), uint64(max(p.Credits.Amount, 1))
@@ -154,7 +153,7 @@ func PricePerCredit(p *Plan) json.RawMessage {
 	return json.RawMessage(strings.TrimSuffix(s, "."))
 }
 
-// PriceInput is a price as it is sent, in any dialect; a member that is nil was absent or null. See [NormalizePrice].
+// PriceInput is a price in a request, in any dialect. A nil member was absent or null. See [NormalizePrice].
 type PriceInput struct {
 	// Dialects A and B.
 	TokenAddress *Address  `json:"tokenAddress,omitzero"`
@@ -174,9 +173,9 @@ type PriceInput struct {
 	AmountOfCredits *Credits `json:"amountOfCredits,omitzero"`
 }
 
-// NormalizePrice turns a price of any dialect into the stored form; members of dialect B beat those of A, and those beat
-// the file's. The one receiver of one amount defaults to the caller. The second result is amountOfCredits of the file, nil
-// when it is absent.
+// NormalizePrice returns the stored form of a price in any dialect. Members of dialect B override dialect A, which
+// overrides the file. When there is one amount, the receiver defaults to the caller. The second result is amountOfCredits
+// of the file, or nil.
 //
 // Errors are 400 with params.path: [CodeBadPriceConfig], [CodeFiatPriceTooHigh], [CodeFiatPriceTooLow], [CodeBadNumber],
 // or [CodeBadRequest] with the list of malformed members.
@@ -260,7 +259,7 @@ func normalizePrice(in PriceInput, caller Address, path string, f *faultList) Pr
 	return p
 }
 
-// checkShares proves that every amount has one receiver that can be paid, and that the sum fits.
+// checkShares checks that every amount has one nonzero receiver and that the sum is below 2^256.
 func checkShares(p *Price, path string, f *faultList) {
 	if len(p.Receivers) != len(p.Amounts) {
 		f.contradiction(CodeBadPriceConfig, at(path, "receivers"), "There must be as many receivers as amounts.")
@@ -284,7 +283,7 @@ func checkShares(p *Price, path string, f *faultList) {
 	}
 }
 
-// checkCurrency fills in the currency, proves that it fits the token, and holds a fiat price to its limits.
+// checkCurrency fills in the currency and checks that it matches the token and that a fiat price is within its limits.
 func checkCurrency(p *Price, path string, f *faultList) {
 	bad := func(member, format string, args ...any) {
 		f.contradiction(CodeBadPriceConfig, at(path, member), format, args...)

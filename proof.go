@@ -7,7 +7,7 @@ import (
 	"math/big"
 )
 
-// ProofStatus says how firm the anchor of a burn is.
+// ProofStatus is the state of the anchor of a burn on the chain.
 type ProofStatus string
 
 // Statuses of a proof.
@@ -17,17 +17,17 @@ const (
 	ProofFinal    ProofStatus = "final"    // and the chain can no longer undo it
 )
 
-// BurnFields are what a leaf of the mirror of burns commits to.
+// BurnFields are the values that a leaf of the mirror of burns commits to.
 type BurnFields struct {
 	Index       int64   `json:"index"`       // place of the leaf in its period, from 0
 	Commitment  Hash    `json:"commitment"`  // the transaction of the receipt
 	PlanID      PlanID  `json:"planId"`      //
-	Holder      Address `json:"holder"`      // who owned the credits
+	Holder      Address `json:"holder"`      // owner of the credits
 	RequestHash Hash    `json:"requestHash"` // Keccak-256 of the agentRequestId
 	Credits     Credits `json:"credits"`     // burned
 }
 
-// BurnProof shows that a burn is in the mirror on the chain. All members but Status are there unless Status is open.
+// BurnProof proves that a burn is in the mirror on the chain. While Status is open, only Status is set.
 type BurnProof struct {
 	Status            ProofStatus `json:"status"`
 	Period            int64       `json:"period" required:"false"` // number of the period since 1970: its start divided by its length
@@ -42,7 +42,7 @@ type BurnProof struct {
 }
 
 // Leaf returns keccak256(keccak256(abi.encode(uint64 index, bytes32 commitment, uint256 planId, address holder, bytes32
-// requestHash, uint256 credits))). Hashing twice keeps a leaf from being taken for an inner node.
+// requestHash, uint256 credits))). Hashing twice prevents an inner node from passing as a leaf.
 func (f *BurnFields) Leaf() Hash {
 	var b [6 * 32]byte
 	binary.BigEndian.PutUint64(b[24:], uint64(f.Index))
@@ -57,8 +57,8 @@ func (f *BurnFields) Leaf() Hash {
 	return Hash(Keccak256(inner[:]))
 }
 
-// Check reports what of a proof does not hold in itself: its fields make the leaf, and the leaf leads
-// to the root. That the root is on the chain is for the caller to look up.
+// Check returns an error unless the fields hash to the leaf and the path leads from the leaf to the root. The caller must
+// look up the root on the chain.
 func (p *BurnProof) Check() error {
 	switch {
 	case p.Fields.Index != p.Index:
@@ -76,7 +76,7 @@ func (p *BurnProof) Check() error {
 	return nil
 }
 
-// MerkleParent returns the Keccak-256 hash of two nodes of the mirror in ascending order of bytes.
+// MerkleParent returns the Keccak-256 hash of two nodes of the mirror, concatenated in ascending byte order.
 func MerkleParent(a, b Hash) Hash {
 	if bytes.Compare(a[:], b[:]) > 0 {
 		a, b = b, a

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// PlanRecord is the wire form of a plan: nested for the clients of dialect B, with flat copies for those of dialect A
-// (wire contract, section 7). It is how a [Plan] reads and writes JSON, and is exported for the schema of it.
+// PlanRecord is the wire form of a plan: nested for clients of dialect B, with flat copies for clients of dialect A (wire
+// contract, section 7). A [Plan] reads and writes its JSON in this form. It is exported for the JSON schema.
 type PlanRecord struct {
 	ID               PlanID       `json:"id"`
 	PlanID           PlanID       `json:"planId"`
@@ -56,8 +56,8 @@ type PlanMetadata struct {
 	Curation CurationRecord `json:"curation"`
 }
 
-// PlanFacts is metadata.plan. Currency is null for a free plan. FiatPaymentProvider is there for fiat plans only, and is what
-// clients name as network then.
+// PlanFacts is metadata.plan. Currency is null for a free plan. FiatPaymentProvider is set only for fiat plans; clients
+// then use it as the network.
 type PlanFacts struct {
 	AccessLimit         AccessLimit `json:"accessLimit"`
 	IsTrialPlan         bool        `json:"isTrialPlan"`
@@ -98,7 +98,7 @@ func (p *Plan) Record() PlanRecord {
 	return r
 }
 
-// present returns an empty list for none, as lists on the wire are never null.
+// present returns s, or an empty list for nil, because lists on the wire are never null.
 func present[S ~[]E, E any](s S) S {
 	if s == nil {
 		return S{}
@@ -131,8 +131,8 @@ func (c CreditsConfig) flat() FlatCredits {
 // MarshalJSON writes the record of the wire contract, section 7.
 func (p Plan) MarshalJSON() ([]byte, error) { return encode(p.Record()) }
 
-// UnmarshalJSON reads the record. Flat copies are ignored, but for the id, the access limit and maxOrders, which are there
-// once. CreatedAt is dateCreated, which is the only time of creation that the record has.
+// UnmarshalJSON reads the record. It uses the flat id, access limit, and maxOrders, and ignores the other flat copies.
+// CreatedAt is dateCreated, the only creation time in the record.
 func (p *Plan) UnmarshalJSON(b []byte) error {
 	var r PlanRecord
 	if err := json.Unmarshal(b, &r); err != nil {
@@ -215,7 +215,7 @@ func (a *Agent) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// encode writes v as compact JSON without the HTML escapes of encoding/json, which change urls.
+// encode returns v as compact JSON without the HTML escapes of encoding/json, which would change URLs.
 func encode(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// maxRedirect bounds an address to which a browser is sent back, in characters.
+// maxRedirect is the maximum length of a redirect URI in bytes.
 const maxRedirect = 1024
 
-// ValidRedirect reports whether a program may register an address, to which the browser of a person brings the answer of an
-// authorization server: https, http on the machine of the person, or a scheme of a program (RFC 8252, section 7). It has at
-// most 1024 visible characters of ASCII, no user and no fragment.
+// ValidRedirect reports whether a program may register uri as the redirect URI for authorization responses: https, http on
+// the loopback interface, or a private-use scheme (RFC 8252, section 7). The URI has at most 1024 printable ASCII
+// characters, no user, and no fragment.
 //
-// A scheme of a program has a dot, as that section asks for. Programs that run today have schemes without one, so these are
-// taken as well when a host or a path follows and neither browsers nor systems handle them in a way of their own.
+// Section 7.1 requires a dot in a private-use scheme. Existing programs use schemes without one, so these are accepted when
+// a host or a path follows and neither browsers nor operating systems handle the scheme themselves.
 func ValidRedirect(uri string) bool {
 	invisible := func(r rune) bool { return r <= ' ' || r > '~' }
 	if len(uri) > maxRedirect || strings.ContainsFunc(uri, invisible) || strings.ContainsAny(uri, `\#`) {
@@ -38,7 +38,7 @@ func ValidRedirect(uri string) bool {
 	return u.Scheme != "" && u.Opaque == "" && (u.Host != "" || len(u.Path) > 1)
 }
 
-// IsLoopback reports whether a host without a port is this machine.
+// IsLoopback reports whether host, without a port, is localhost or a loopback address without a zone.
 func IsLoopback(host string) bool {
 	if host == "localhost" {
 		return true
@@ -47,7 +47,7 @@ func IsLoopback(host string) bool {
 	return err == nil && ip.IsLoopback() && ip.Zone() == ""
 }
 
-// handled are schemes that browsers or systems handle in a way of their own, run, or let any page claim.
+// handled lists schemes that browsers or operating systems handle or execute, or that any page can claim.
 var handled = []string{
 	"about", "afp", "android-app", "applescript", "apt", "bitcoin", "blob", "brave", "callto", "cid", "content", "data", "dav", "davs",
 	"devtools", "dict", "dns", "ed2k", "edge", "ethereum", "feed", "file", "filesystem", "firefox", "ftp", "ftps", "geo", "git", "gopher",
@@ -58,13 +58,13 @@ var handled = []string{
 	"vbs", "vbscript", "view-source", "vivaldi", "vnc", "wais", "webcal", "ws", "wss", "wtai", "wyciwyg", "x-man-page", "xmpp",
 }
 
-// handledFamilies begin the schemes of browsers and systems, of which there are new ones.
+// handledFamilies are prefixes of browser and system schemes, since vendors keep adding schemes.
 var handledFamilies = []string{
 	"chrome", "facetime", "googlechrome", "itms", "macappstore", "microsoft", "moz-", "ms-", "safari-", "webkit-", "x-apple", "x-safari-",
 }
 
-// isHandled reports whether a scheme, in lower case, is not a program's own. One with a plus is registered by web pages
-// (web+, ext+) or names a transport.
+// isHandled reports whether a scheme, in lower case, cannot belong to a program. Schemes with a plus are registered by web
+// pages (web+, ext+) or name a transport.
 func isHandled(scheme string) bool {
 	return strings.Contains(scheme, "+") || slices.Contains(handled, scheme) ||
 		slices.ContainsFunc(handledFamilies, func(family string) bool { return strings.HasPrefix(scheme, family) })

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Right is what an API key may do. Each route of the service needs one, or is public.
+// Right is a permission of an API key. Each route of the service requires one right or is public.
 type Right string
 
 // Rights.
@@ -15,7 +15,7 @@ const (
 	RightSpend   Right = "spend"   // access tokens, orders, delegations, payment methods, faucet
 	RightManage  Right = "manage"  // agents, plans, webhooks, mint, publish
 	RightMoney   Right = "money"   // refunds, take back, payouts, exports of orders
-	RightKeys    Right = "keys"    // make and end API keys, let programs in
+	RightKeys    Right = "keys"    // create and revoke API keys, connect programs
 	RightMembers Right = "members" // people of the workspace
 	RightExport  Right = "export"  // the private key of the wallet
 )
@@ -33,7 +33,7 @@ func AllRights() Rights {
 // ProgramRights returns the rights that a person can give a program by OAuth.
 func ProgramRights() Rights { return Rights{RightRead, RightSell, RightSpend, RightManage} }
 
-// ParseRights returns the set of these words. An unknown word is an error with [CodeBadRequest].
+// ParseRights returns the set of rights named by words. An unknown word is an error with [CodeBadRequest].
 func ParseRights(words []string) (Rights, error) {
 	all := AllRights()
 	for _, w := range words {
@@ -47,13 +47,13 @@ func ParseRights(words []string) (Rights, error) {
 	return slices.DeleteFunc(all, func(r Right) bool { return !slices.Contains(words, string(r)) }), nil
 }
 
-// limited quotes a word of a caller, at most 32 bytes of it.
+// limited returns at most the first 32 bytes of w in quotes.
 func limited(w string) string { return "'" + strings.ToValidUTF8(w[:min(len(w), 32)], "") + "'" }
 
 // Has reports whether a right is in the set.
 func (r Rights) Has(right Right) bool { return slices.Contains(r, right) }
 
-// Missing returns the first right of the set that another set lacks, "" for none.
+// Missing returns the first right of r that the set in lacks, or "".
 func (r Rights) Missing(in Rights) Right {
 	for _, right := range r {
 		if !in.Has(right) {
@@ -68,7 +68,7 @@ func (r Rights) Within(other Rights) Rights {
 	return slices.DeleteFunc(slices.Clone(r), func(right Right) bool { return !other.Has(right) })
 }
 
-// String returns the words with blanks between.
+// String returns the rights separated by spaces.
 func (r Rights) String() string {
 	words := make([]string, len(r))
 	for i, right := range r {
@@ -77,43 +77,43 @@ func (r Rights) String() string {
 	return strings.Join(words, " ")
 }
 
-// KeyMaker says how an API key was made.
+// KeyMaker is the way in which an API key was created.
 type KeyMaker string
 
 // Makers of API keys.
 const (
 	MadeLocally KeyMaker = "local" // on the database itself, by the operator
-	MadeByUser  KeyMaker = "user"  // by a person who signed in, for a program of their own
+	MadeByUser  KeyMaker = "user"  // by a signed-in person, for their program
 	MadeByKey   KeyMaker = "key"   // by another API key
 	MadeByGrant KeyMaker = "grant" // by the consent to a program
 )
 
-// Ended counts what ended with an API key or a consent, or what was kept.
+// Ended counts the keys, access tokens, and grants that ended with an API key or a consent, or that were kept.
 type Ended struct {
 	APIKeys      int64 `json:"apiKeys"`
 	AccessTokens int64 `json:"accessTokens"`
 	Grants       int64 `json:"grants"`
 }
 
-// KeyRotated is the answer to the rotation of an API key: the new one, with its text.
+// KeyRotated is the response to the rotation of an API key: the new key, including its text.
 type KeyRotated struct {
 	APIKey
 	PreviousID     Hash  `json:"previousId"`
-	PreviousEndsAt Time  `json:"previousEndsAt"` // until then both keys work
-	Moved          Moved `json:"moved"`          // what the old key had made, and the new one is the parent of
+	PreviousEndsAt Time  `json:"previousEndsAt"` // both keys work until then
+	Moved          Moved `json:"moved"`          // children of the old key, now children of the new key
 }
 
-// Moved counts what got another parent; access tokens do as well, and are not counted.
+// Moved counts the records with a new parent. Access tokens move too but are not counted.
 type Moved struct {
 	APIKeys int64 `json:"apiKeys"`
 	Grants  int64 `json:"grants"`
 }
 
-// KeyRevoked is the answer to the end of an API key.
+// KeyRevoked is the response to the revocation of an API key.
 type KeyRevoked struct {
 	Success bool             `json:"success"`
 	ID      Hash             `json:"id"`
 	Status  PermissionStatus `json:"status"`
-	Ended   Ended            `json:"ended"`         // what the key had made, and what came of that
-	Kept    *Ended           `json:"kept,omitzero"` // what got another parent
+	Ended   Ended            `json:"ended"`         // children of the key that ended with it
+	Kept    *Ended           `json:"kept,omitzero"` // children that got another parent
 }

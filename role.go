@@ -2,7 +2,7 @@ package toll
 
 import "slices"
 
-// Role is what a person is in a workspace.
+// Role is the role of a person in a workspace.
 type Role string
 
 // Roles, from the most rights to the fewest.
@@ -17,7 +17,7 @@ const (
 // Roles returns every role.
 func Roles() []Role { return []Role{RoleOwner, RoleAdmin, RoleDeveloper, RoleBilling, RoleViewer} }
 
-// Rights returns what a role may do; nil for a word that is not a role.
+// Rights returns the rights of the role, or nil for an unknown role.
 func (r Role) Rights() Rights {
 	switch r {
 	case RoleOwner:
@@ -34,13 +34,13 @@ func (r Role) Rights() Rights {
 	return nil
 }
 
-// Manages reports whether a person of this role may give, change and end the other role. An owner
-// manages all roles, an admin all but owners.
+// Manages reports whether a person with this role may grant, change, and remove the other role. An owner manages all roles,
+// an admin all except owner.
 func (r Role) Manages(other Role) bool {
 	return r == RoleOwner || r == RoleAdmin && other != RoleOwner
 }
 
-// ParseRole returns the role of a word. Another word is an error with [CodeBadRequest].
+// ParseRole returns the role named s. An unknown word is an error with [CodeBadRequest].
 func ParseRole(s string) (Role, error) {
 	if !slices.Contains(Roles(), Role(s)) {
 		return "", Faults([]Fault{{

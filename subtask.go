@@ -13,7 +13,7 @@ const (
 	MaxSubTaskMetadata    = 16 << 10 // bytes
 )
 
-// SubTaskStatus is how a part of the work went.
+// SubTaskStatus is the status of a sub-task.
 type SubTaskStatus string
 
 // States of a sub-task.
@@ -23,8 +23,8 @@ const (
 	SubTaskFailed  SubTaskStatus = "FAILED"
 )
 
-// SubTask is a part of the work for a request. It is recorded and burns nothing; settle with a margin reads its credits
-// (wire contract, section 20).
+// SubTask is a part of the work for a request. Recording it burns nothing; settle with a margin reads its credits (wire
+// contract, section 20).
 type SubTask struct {
 	ID             string          `json:"subTaskId"` // UUID
 	AgentRequestID string          `json:"agentRequestId"`
@@ -36,7 +36,7 @@ type SubTask struct {
 	CreatedAt      Time            `json:"createdAt"`
 }
 
-// SubTaskInput records a part of the work for a request.
+// SubTaskInput is the body that records a sub-task of a request.
 type SubTaskInput struct {
 	AgentRequestID  *string         `json:"agentRequestId,omitzero" doc:"Required, here or as requestId." maxLength:"128"`
 	RequestID       *string         `json:"requestId,omitzero" doc:"Another name of agentRequestId." maxLength:"128"`
@@ -49,7 +49,7 @@ type SubTaskInput struct {
 	Metadata        json.RawMessage `json:"metadata,omitzero" doc:"An object of at most 16 KiB."`
 }
 
-// SubTask returns what the input records, without id and time, or an error that names every wrong member.
+// SubTask returns the sub-task without id and time, or an error that lists every wrong member.
 func (in *SubTaskInput) SubTask() (*SubTask, error) {
 	var f faultList
 	t := &SubTask{
@@ -90,7 +90,7 @@ func (in *SubTaskInput) SubTask() (*SubTask, error) {
 	return t, f.err()
 }
 
-// either returns the one of two members that is there, else a zero value; two values are a fault of the second.
+// either returns whichever of a and b is set, or a zero value. Different values are a fault of the second member.
 func either[T comparable](f *faultList, second string, a, b *T) *T {
 	switch {
 	case a == nil && b == nil:

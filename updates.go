@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// PlanUpdate is the body that changes a plan, in both dialects: name, description and tags are flat in A and in
-// metadataAttributes in B, and B beats A. Price and credits of a plan never change: members of them are taken when they say
-// what is so.
+// PlanUpdate is the body that changes a plan, in both dialects: name, description, and tags are flat in A and in
+// metadataAttributes in B, which takes precedence. Price and credits of a plan never change: their members are accepted
+// only when they equal the stored values.
 type PlanUpdate struct {
 	Name        Change[string]   `json:"name,omitzero"`
 	Description Change[string]   `json:"description,omitzero"`
 	Tags        Change[[]string] `json:"tags,omitzero"`
 	Metadata    MetadataUpdate   `json:"metadataAttributes,omitzero"`
-	// MaxOrders is the most orders that the plan takes; null lifts the limit.
+	// MaxOrders is the maximum number of orders of the plan; null removes the limit.
 	MaxOrders     Change[Int]   `json:"maxOrders,omitzero"`
 	AccessLimit   *LimitInput   `json:"accessLimit,omitzero"`
 	PriceConfig   *PriceInput   `json:"priceConfig,omitzero"`
@@ -23,7 +23,7 @@ type PlanUpdate struct {
 	Currency      *string       `json:"currency,omitzero"`
 }
 
-// Apply returns the plan with the changes. UpdatedAt stays: whether anything changed is for the caller to see.
+// Apply returns the plan with the changes. It leaves UpdatedAt unchanged: the caller checks whether anything changed.
 //
 // Errors: 400 [CodeBadRequest] with every malformed member, 400 [CodeBadNumber], 409 [CodePlanTermsFixed] with params.path.
 func (in PlanUpdate) Apply(p Plan) (Plan, error) {
@@ -53,7 +53,7 @@ func (in PlanUpdate) Apply(p Plan) (Plan, error) {
 	return p, nil
 }
 
-// otherTerms returns the first member of price, credits or kind that differs from what the plan has; "" when none does.
+// otherTerms returns the first member of price, credits, or kind that differs from the plan, or "".
 func (in PlanUpdate) otherTerms(p *Plan) string {
 	limit := func(l *LimitInput) bool { return l == nil || l.Limit == "" || l.Limit == p.AccessLimit }
 	trial := func(b *Bool) bool { return b == nil || bool(*b) == p.IsTrial }
@@ -82,13 +82,13 @@ func (in PlanUpdate) otherTerms(p *Plan) string {
 	return ""
 }
 
-// registers reports whether the price, sent to a registration, would give that of the plan.
+// registers reports whether registering a plan with this price would store the price of p.
 func (in PriceInput) registers(p *Plan) bool {
 	var f faultList
 	return equalJSON(normalizePrice(in, p.Owner, "", &f), p.Price) && f.err() == nil
 }
 
-// registers reports whether the credits, sent to a registration with the rest of the body, would give those of the plan.
+// registers reports whether registering a plan with these credits and the rest of the body would store the credits of p.
 func (in CreditsInput) registers(p *Plan, rest PlanUpdate) bool {
 	var f faultList
 	c, limit := normalizeCredits(in, orZero(rest.PriceConfig).AmountOfCredits, orZero(rest.AccessLimit).Limit, "", &f)
@@ -105,7 +105,7 @@ func same[T comparable](sent *T, stored T) bool { return sent == nil || *sent ==
 
 func sameUnits(sent *Units, stored Units) bool { return sent == nil || sent.Cmp(stored) == 0 }
 
-// differs returns the first member, of any dialect, that is not what the plan has.
+// differs returns the first member, in any dialect, that differs from the plan, or "".
 func (in PriceInput) differs(p *Plan) string {
 	amounts := in.Amounts == nil || (Price{Amounts: in.Amounts}).IsFree() && p.Price.IsFree() ||
 		slices.EqualFunc(in.Amounts, p.Price.Amounts, func(a, b Units) bool { return a.Cmp(b) == 0 })
@@ -133,7 +133,7 @@ func (in PriceInput) differs(p *Plan) string {
 	return ""
 }
 
-// differs returns the first member, of any dialect, that is not what the plan has.
+// differs returns the first member, in any dialect, that differs from the plan, or "".
 func (in CreditsInput) differs(p *Plan) string {
 	c := p.Credits
 	limit := func(s *string) bool { return s == nil || strings.EqualFold(*s, string(p.AccessLimit)) }
@@ -160,8 +160,8 @@ func (in CreditsInput) differs(p *Plan) string {
 	return ""
 }
 
-// AgentAPIUpdate changes how an agent is reached. Null in place of the whole object clears every member of it, upstream
-// secrets included.
+// AgentAPIUpdate changes how an agent is reached. Null for the whole object clears every member, including the upstream
+// secrets.
 type AgentAPIUpdate struct {
 	Endpoints          Change[EndpointList]      `json:"endpoints,omitzero"`
 	OpenEndpoints      Change[[]string]          `json:"openEndpoints,omitzero"`
@@ -175,11 +175,11 @@ type AgentAPIUpdate struct {
 	StrictEndpoints    Change[Bool]              `json:"strictEndpoints,omitzero"`
 }
 
-// UnmarshalJSON tells null from absent, for the object and for its members.
+// UnmarshalJSON distinguishes null from absent, for the object and for its members.
 func (u *AgentAPIUpdate) UnmarshalJSON(b []byte) error { return decodeChanges(b, u) }
 
 // AgentUpdate is the body that changes an agent, in both dialects: flat in A, in metadataAttributes and agentApiAttributes
-// in B, and B beats A.
+// in B, which takes precedence.
 type AgentUpdate struct {
 	Name               Change[string]       `json:"name,omitzero"`
 	Description        Change[string]       `json:"description,omitzero"`
@@ -193,14 +193,14 @@ type AgentUpdate struct {
 	API                AgentAPIUpdate       `json:"agentApiAttributes,omitzero"`
 }
 
-// ChangesCredentials reports whether [AgentUpdate.Apply] needs the upstream secrets that are stored.
+// ChangesCredentials reports whether [AgentUpdate.Apply] needs the stored upstream secrets.
 func (in AgentUpdate) ChangesCredentials() bool {
 	u := in.API
 	return u.Username.IsSet || u.Password.IsSet || u.Token.IsSet || u.APIKey.IsSet || u.Headers.IsSet
 }
 
-// Apply returns the agent with the changes, and its upstream secrets, nil for none. stored are those that it has; they
-// matter only when [AgentUpdate.ChangesCredentials]. UpdatedAt stays: whether anything changed is for the caller to see.
+// Apply returns the agent with the changes, and its upstream secrets or nil. stored holds the current secrets, used only
+// when [AgentUpdate.ChangesCredentials]. UpdatedAt is unchanged: the caller checks whether anything changed.
 //
 // Errors are 400: [CodeBadRequest] with every malformed member.
 func (in AgentUpdate) Apply(a Agent, stored *Credentials) (Agent, *Credentials, error) {
@@ -245,15 +245,14 @@ func (in AgentUpdate) Apply(a Agent, stored *Credentials) (Agent, *Credentials, 
 // EndpointsInput is the body that adds endpoints to an agent.
 type EndpointsInput struct {
 	Endpoints     EndpointList `json:"endpoints,omitzero"`
-	OpenEndpoints []string     `json:"openEndpoints,omitzero"` // urls that anybody may call
+	OpenEndpoints []string     `json:"openEndpoints,omitzero"` // URLs that are free to call
 }
 
-// Apply returns the agent with the endpoints behind those that it has, and reports whether it
-// changed. An endpoint that it has, by verb and url, is not added again. UpdatedAt and Version
-// stay.
+// Apply returns the agent with the endpoints appended, and reports whether it changed. An endpoint with a known verb and
+// URL is not added again. UpdatedAt and Version are unchanged.
 //
-// Errors are 400: [CodeBadRequest] without an endpoint, with a malformed one, and when the agent
-// would have more than [MaxEndpoints] of a kind.
+// Errors are 400: [CodeBadRequest] when the input has no endpoint or a malformed endpoint, or when the agent would have
+// more than [MaxEndpoints] of a kind.
 func (in EndpointsInput) Apply(a Agent) (_ Agent, changed bool, _ error) {
 	var f faultList
 	if len(in.Endpoints)+len(in.OpenEndpoints) == 0 {
@@ -269,7 +268,7 @@ func (in EndpointsInput) Apply(a Agent) (_ Agent, changed bool, _ error) {
 	return a, changed, nil
 }
 
-// addNew returns a list of endpoints with those behind it that are not in it yet.
+// addNew returns has with the endpoints of more appended, without duplicates.
 func addNew[S ~[]E, E comparable](has, more S, member string, urlOf func(E) string, f *faultList) S {
 	if len(more) > MaxEndpoints {
 		f.add(member, "has more than %d endpoints", MaxEndpoints)

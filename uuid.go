@@ -8,22 +8,22 @@ import (
 	"time"
 )
 
-// UUID is the bytes of a UUID (RFC 9562).
+// UUID is a UUID (RFC 9562) in binary form.
 type UUID [16]byte
 
-// String returns the text of a UUID in lower case.
+// String returns the UUID as lower-case text.
 func (u UUID) String() string {
 	t := hex.EncodeToString(u[:])
 	return t[:8] + "-" + t[8:12] + "-" + t[12:16] + "-" + t[16:20] + "-" + t[20:]
 }
 
-// IsZero reports whether u is no UUID.
+// IsZero reports whether all bytes are zero.
 func (u UUID) IsZero() bool { return u == UUID{} }
 
-// MarshalText returns the text of a UUID.
+// MarshalText returns the UUID as lower-case text.
 func (u UUID) MarshalText() ([]byte, error) { return []byte(u.String()), nil }
 
-// UnmarshalText reads the text of a UUID. The error has [CodeBadUUID].
+// UnmarshalText reads a UUID in text form. The error has [CodeBadUUID].
 func (u *UUID) UnmarshalText(text []byte) error {
 	s, err := ParseUUID(string(text))
 	if err == nil {
@@ -39,21 +39,21 @@ func NewUUID() string {
 	return u.marked(4).String()
 }
 
-// NewTimeUUID returns a new UUID that sorts by time: version 7.
+// NewTimeUUID returns a new UUID of version 7, which sorts by time.
 func NewTimeUUID(at time.Time) UUID {
 	var rest [10]byte
 	_, _ = rand.Read(rest[:]) // crypto/rand.Read never fails since Go 1.24
 	return TimeUUID(at, rest)
 }
 
-// TimeUUID returns the UUID of version 7 with the milliseconds of a time and these other bytes.
+// TimeUUID returns the version 7 UUID with the Unix milliseconds of at, and rest as its remaining bytes.
 func TimeUUID(at time.Time, rest [10]byte) (u UUID) {
 	binary.BigEndian.PutUint64(u[:8], uint64(at.UnixMilli())<<16)
 	copy(u[6:], rest[:])
 	return u.marked(7)
 }
 
-// NameUUID returns the UUID of version 5 that a SHA-1 sum of a namespace and a name makes.
+// NameUUID returns the version 5 UUID made from sum, the SHA-1 hash of a namespace and a name.
 func NameUUID(sum []byte) UUID { return UUID(sum[:16]).marked(5) }
 
 // marked sets the bits of the version and of the variant.
