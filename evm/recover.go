@@ -43,7 +43,7 @@ func Recover(digest [32]byte, signature []byte) (toll.Address, error) {
 // MaxSignature bounds the signature of an account with code, in bytes, which the account itself verifies (ERC-1271).
 const MaxSignature = 4 << 10
 
-// Wrapped reports whether a signature has the ERC-6492 wrapper of accounts that are not deployed yet.
+// Wrapped reports whether a signature has the ERC-6492 wrapper, used by accounts before their deployment.
 func Wrapped(signature []byte) bool {
 	return bytes.HasSuffix(signature, bytes.Repeat([]byte{0x64, 0x92}, 16))
 }

@@ -25,10 +25,10 @@ const (
 	validLeast, validMost = 60, 3600
 )
 
-// Wallet pays entries of scheme exact (x402, EIP-3009) with USDC and EURC of Base and its test network: it signs an
-// authorization for the amount, and the server has it carried out. It needs no gas and asks no chain. A server that has an
-// authorization may use it until it ends, so what it says later proves nothing about the money: a payment counts in full
-// from the moment it was signed, and only the chain can tell that its authorization has ended unused.
+// Wallet pays entries of scheme exact (x402, EIP-3009) with USDC and EURC on Base and its test network: it signs an
+// authorization for the amount, and the server submits it. The wallet needs no gas and no chain connection. A server can
+// use an authorization until it expires, so its later responses prove nothing about the money: a payment counts in full
+// once it is signed, and only the chain can show that its authorization expired unused.
 type Wallet struct {
 	key    *Key
 	tokens map[string]map[toll.Address]string // symbols, by network and token

@@ -22,8 +22,8 @@ import (
 //		t.Errorf("the order is %s", o.Status)
 //	}
 //
-// 4242 4242 4242 4242 pays, 4000 0000 0000 9995 has no money, 4000 0000 0000 0341 is enrolled and then declined; docs/CARDS.md has
-// the others.
+// 4242 4242 4242 4242 pays, 4000 0000 0000 9995 has insufficient funds, 4000 0000 0000 0341 can be enrolled and is then
+// declined; docs/CARDS.md lists more cards.
 func WithCards() Option { return func(o *options) { o.cards = true } }
 
 // PayPage pays the page of an order, as a person in a browser does, and returns the order once it is decided. A card that the page
@@ -52,7 +52,7 @@ func (s *Service) payPage(page, number string) (*toll.Order, error) {
 	return s.client.WaitOrder(ctx, id)
 }
 
-// decided is how long an order may take whose page was paid.
+// decided is the maximum time for an order to be decided after its page is paid.
 const decided = 2 * time.Minute
 
 // EnrollCard enrols a test card of an account, as a person in a browser does, and returns its id for [Subscriber.DelegateCard]. An

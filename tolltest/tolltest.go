@@ -1,5 +1,5 @@
-// Package tolltest runs a whole service inside a test: a builder with a plan and an agent, subscribers with credits, and a
-// clock that the test moves. Nothing is mocked; the service lies on an embedded database in a directory of its own.
+// Package tolltest runs a complete service inside a test: a builder with a plan and an agent, subscribers with credits, and
+// a clock that the test moves. Nothing is mocked; the service uses an embedded database in a separate directory.
 //
 //	svc := tolltest.New(t)
 //	h := paid.Handler(svc.Facilitator(), ask, paid.Plan(svc.Plan()), paid.Agent(svc.Agent()), paid.Credits(2))
@@ -28,7 +28,7 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-// Option changes what the service begins with.
+// Option configures the service.
 type Option func(*options)
 
 type options struct {
@@ -50,8 +50,8 @@ func WithAgent(a client.AgentParams) Option { return func(o *options) { o.agent 
 // WithStart sets the first moment of the clock, by default the one of the machine.
 func WithStart(t time.Time) Option { return func(o *options) { o.start = t } }
 
-// WithPayments lets a stand-in take the money of orders in tokens. It pays at once, unless [Service.Decline] says otherwise; without this
-// option an order that costs something is refused, as no rail is there. Orders by card get a page that nobody ever fills in.
+// WithPayments adds a fake rail that pays token orders at once, unless [Service.Decline] is called. Without this option,
+// paid orders in tokens are refused because no rail is configured. Card orders get a page that is never paid.
 func WithPayments() Option { return func(o *options) { o.rail = railtest.New() } }
 
 // Service is a running service. It is safe for concurrent use.
@@ -76,7 +76,7 @@ type Service struct {
 	people  atomic.Int64
 }
 
-// New starts a service that ends with the test. What goes wrong fails the test.
+// New starts a service that stops at the end of the test. Any failure fails the test.
 func New(t testing.TB, opts ...Option) *Service {
 	t.Helper()
 	s, err := Start(opts...)
@@ -92,7 +92,7 @@ func New(t testing.TB, opts ...Option) *Service {
 	return s
 }
 
-// Start is [New] for programs and examples, which have no test: the caller closes the service, and what goes wrong later panics.
+// Start is [New] for programs and examples, which have no test. The caller must close the service; later failures panic.
 func Start(opts ...Option) (_ *Service, err error) {
 	o := options{
 		plan: client.PlanParams{
@@ -243,12 +243,12 @@ func (s *Service) Mint(holder toll.Address, credits toll.Credits) {
 	}
 }
 
-// Subscriber is someone who buys.
+// Subscriber is a subscriber of the service.
 type Subscriber struct {
 	Address toll.Address
 	// AccessToken pays with the credits of the subscriber, at every agent of the plan, for a day of the service's clock.
 	AccessToken string
-	// Permission is what the access token may spend.
+	// Permission is the hash of the access token's permission.
 	Permission toll.Hash
 	// Client has the subscriber's key.
 	Client *client.Client
@@ -256,7 +256,7 @@ type Subscriber struct {
 	svc *Service
 }
 
-// Subscriber returns a new subscriber with credits of the builder's plan, 0 for none.
+// Subscriber returns a new subscriber with this many credits of the builder's plan.
 func (s *Service) Subscriber(credits toll.Credits, opts ...client.TokenOption) *Subscriber {
 	s.helper()
 	ctx := context.Background()

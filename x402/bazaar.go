@@ -39,12 +39,12 @@ type CataloguePage struct {
 type FoundResources struct {
 	X402Version int             `json:"x402Version"`
 	Resources   []CatalogueItem `json:"resources"`
-	// PartialResults says that there are more.
+	// PartialResults reports that more results exist.
 	PartialResults bool      `json:"partialResults"`
 	Pagination     FoundPage `json:"pagination"`
 }
 
-// FoundPage is the size of a part, and where the next one begins; null at the end.
+// FoundPage has the page size and the cursor of the next page, null on the last page.
 type FoundPage struct {
 	Limit  int     `json:"limit"`
 	Cursor *string `json:"cursor"`

@@ -14,7 +14,7 @@ import (
 const (
 	maxKnownBytes  = 8 << 10  // of one PaymentRequired, as sent
 	maxSenderBytes = 64 << 10 // of one sender
-	maxShardBytes  = 2 << 20  // of a shard, 32 MiB in all
+	maxShardBytes  = 2 << 20  // of a shard, 32 MiB for all shards
 	bodyShards     = 16
 )
 
@@ -60,8 +60,8 @@ var (
 	settleBodyMembers = []string{"paymentRequired", "x402AccessToken", "maxAmount", "agentRequestId", "batch"}
 )
 
-// Decode is [Decode] for a body of this sender, a *VerifyRequest or *SettleRequest. PaymentRequired is shared with other calls:
-// do not change what it points to. The strict decoder handles unusual bodies and faults.
+// Decode is like [Decode] for a body of this sender, a *VerifyRequest or *SettleRequest. PaymentRequired is shared with
+// other calls: callers must not modify it. The strict decoder handles unusual bodies and faults.
 func (b *Bodies) Decode(sender toll.Address, data []byte, v any) error {
 	shard := &b.shards[maphash.Bytes(b.seed, sender[:])%bodyShards]
 	switch r := v.(type) {
@@ -115,7 +115,7 @@ func (k *knownRequired) read(r *plainReader) bool {
 	k.shard.mu.RLock()
 	own := k.shard.senders[k.sender]
 	k.shard.mu.RUnlock()
-	// The last one is tried first: a whole object or string is no prefix of a longer one.
+	// Try the last value first. A complete object or string is never a prefix of a longer one.
 	if own != nil {
 		if last := own.last.Load(); r.word(last.raw) {
 			*k.into, k.set = last.is, true

@@ -211,7 +211,7 @@ type settleBody struct {
 }
 
 // UnmarshalJSON decodes the spec body or the stock body. Errors: [toll.CodeBodyDialect], [toll.CodeBadX402Version],
-// [toll.CodeAmountAndMargin] and those of [Decode]; Stock is set beside an error of a stock body.
+// [toll.CodeAmountAndMargin], and any error of [Decode]. Stock is set even when a stock body has an error.
 func (r *SettleRequest) UnmarshalJSON(data []byte) error { return Decode(data, r) }
 
 func (r *SettleRequest) decodeBody(data []byte) error {

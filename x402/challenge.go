@@ -48,7 +48,7 @@ func ReadChallenge(h http.Header, body []byte) (*Challenge, error) {
 		return nil, errNoChallenge
 	}
 	if value != "" {
-		body, _ = headerText(value) // no text is no challenge
+		body, _ = headerText(value) // decodeChallenge rejects an empty body
 	}
 	if len(body) > maxChallengeBytes {
 		return nil, errNoChallenge
@@ -101,9 +101,9 @@ func (e *Entry) member(name string) string {
 	return s
 }
 
-// Answer returns the value of payment-signature that pays an entry of the challenge: base64 (standard alphabet, padded) of a
-// PaymentPayload. It repeats the entry, the resource and the extensions as received. A server that accepts payment identifiers
-// gets the given one; "" omits it. It fails for a payload that is not JSON.
+// Answer returns the value of payment-signature that pays an entry of the challenge: base64 (standard alphabet, padded) of
+// a PaymentPayload. It repeats the entry, the resource, and the extensions as received. It sends identifier to servers that
+// accept payment identifiers; "" omits it. It returns an error when payload cannot be encoded as JSON.
 func (c *Challenge) Answer(e *Entry, payload any, identifier string) (string, error) {
 	extensions := make(map[string]json.RawMessage, len(c.Extensions))
 	for name, raw := range c.Extensions {
@@ -167,10 +167,10 @@ type Payment struct {
 	// Spent returns the cost of the payment after the server responded with r, the zero value without a receipt. It returns
 	// false if it is not sure, so that the whole quote may be spent. It may ask the service, never the server.
 	Spent func(ctx context.Context, r *Settlement) (toll.Units, bool)
-	// Authorization is what a payment of scheme exact allows the server until it ends, else nil. Only the chain knows whether
-	// it was used.
+	// Authorization is the transfer that a payment of scheme exact authorizes until it expires, else nil. Only the chain
+	// knows whether it was used.
 	Authorization *ExactAuthorization
-	// Permission identifies the access token to its service, which knows what was burned; nil for other payments.
+	// Permission identifies the access token, whose service records the burned credits; nil for other payments.
 	Permission *toll.Hash
 }
 

@@ -23,13 +23,13 @@ const MaxDepth = 32
 // maxFaults bounds the faults in a report, so that a hostile body cannot cause a large response.
 const maxFaults = 64
 
-// Decode reads strict JSON into v, a pointer to a zero value. Refused are duplicate names, invalid UTF-8 (also lone
-// surrogates and a byte order mark), bytes after the value and nesting beyond [MaxDepth]. Names are compared exactly;
-// unknown members are ignored; null is the same as absent, and in an array the zero value. To tell null from absent, decode
-// into a map of json.RawMessage first.
+// Decode reads strict JSON into v, a pointer to a zero value. It rejects duplicate names, invalid UTF-8 (including lone
+// surrogates and a byte order mark), bytes after the value, and nesting beyond [MaxDepth]. Names are case-sensitive and
+// unknown members are ignored. null is the same as absent; in an array it is the zero value. To distinguish null from
+// absent, decode into a map of json.RawMessage first.
 //
-// The error is a *toll.Error whose params.errors names every member of a wrong type. Its code is that of the first
-// malformed id, address, number or UUID, else [toll.CodeBadRequest]. After an error v holds nothing of use.
+// The error is a *toll.Error whose params.errors lists every member of a wrong type. Its code describes the first malformed
+// id, address, number, or UUID, else it is [toll.CodeBadRequest]. After an error, the contents of v are undefined.
 func Decode(data []byte, v any) error {
 	if err := checkDepth(data); err != nil {
 		return err
@@ -165,7 +165,7 @@ func syntaxFault(path, message string) error {
 // report collects faults in the order of the text.
 type report struct {
 	faults   []toll.Fault
-	specific *toll.Error // first fault with a code of its own
+	specific *toll.Error // first fault with a code other than CodeBadRequest
 	at       string      // path of specific
 	unknown  []string    // paths of members that have no place, at most maxUnknown
 	fields   map[reflect.Type]map[string]reflect.Type
@@ -344,7 +344,7 @@ func (r *report) walkArray(raw []byte, elem reflect.Type, path string) {
 	}
 }
 
-// fieldsOf returns the members of a struct by name, including those of embedded structs.
+// fieldsOf returns the members of a struct by name, including the members of embedded structs.
 func (r *report) fieldsOf(t reflect.Type) map[string]reflect.Type {
 	if m, ok := r.fields[t]; ok {
 		return m
@@ -376,7 +376,7 @@ func (r *report) fieldsOf(t reflect.Type) map[string]reflect.Type {
 
 // eachMember calls f for each member of a valid object until f returns false.
 func eachMember(raw []byte, f func(name string, value []byte) bool) {
-	dec := jsontext.NewDecoder(bytes.NewReader(raw), jsontext.AllowDuplicateNames(true)) // it has none
+	dec := jsontext.NewDecoder(bytes.NewReader(raw), jsontext.AllowDuplicateNames(true)) // valid objects have no duplicates
 	if tok, err := dec.ReadToken(); err != nil || tok.Kind() != '{' {
 		return
 	}

@@ -10,7 +10,7 @@ import (
 // jsonWriter appends the members of an object.
 type jsonWriter struct {
 	b   []byte
-	odd bool // what is written is not what the generic encoder writes
+	odd bool // the output differs from the generic encoder
 }
 
 func (w *jsonWriter) raw(s string) { w.b = append(w.b, s...) }

@@ -14,7 +14,7 @@ const MaxURLBytes = 8 << 10
 type Pattern struct {
 	text   string // as registered
 	target        // path is that before a wildcard, without what begins the rest
-	rest   bool   // a wildcard stands at the end
+	rest   bool   // the pattern ends with a wildcard
 	bare   bool   // nothing stands before the rest, not even an empty segment
 	prefix string // of the rest
 	rank   int    // 0 literal, 1 with parameters, 2 with a wildcard

@@ -114,7 +114,7 @@ type exactBody struct {
 }
 
 // DecodeExact decodes the value of payment-signature for scheme exact: base64 (either alphabet, padded or not) of a
-// PaymentPayload, or its JSON. Of a payload for another scheme it reads accepted; the authorization is then zero. Errors:
+// PaymentPayload, or its JSON. For another scheme, it reads only accepted and leaves the authorization zero. Errors:
 // [toll.CodeTokenUndecodable], [toll.CodeBadX402Version].
 func DecodeExact(s string) (*ExactPayment, error) {
 	if len(s) > MaxTokenBytes && !strings.HasPrefix(s, "{") || len(s) > maxPayloadBytes {
@@ -182,8 +182,8 @@ func badPayment(why string) *toll.Error {
 	return toll.Errorf(toll.CodeTokenUndecodable, "The payment cannot be decoded: %s.", why).WithReason(ReasonInvalidPayload)
 }
 
-// Pays reports whether a client accepted this entry. Addresses are compared case-insensitively. Absent members of extra and an
-// absent maxTimeoutSeconds are ignored, because some clients keep only what they know.
+// Pays reports whether a client accepted this entry. Addresses are compared case-insensitively. Absent members of extra and
+// an absent maxTimeoutSeconds are ignored, because some clients keep only known members.
 func (r *ExactRequirements) Pays(accepted *ExactRequirements) bool {
 	same := func(sent, ours string) bool { return sent == "" || sent == ours }
 	return accepted.Scheme == r.Scheme && accepted.Network == r.Network && accepted.Amount == r.Amount &&
@@ -207,7 +207,7 @@ type ExactReceipt struct {
 	Extensions map[string]json.RawMessage `json:"extensions,omitempty"`
 }
 
-// ExactGrant is what a payment bought.
+// ExactGrant is the purchase paid by an exact payment.
 type ExactGrant struct {
 	OrderID          string       `json:"orderId"`
 	PlanID           toll.PlanID  `json:"planId"`

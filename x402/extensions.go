@@ -40,8 +40,8 @@ var generated = map[string][]string{
 	ExtensionSignIn:       {"nonce", "issuedAt", "expirationTime", "requestId"},
 }
 
-// EchoMismatch returns the first extension with a changed or missing member of info, "" for none. A client may omit an
-// extension and add members; generated members are ignored.
+// EchoMismatch returns the first extension in name order with a changed or missing member of info, or "". A client may omit
+// an extension and add members; generated members are ignored.
 func EchoMismatch(advertised, echoed map[string]json.RawMessage) string {
 	first := ""
 	for name, ours := range advertised {
@@ -56,7 +56,7 @@ func EchoMismatch(advertised, echoed map[string]json.RawMessage) string {
 	return first
 }
 
-// keeps reports whether an extension has the info of another one, except for these members.
+// keeps reports whether theirs contains the info of ours, except for the members in but.
 func keeps(theirs, ours json.RawMessage, but []string) bool {
 	want, ok := infoOf(ours)
 	if !ok {

@@ -7,7 +7,7 @@ import (
 	"github.com/tollhq/toll"
 )
 
-// PaymentRequired says what a request costs (wire contract, section 15).
+// PaymentRequired describes the price of a request and the ways to pay it (wire contract, section 15).
 type PaymentRequired struct {
 	X402Version toll.Int                   `json:"x402Version"`
 	Error       string                     `json:"error,omitempty"`
@@ -154,7 +154,7 @@ type SettleResponse struct {
 	OrderTx          string                     `json:"orderTx,omitempty"`
 	Extra            *SettleExtra               `json:"extra,omitempty"`
 	Extensions       map[string]json.RawMessage `json:"extensions,omitempty"`
-	// Details are those of [toll.Error]: for a refused top-up, the code of the rail.
+	// Details are the details of a [toll.Error]: for a refused top-up, the code of the rail.
 	Details string `json:"-"`
 	// Replayed means that this is the stored response of an earlier call (header Idempotency-Replayed).
 	Replayed bool `json:"-"`
@@ -182,7 +182,7 @@ type ReleaseRequest struct {
 	AgentRequestID string
 }
 
-// ReleaseResponse is the response to a release; a repeat gets the same one.
+// ReleaseResponse is the response to a release. Repeating the release returns the same response.
 type ReleaseResponse struct {
 	Success        bool         `json:"success"`
 	AgentRequestID string       `json:"agentRequestId"`

@@ -54,7 +54,7 @@ type SignedReceipt struct {
 // MaxOffers bounds the offers of one request.
 const MaxOffers = 8
 
-// OffersRequest asks for a signed offer for each entry of accepts.
+// OffersRequest requests a signed offer for each entry of accepts.
 type OffersRequest struct {
 	PaymentRequired PaymentRequired `json:"paymentRequired"`
 }
@@ -62,7 +62,7 @@ type OffersRequest struct {
 // OffersResponse are the offers in the order of accepts.
 type OffersResponse struct {
 	Offers     []SignedOffer `json:"offers"`
-	ValidUntil int64         `json:"validUntil"` // seconds since 1970, the end of each
+	ValidUntil int64         `json:"validUntil"` // end of every offer, in seconds since 1970
 }
 
 // Offerer is a [Facilitator] that signs offers, such as the Go client and the service.

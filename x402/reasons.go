@@ -72,8 +72,8 @@ var reasons = []struct {
 	{ReasonSettleFault, false, toll.CodeInternal},
 }
 
-// ReasonOf returns the reason word of an error in an act: the one that it carries, else that of its code, else that of
-// its status.
+// ReasonOf returns the reason word for an error of verify or settle: its own reason, else the word for its code, else the
+// word for its HTTP status.
 func ReasonOf(n Namespace, err *toll.Error, act Act) string {
 	if err.Reason != "" {
 		return err.Reason
@@ -104,7 +104,7 @@ func ReasonOf(n Namespace, err *toll.Error, act Act) string {
 	return ReasonVerifyFault
 }
 
-// CodeOf returns the code of a reason word; a word that is not in the table has that of an internal fault.
+// CodeOf returns the code of a reason word, or [toll.CodeInternal] for an unknown word.
 func CodeOf(n Namespace, reason string) toll.Code {
 	word, branded := strings.CutPrefix(reason, "invalid_"+n.Scheme+"_")
 	for _, r := range reasons {

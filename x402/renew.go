@@ -6,14 +6,14 @@ import (
 	"github.com/tollhq/toll"
 )
 
-// RenewRequest moves the end of an open hold.
+// RenewRequest changes the expiry of an open hold.
 type RenewRequest struct {
 	AgentRequestID string
 	HoldSecs       int // life from now, 1 to 900; 0 = 60
 }
 
-// RenewResponse is the answer to a renewal. A hold lives 24 hours at most, so HoldExpiresAt may be earlier than what was asked
-// for. It is never earlier than before.
+// RenewResponse is the response to a renewal. A hold lives at most 24 hours, so HoldExpiresAt may be earlier than
+// requested. It is never earlier than before.
 type RenewResponse struct {
 	Success        bool         `json:"success"`
 	AgentRequestID string       `json:"agentRequestId"`
@@ -21,7 +21,7 @@ type RenewResponse struct {
 	HoldExpiresAt  toll.Time    `json:"holdExpiresAt"`
 }
 
-// Renewer is a [Facilitator] that renews holds. The Go client and the service are.
+// Renewer is a [Facilitator] that renews holds, such as the Go client and the service.
 type Renewer interface {
 	Renew(ctx context.Context, req *RenewRequest) (*RenewResponse, error)
 }
@@ -32,7 +32,7 @@ type renewBody struct {
 	HoldSecs       *toll.Int `json:"holdSecs,omitempty"`
 }
 
-// UnmarshalJSON reads agentRequestId, which is required, and holdSecs. Errors are those of [Decode].
+// UnmarshalJSON reads agentRequestId, which is required, and holdSecs. It returns the errors of [Decode].
 func (r *RenewRequest) UnmarshalJSON(data []byte) error { return Decode(data, r) }
 
 func (r *RenewRequest) decodeBody(data []byte) error {

@@ -59,8 +59,8 @@ func (r *SettleRequest) appendJSON(b []byte) ([]byte, error) {
 	return append(b, '}'), err
 }
 
-// appendAsked writes the members that verify and settle share, but for the end of the object. Of p
-// it leaves the addresses for payers out: verify and settle do not look at them.
+// appendAsked appends the shared members of verify and settle, without the closing brace of the object. It omits the
+// addresses for payers in p, which verify and settle ignore.
 func appendAsked(b []byte, p *PaymentRequired, token string, most *toll.Credits) ([]byte, error) {
 	if b == nil {
 		b = make([]byte, 0, len(token)+1280) // an entry has about 700 bytes, and ids have 78 digits
@@ -129,7 +129,7 @@ func quote(b []byte, text string) []byte {
 	return b
 }
 
-// appendRawMap writes members that others have written.
+// appendRawMap appends an object whose members are raw JSON.
 func appendRawMap(b []byte, m map[string]json.RawMessage) ([]byte, error) {
 	if len(m) == 0 {
 		return append(b, "{}"...), nil

@@ -9,8 +9,8 @@ import (
 	"github.com/tollhq/toll"
 )
 
-// StandardRequirements are an entry of accepts in the standard. The fields are those of the Go SDK of x402, with the same
-// names, types and order, so that types convert.
+// StandardRequirements are an entry of accepts in the standard. The fields have the names, types, and order of the x402 Go
+// SDK, so that the types convert.
 type StandardRequirements struct {
 	Scheme            string         `json:"scheme"`
 	Network           string         `json:"network"`
@@ -50,9 +50,9 @@ func NewClientScheme(scheme string, token TokenSource) *ClientScheme {
 // Scheme returns the name of the scheme.
 func (s *ClientScheme) Scheme() string { return s.scheme }
 
-// CreatePaymentPayload returns the member payload of a payment, with a new nonce. It returns no access token of another plan
-// than the server asks for. Errors: those of the token source, [toll.CodeTokenUndecodable], [toll.CodeBadX402Version],
-// [toll.CodePlanMismatch].
+// CreatePaymentPayload returns the member payload of a payment, with a new nonce. It rejects an access token for a
+// different plan than the server requires. Errors: any error of the token source, [toll.CodeTokenUndecodable],
+// [toll.CodeBadX402Version], [toll.CodePlanMismatch].
 func (s *ClientScheme) CreatePaymentPayload(ctx context.Context, r StandardRequirements) (map[string]any, error) {
 	token, err := s.token(ctx, r)
 	if err != nil {
@@ -74,9 +74,9 @@ func (s *ClientScheme) CreatePaymentPayload(ctx context.Context, r StandardRequi
 type ServerScheme struct {
 	// Name is the scheme: [Namespace.SchemeCrypto] or [Namespace.SchemeCard].
 	Name string
-	// PlanID is the plan whose credits pay; extra.planId of a route wins.
+	// PlanID is the plan whose credits pay; extra.planId of a route overrides it.
 	PlanID toll.PlanID
-	// AgentID is the agent that answers, "" for none; extra.agentId of a route wins.
+	// AgentID is the agent that serves the request, or ""; extra.agentId of a route overrides it.
 	AgentID toll.AgentID
 	// Facilitator is needed for [ServerScheme.Release].
 	Facilitator Facilitator
@@ -117,8 +117,8 @@ func (s *ServerScheme) EnhanceRequirements(r StandardRequirements) (StandardRequ
 	return r, nil
 }
 
-// Release releases the hold of a payment whose work failed, before it expires. payment is the PaymentPayload, as JSON or as a
-// header value. Errors: those of [Facilitator], and of [Decode] for a malformed entry.
+// Release releases the hold of a payment whose work failed, before it expires. payment is the PaymentPayload, as JSON or as
+// a header value. Errors: any error of [Facilitator], and of [Decode] for a malformed entry.
 func (s *ServerScheme) Release(ctx context.Context, payment string, r StandardRequirements) error {
 	text, err := Encode(r)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 type StockPayment struct {
 	// Payload is the PaymentPayload: its JSON text, or another form that [DecodeToken] accepts.
 	Payload string
-	// Requirements set the payment: Amount is held by verify and burned by settle; "" is the maximum of the plan, or what is
-	// held.
+	// Requirements set the payment. Verify holds Amount and settle burns it; "" is the maximum of the plan, or the held
+	// amount.
 	Requirements Requirements
 }
 
@@ -35,7 +35,7 @@ func isStock(data []byte, b *paymentBody, err error) bool {
 	return isPresent(data, "paymentPayload") && !isPresent(data, "x402AccessToken")
 }
 
-// UnmarshalJSON reads the stock body. Errors: [toll.CodeBadX402Version] and those of [Decode].
+// UnmarshalJSON reads the stock body. Errors: [toll.CodeBadX402Version] and any error of [Decode].
 func (p *StockPayment) UnmarshalJSON(data []byte) error { return Decode(data, p) }
 
 func (p *StockPayment) decodeBody(data []byte) error {
@@ -74,7 +74,7 @@ func (p *StockPayment) MarshalJSON() ([]byte, error) {
 	return Encode(&body)
 }
 
-// UnmarshalJSON decodes an agentRequestId, or without one the stock body. Errors are those of [Decode].
+// UnmarshalJSON decodes an agentRequestId, or without one the stock body. It returns the errors of [Decode].
 func (r *ReleaseRequest) UnmarshalJSON(data []byte) error { return Decode(data, r) }
 
 func (r *ReleaseRequest) decodeBody(data []byte) error {

@@ -15,7 +15,7 @@ type SupportedKind struct {
 	Extra       SupportedExtra `json:"extra,omitzero"`
 }
 
-// SupportedExtra is what a client must know of a kind.
+// SupportedExtra has the details of a kind that clients need.
 type SupportedExtra struct {
 	Version      string `json:"version"` // "1"
 	CreditsAsset string `json:"creditsAsset"`

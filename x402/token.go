@@ -11,8 +11,8 @@ import (
 // MaxTokenBytes bounds an access token in any form, one header line (wire contract, section 21).
 const MaxTokenBytes = 8 << 10
 
-// maxPayloadBytes bounds the JSON of a PaymentPayload: one header block as base64, since other servers forward what they
-// received.
+// maxPayloadBytes bounds the JSON of a PaymentPayload: one header block as base64, since other servers forward the received
+// payload.
 const maxPayloadBytes = 16 << 10
 
 // Forms of an access token (wire contract, section 14).
@@ -31,7 +31,7 @@ type Token struct {
 	ResourceURL       string         // resource.url, "" when absent
 	Accepted          *Requirements  // nil when absent
 	Authorization     *Authorization // nil when absent
-	// IdentifierRequired says that the sender was required to send a payment identifier.
+	// IdentifierRequired reports whether the sender was required to send a payment identifier.
 	IdentifierRequired bool
 	// Resource and Extensions are as sent.
 	Resource   *Resource
@@ -274,8 +274,8 @@ func EncodeToken(jws string, accepted Requirements, auth Authorization, nonce st
 	return value
 }
 
-// WithNonce returns the x402 form of a token with another nonce, so that it pays for one request. It takes claims from the JWS
-// without checking the signature. Errors: [toll.CodeBadRequest] for the nonce, those of [DecodeToken].
+// WithNonce returns the x402 form of a token with another nonce, so that it pays for one request. It takes claims from the
+// JWS without checking the signature. Errors: [toll.CodeBadRequest] for the nonce, and any error of [DecodeToken].
 func WithNonce(token, nonce string) (string, error) {
 	if !ValidNonce(nonce) {
 		return "", toll.Errorf(toll.CodeBadRequest, "A nonce is 1 to 128 of A-Z a-z 0-9 . _ : ~ -")
@@ -291,7 +291,7 @@ func WithNonce(token, nonce string) (string, error) {
 type CreditsPayload struct {
 	Signature     string         `json:"signature"` // the compact JWS
 	Authorization *Authorization `json:"authorization,omitempty"`
-	Nonce         string         `json:"nonce,omitempty"` // "" is none
+	Nonce         string         `json:"nonce,omitempty"` // may be ""
 }
 
 // NewCreditsPayload returns the payload with which an access token of any form pays for one request: a new nonce keeps the

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Headers of a delivery by Standard Webhooks (https://www.standardwebhooks.com), beside those of the namespace: event id,
-// seconds since 1970, and signatures "v1," with padded base64, separated by spaces.
+// Headers of a delivery by Standard Webhooks (https://www.standardwebhooks.com), sent in addition to the namespace headers:
+// event id, seconds since 1970, and signatures "v1," with padded base64, separated by spaces.
 const (
 	StandardWebhookID        = "Webhook-Id"
 	StandardWebhookTimestamp = "Webhook-Timestamp"
