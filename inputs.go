@@ -26,7 +26,7 @@ type PlanInput struct {
 	Trial         *Bool          `json:"trial,omitzero"` // alias of isTrialPlan; the plan is a trial when either is true
 	// Nonce makes the registration idempotent: the same caller, nonce, and body return the same plan.
 	Nonce *Units `json:"nonce,omitzero"`
-	// Currency is the currency of the price when priceConfig has none.
+	// Currency is the currency of the price when priceConfig.currency is absent.
 	Currency *string `json:"currency,omitzero"`
 }
 

@@ -10,8 +10,8 @@ import (
 	"github.com/tollhq/toll/client"
 )
 
-// WithCards sells plans in dollars and euros, which test cards pay: with a double of Stripe in the service, no money moves. The
-// plan of the builder is 100 credits for 5.00 USD then, unless [WithPlan] says otherwise.
+// WithCards sells plans in dollars and euros that test cards pay. The service uses a fake of Stripe, so no money moves. The
+// default plan is then 100 credits for 5.00 USD; see [WithPlan].
 //
 //	svc := tolltest.New(t, tolltest.WithCards())
 //	page, err := svc.Subscriber(0).Client.Checkout(t.Context(), svc.Plan(), client.CheckoutParams{})

@@ -51,7 +51,7 @@ func WithAgent(a client.AgentParams) Option { return func(o *options) { o.agent 
 func WithStart(t time.Time) Option { return func(o *options) { o.start = t } }
 
 // WithPayments adds a fake rail that pays token orders at once, unless [Service.Decline] is called. Without this option,
-// paid orders in tokens are refused because no rail is configured. Card orders get a page that is never paid.
+// paid orders in tokens are refused because no rail is configured. Card orders get a page, but nothing pays it.
 func WithPayments() Option { return func(o *options) { o.rail = railtest.New() } }
 
 // Service is a running service. It is safe for concurrent use.
@@ -205,7 +205,7 @@ func (s *Service) Advance(d time.Duration) {
 // Now returns the time of the service.
 func (s *Service) Now() time.Time { return s.clock() }
 
-// Decline makes the stand-in of [WithPayments] refuse to pay from now on, or pay again.
+// Decline makes the fake rail of [WithPayments] refuse payments from now on, or accept them again when on is false.
 func (s *Service) Decline(on bool) {
 	if s.payments() {
 		s.rail.Behave(railtest.Behaviour{Decline: on, Reason: "the test declines"})
