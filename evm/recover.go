@@ -48,7 +48,7 @@ func Wrapped(signature []byte) bool {
 	return bytes.HasSuffix(signature, bytes.Repeat([]byte{0x64, 0x92}, 16))
 }
 
-// PersonalDigest is the digest of a text that a person signs (EIP-191, version 0x45).
+// PersonalDigest returns the digest of a text signed by a person (EIP-191, version 0x45).
 func PersonalDigest(text string) [32]byte {
 	return toll.Keccak256([]byte("\x19Ethereum Signed Message:\n" + strconv.Itoa(len(text)) + text))
 }

@@ -26,8 +26,8 @@ import (
 // declined; docs/CARDS.md lists more cards.
 func WithCards() Option { return func(o *options) { o.cards = true } }
 
-// PayPage pays the page of an order, as a person in a browser does, and returns the order once it is decided. A card that the page
-// does not take fails the test.
+// PayPage pays the page of an order, as a person in a browser does, and returns the order once it is decided. The test
+// fails if the page rejects the card.
 func (s *Service) PayPage(page, number string) *toll.Order {
 	s.helper()
 	o, err := s.payPage(page, number)

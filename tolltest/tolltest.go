@@ -44,10 +44,10 @@ type options struct {
 // request. Subscribers of a plan with a price have what [Service.Subscriber] gives them; a free one is ordered on demand.
 func WithPlan(p client.PlanParams) Option { return func(o *options) { o.plan, o.own = p, true } }
 
-// WithAgent replaces the agent of the builder, by default one without endpoints, which may be paid for anything.
+// WithAgent replaces the agent of the builder. The default agent has no endpoints, and any request may pay it.
 func WithAgent(a client.AgentParams) Option { return func(o *options) { o.agent = a } }
 
-// WithStart sets the first moment of the clock, by default the one of the machine.
+// WithStart sets the initial time of the service's clock, by default the current time.
 func WithStart(t time.Time) Option { return func(o *options) { o.start = t } }
 
 // WithPayments adds a fake rail that pays token orders at once, unless [Service.Decline] is called. Without this option,
@@ -212,14 +212,14 @@ func (s *Service) Decline(on bool) {
 	}
 }
 
-// Stall makes the stand-in of [WithPayments] leave orders undecided from now on, or decide them again.
+// Stall makes the fake rail of [WithPayments] leave orders undecided from now on, or decide them again when on is false.
 func (s *Service) Stall(on bool) {
 	if s.payments() {
 		s.rail.Behave(railtest.Behaviour{Hang: on})
 	}
 }
 
-// Paid returns how many orders the stand-in of [WithPayments] has paid, and the sum in base units of their tokens.
+// Paid returns the number of orders that the fake rail of [WithPayments] has paid, and the sum in base units of their tokens.
 func (s *Service) Paid() (orders int, sum toll.Units) {
 	if s.payments() {
 		return s.rail.Charges()
