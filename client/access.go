@@ -68,7 +68,7 @@ func WithMetadata(object json.RawMessage) TokenOption {
 }
 
 // AccessToken creates a permission and its access token for the caller. Only this response contains the token. Without a
-// delegation it spends existing credits and free plans.
+// delegation, the token spends existing credits and orders free plans.
 func (c *Client) AccessToken(ctx context.Context, plan toll.PlanID, opts ...TokenOption) (*toll.AccessToken, error) {
 	b := tokenBody{PlanID: plan}
 	for _, o := range opts {
@@ -87,8 +87,8 @@ func (c *Client) Permission(ctx context.Context, hash toll.Hash) (*toll.Permissi
 	return get[toll.Permission](ctx, c, api("/x402/permissions/%s", hash.String()))
 }
 
-// RevokePermission revokes a permission. Its open holds still settle, for at most what they hold: Closed of its record reports
-// when none is left.
+// RevokePermission revokes a permission. Its open holds can still be settled, up to the held amount. Once no request can burn
+// credits under the permission, its record has Closed set.
 func (c *Client) RevokePermission(ctx context.Context, hash toll.Hash) error {
 	_, err := remove[json.RawMessage](ctx, c, api("/x402/permissions/%s", hash.String()))
 	return err
@@ -100,7 +100,7 @@ type KeyParams struct {
 	ExpiresIn time.Duration `json:"-"`                 // at least 60 s; 0: never
 	Version   string        `json:"version,omitempty"` // pinned API version; "": the current one
 	Prefix    string        `json:"prefix,omitempty"`  // one of the prefixes of the service; "": the operator's
-	Rights    toll.Rights   `json:"rights,omitzero"`   // nil: those of the caller's key but export and members
+	Rights    toll.Rights   `json:"rights,omitzero"`   // nil: the rights of the caller's key, without export and members
 }
 
 // CreateKey creates an API key for the caller. Only this response contains Key. The new key has at most the rights of the
@@ -122,7 +122,7 @@ func (c *Client) Key(ctx context.Context, id toll.Hash) (*toll.APIKey, error) {
 	return get[toll.APIKey](ctx, c, api("/api-keys/%s", id.String()))
 }
 
-// RecentCalls returns the last 200 calls of a key, newest first, as far as the responding process of the service knows them.
+// RecentCalls returns up to 200 recent calls with a key, newest first. It covers only calls to the process that responds.
 func (c *Client) RecentCalls(ctx context.Context, id toll.Hash) ([]toll.RecentCall, error) {
 	out, err := get[struct {
 		Calls []toll.RecentCall `json:"calls"`
@@ -133,7 +133,7 @@ func (c *Client) RecentCalls(ctx context.Context, id toll.Hash) ([]toll.RecentCa
 	return out.Calls, nil
 }
 
-// UpdateKey changes the name or the pinned API version of a key; nil leaves a member as it is.
+// UpdateKey changes the name or the pinned API version of a key. A nil argument leaves the value unchanged.
 func (c *Client) UpdateKey(ctx context.Context, id toll.Hash, name, version *string) (*toll.APIKey, error) {
 	in := struct {
 		Name    *string `json:"name,omitzero"`
@@ -142,14 +142,14 @@ func (c *Client) UpdateKey(ctx context.Context, id toll.Hash, name, version *str
 	return fetch[toll.APIKey](ctx, c, call{method: http.MethodPatch, path: api("/api-keys/%s", id.String()), body: in, idempotent: true})
 }
 
-// RevokeKey revokes an API key with its keys, access tokens and consents, which the response counts.
+// RevokeKey revokes an API key and the keys, access tokens, and consents that it created. The response contains their numbers.
 func (c *Client) RevokeKey(ctx context.Context, id toll.Hash) (*toll.KeyRevoked, error) {
 	return remove[toll.KeyRevoked](ctx, c, api("/api-keys/%s", id.String()))
 }
 
-// RotateKey replaces an API key by a new one with the same name, rights and end. The old one works until the overlap ends, 0 to
-// 30 days, and what it created moves to the new one. The caller is a person, or a key other than the old one and its
-// descendants. Only this response contains the new key.
+// RotateKey replaces an API key with a new key that has the same name, rights, and expiry. The old key works until the overlap
+// ends, 0 to 30 days, and its keys, access tokens, and consents move to the new key. The caller must be a person, or a key other
+// than the old key and its descendants. Only this response contains the new key.
 //
 // Errors: [toll.CodeKeyNotFound], [toll.CodeKeyAlreadyRevoked], [toll.CodeRightMissing], [toll.CodeForbidden].
 func (c *Client) RotateKey(ctx context.Context, id toll.Hash, overlap time.Duration) (*toll.KeyRotated, error) {
@@ -159,7 +159,7 @@ func (c *Client) RotateKey(ctx context.Context, id toll.Hash, overlap time.Durat
 	return create[toll.KeyRotated](ctx, c, api("/api-keys/%s/rotate", id.String()), in)
 }
 
-// RevokeKeyOnly revokes an API key. The caller's key becomes the parent of what it created, and must have its rights.
+// RevokeKeyOnly revokes an API key and moves the records that it created to the caller's key, which must have its rights.
 func (c *Client) RevokeKeyOnly(ctx context.Context, id toll.Hash) (*toll.KeyRevoked, error) {
 	return remove[toll.KeyRevoked](ctx, c, api("/api-keys/%s", id.String())+"?keep=true")
 }

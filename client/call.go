@@ -21,7 +21,7 @@ import (
 
 const (
 	maxAnswer = 16 << 20 // bytes
-	maxSized  = 64 << 10 // bytes for which room is made because an answer says that it has them
+	maxSized  = 64 << 10 // bytes; the largest Content-Length for which the buffer is allocated in advance
 )
 
 // jsonType is shared by all requests, and read-only.
@@ -148,7 +148,7 @@ func (c *Client) retryDelay(ctx context.Context, cl call, attempt int, a *answer
 	}
 	wait := c.backoff(attempt)
 	if err == nil && a.status == http.StatusRequestTimeout {
-		return wait, true // the request did not arrive in time, so nothing was done, whatever it asks for
+		return wait, true // the request did not arrive in time, so the call had no effect
 	}
 	if !cl.idempotent {
 		return 0, false
@@ -193,7 +193,7 @@ func (c *Client) once(ctx context.Context, cl call, body []byte) (*answer, error
 	}
 	var b bytes.Buffer
 	if n := res.ContentLength; n > 0 && n <= maxSized {
-		b.Grow(int(n) + bytes.MinRead) // ReadFrom wants room to see the end
+		b.Grow(int(n) + bytes.MinRead) // ReadFrom grows the buffer unless it has MinRead bytes left
 	}
 	if _, err := b.ReadFrom(io.LimitReader(res.Body, maxAnswer+1)); err != nil {
 		return nil, c.unreachable(err)
@@ -204,13 +204,13 @@ func (c *Client) once(ctx context.Context, cl call, body []byte) (*answer, error
 	return &answer{status: res.StatusCode, header: res.Header, body: b.Bytes()}, nil
 }
 
-// request makes the HTTP request of a call.
+// request returns the HTTP request of a call.
 func (c *Client) request(ctx context.Context, cl call, body []byte) (*http.Request, error) {
 	var r io.Reader
 	if body != nil {
 		r = bytes.NewReader(body)
 	}
-	address := "/" // most paths need no parser
+	address := "/" // most paths need no parsing
 	plain := len(cl.query) == 0 && !strings.ContainsAny(cl.path, "%?#")
 	if !plain {
 		address = c.base.String() + cl.path
@@ -232,7 +232,7 @@ func (c *Client) request(ctx context.Context, cl call, body []byte) (*http.Reque
 	switch {
 	case cl.form != nil:
 		h.Set("Content-Type", "application/x-www-form-urlencoded")
-		h.Del("Authorization") // a form is for the authorization server, where programs say who they are
+		h.Del("Authorization") // forms go to the authorization server, which identifies programs by client_id
 	case body != nil:
 		h["Content-Type"] = jsonType
 	}
@@ -248,12 +248,12 @@ func (c *Client) request(ctx context.Context, cl call, body []byte) (*http.Reque
 	return req, nil
 }
 
-// unreachable is the error of a call without a response, whose outcome is unknown.
+// unreachable returns the error of a call without a response, whose outcome is unknown.
 func (c *Client) unreachable(err error) *toll.Error {
 	e := toll.NewError(toll.CodeUnavailable)
 	e.Message = "The service did not answer."
 	if ue, ok := errors.AsType[*url.Error](err); ok {
-		err = ue.Err // the address may carry ids that logs should not
+		err = ue.Err // its URL may contain ids, which must not be logged
 	}
 	return e.WithCause(err)
 }
@@ -293,7 +293,7 @@ func (a *answer) err() *toll.Error {
 	return e
 }
 
-// codeOfStatus is the code of a response without a body of the service.
+// codeOfStatus returns the code for a response whose body is not an error of the service.
 func codeOfStatus(status int) toll.Code {
 	return cmp.Or(map[int]toll.Code{
 		http.StatusBadRequest:            toll.CodeBadRequest,

@@ -31,8 +31,8 @@ type Client struct {
 	timeout   time.Duration
 	version   string
 	userAgent string
-	workspace string      // of every call; "": that of the API key
-	header    http.Header // of every call; the values are shared, so they are replaced and never changed
+	workspace string      // of every call; "" for the workspace of the API key
+	header    http.Header // of every call; requests share the values, which are read-only
 	retries   int
 	maxWait   time.Duration
 	names     x402.Namespace
@@ -56,7 +56,7 @@ func WithURL(address string) Option {
 	}
 }
 
-// WithHTTPClient sets the HTTP client, and so transport, proxy and TLS. Redirects are never followed.
+// WithHTTPClient sets the HTTP client, which determines transport, proxy, and TLS. The client never follows redirects.
 func WithHTTPClient(h *http.Client) Option {
 	return func(c *Client) {
 		if h != nil {
@@ -65,10 +65,10 @@ func WithHTTPClient(h *http.Client) Option {
 	}
 }
 
-// WithoutKey uses no API key, not even TOLL_API_KEY, for open reads and sign-ins.
+// WithoutKey makes calls without an API key, ignoring TOLL_API_KEY, for public reads and sign-ins.
 func WithoutKey() Option { return func(c *Client) { c.key = "" } }
 
-// WithVersion overrides the requested API version; "" uses that of the API key.
+// WithVersion overrides the requested API version; "" uses the version that is pinned to the API key.
 func WithVersion(v string) Option { return func(c *Client) { c.version = v } }
 
 // WithTimeout bounds one attempt of a call, default 45 s; 0 leaves it to the context.
@@ -77,7 +77,7 @@ func WithTimeout(d time.Duration) Option { return func(c *Client) { c.timeout = 
 // WithRetries sets the retries of a call after 408, 429, 502, 503, 504 and network failures, default 2. Only safe calls are retried.
 func WithRetries(n int) Option { return func(c *Client) { c.retries = max(n, 0) } }
 
-// WithMaxRetryWait bounds the wait before a retry, including Retry-After, default 5 s. A response that asks for more is returned.
+// WithMaxRetryWait bounds the wait before a retry, including Retry-After, default 5 s. A longer Retry-After ends the retries.
 func WithMaxRetryWait(d time.Duration) Option { return func(c *Client) { c.maxWait = max(d, 0) } }
 
 // WithUserAgent adds a product to the User-Agent.
@@ -97,8 +97,8 @@ func WithLog(l *slog.Logger) Option {
 	}
 }
 
-// New returns a client for an API key; an empty key is read from TOLL_API_KEY, and without one only open reads work. It does
-// not call the service.
+// New returns a client for an API key. If key is empty, New reads TOLL_API_KEY; without a key, only public reads and sign-ins
+// work. New does not call the service.
 func New(key string, opts ...Option) *Client {
 	c := &Client{
 		key: strings.TrimSpace(cmp.Or(key, os.Getenv("TOLL_API_KEY"))), http: &http.Client{Transport: newTransport()}, timeout: defaultTimeout, version: Version,
@@ -134,11 +134,11 @@ func (c *Client) newHeader() http.Header {
 	return h
 }
 
-// newTransport keeps many idle connections to the service: the default transport keeps two, so that an agent under load would
-// dial for every other call.
+// newTransport returns a transport that keeps up to 256 idle connections to the service. The default transport keeps two per
+// host, so an agent under load would often dial a new one.
 func newTransport() http.RoundTripper {
 	d, ok := http.DefaultTransport.(*http.Transport)
-	if !ok { // somebody replaced it, and knows why
+	if !ok { // the program replaced the default transport
 		return http.DefaultTransport
 	}
 	t := d.Clone()

@@ -17,12 +17,12 @@ import (
 // payTokenLife is the life of an access token for one request.
 const payTokenLife = 5 * time.Minute
 
-// Payer pays with the credits of the caller on these plans, or on any plan of the service without plans. Each request gets its
-// own access token, which can burn only the price of that request, at that agent: it is worthless to a server that keeps it.
+// Payer returns a payer that spends the caller's credits for these plans, or for any plan if there are none. It creates an access
+// token for each request, which can burn only the price of that request, and only at that agent if one is named.
 //
-// The agent must be registered at the server that asks for payment: an endpoint of its public record has the scheme, host and
-// port of the request. If the entry names no agent, this must hold for one of the first 100 agents of the plan. Records are
-// cached for a minute. For agents whose record has no endpoint with a host see [CreditsPayer.At].
+// The agent must be registered at the server that demands payment: an endpoint of its public record must have the scheme, host,
+// and port of the request. If the entry has no agent, one of the first 100 agents of the plan must be registered there. Records
+// are cached for a minute. For agents without an endpoint that has a host, see [CreditsPayer.At].
 func (c *Client) Payer(plans ...toll.PlanID) *CreditsPayer {
 	return &CreditsPayer{c: c, plans: plans, agents: cache.New[directoryKey, registration](directorySize)}
 }
@@ -35,20 +35,20 @@ type CreditsPayer struct {
 	delegation string
 	agent      toll.AgentID
 	token      TokenMaker
-	// agents caches whether agents are registered at servers.
+	// agents caches where agents are registered.
 	agents *cache.Cache[directoryKey, registration]
 }
 
-// At returns a payer that trusts that the plans of [Client.Payer] are sold at these hosts, in the form of [HostOf], if the
-// records of their agents name no host. It still refuses an agent that is registered elsewhere.
+// At returns a payer that trusts these hosts, in the form of [HostOf], to sell the plans of [Client.Payer] if the records of
+// their agents do not contain a host. It still refuses an agent that is registered elsewhere.
 func (p *CreditsPayer) At(hosts ...string) *CreditsPayer {
 	o := *p
 	o.at = hosts
 	return &o
 }
 
-// Topped returns a payer whose access tokens may buy one more order of the plan through a delegation, if credits are missing.
-// This costs money that no purse counts, so it is only for plans that were passed to [Client.Payer]: otherwise a server could
+// Topped returns a payer whose access tokens may each buy one order of the plan through a delegation if credits are missing. The
+// purse does not count this money, so Topped only works for plans that were passed to [Client.Payer]: otherwise a server could
 // make you buy its own expensive plan.
 func (p *CreditsPayer) Topped(delegationID string) *CreditsPayer {
 	o := *p
@@ -56,13 +56,13 @@ func (p *CreditsPayer) Topped(delegationID string) *CreditsPayer {
 	return &o
 }
 
-// TokenMaker returns the access token for one request of at most most credits, 0 for a plan that charges none. The token is for
-// this agent, "" for every agent of the plan.
+// TokenMaker returns the access token for one request that costs at most most credits; 0 means that the plan does not charge
+// credits. The token is for this agent; "" means every agent of the plan.
 type TokenMaker func(
 	ctx context.Context, plan toll.PlanID, agent toll.AgentID, most toll.Credits,
 ) (*toll.AccessToken, error)
 
-// Using returns a payer with the access tokens of make. They are revoked like its own if the receipt does not say what was burned.
+// Using returns a payer that gets access tokens from make. It revokes a token if the receipt does not confirm the full price.
 func (p *CreditsPayer) Using(make TokenMaker) *CreditsPayer {
 	o := *p
 	o.token = make
@@ -77,7 +77,7 @@ func (p *CreditsPayer) For(agent toll.AgentID) *CreditsPayer {
 	return &o
 }
 
-// Quote implements [Payer]: the amount of the entry, else the maximum of the plan.
+// Quote implements [Payer]. It returns the amount of the entry, or else the maximum of the plan.
 func (p *CreditsPayer) Quote(ctx context.Context, called *url.URL, e *x402.Entry) (x402.Quote, error) {
 	n := p.c.names
 	if other := n.OtherBrand(e.Scheme); other != "" {
@@ -158,7 +158,7 @@ func (p *CreditsPayer) Pay(ctx context.Context, e *x402.Entry, q x402.Quote) (*x
 	return &x402.Payment{Payload: payload, Permission: &hash, Spent: spent}, nil
 }
 
-// makeToken is the [TokenMaker] of a payer without one.
+// makeToken is the default [TokenMaker].
 func (p *CreditsPayer) makeToken(ctx context.Context, plan toll.PlanID, agent toll.AgentID, most toll.Credits) (*toll.AccessToken, error) {
 	opts := []TokenOption{WithExpiry(payTokenLife)}
 	if most > 0 {
@@ -173,10 +173,10 @@ func (p *CreditsPayer) makeToken(ctx context.Context, plan toll.PlanID, agent to
 	return p.c.AccessToken(ctx, plan, opts...)
 }
 
-// burned revokes an access token and asks the service what it burned: a server that reports less may take the rest later. final
-// is false while the server has a hold, and so can burn more.
+// burned revokes an access token and reads how many credits it burned: a server that reports less than the price could burn the
+// remainder later. final is false while a hold is open, which can still burn credits.
 func (p *CreditsPayer) burned(ctx context.Context, hash toll.Hash) (spent toll.Units, final bool, err error) {
-	// The record tells the state, so the result does not matter.
+	// The record below contains the state, so the error does not matter.
 	_ = p.c.RevokePermission(ctx, hash)
 	record, err := p.c.Permission(ctx, hash)
 	if err != nil {
@@ -185,16 +185,14 @@ func (p *CreditsPayer) burned(ctx context.Context, hash toll.Hash) (spent toll.U
 	return toll.UnitsOf(int64(record.UsedCredits)), record.Closed, nil
 }
 
-// Check asks the service what became of a payment with credits that is [PaymentSent] or
-// [PaymentUnknown], and returns it as it stands now: paid or refused when nothing of it can be
-// burned any more, else unchanged, so that it still counts in full. The caller records the answer
-// with Close of its [Purse]. Other payments are returned unchanged.
+// Check reads the outcome of a credits payment in state [PaymentSent] or [PaymentUnknown] from the service and returns the
+// updated payment: paid or refused once no more of it can be burned, else unchanged, so that it still counts in full. The
+// caller records the result with Close of its [Purse]. Other payments are returned unchanged.
 //
-// Check leaves a request alone that may be under way. When the access token has expired, after five
-// minutes, Check revokes it, so that holds that have lapsed can no longer be settled.
+// Check does not disturb a request that may still be in progress. Once the access token has expired, after five minutes, Check
+// revokes it, so that lapsed holds can no longer be settled.
 //
-// Errors: [toll.CodePermissionNotFound] for a payment of another account or service, and those of
-// every call.
+// Errors: [toll.CodePermissionNotFound] for a payment of another workspace or service, and the errors of any call.
 func (p *CreditsPayer) Check(ctx context.Context, paid Payment) (Payment, error) {
 	open := paid.State == PaymentSent || paid.State == PaymentUnknown
 	if !open || paid.Permission == nil {

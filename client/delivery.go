@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// maxDeliveryAge is how much the time of a delivery may differ from the receiver's.
+	// maxDeliveryAge bounds the difference between the timestamp of a delivery and the receiver's clock.
 	maxDeliveryAge = 5 * time.Minute
 	maxDelivery    = 1 << 20 // bytes of a body
 )
@@ -25,8 +25,8 @@ const (
 // [Client.RotateWebhook], the previous one. Without the webhook headers of the namespace, ReadDelivery reads the Standard Webhooks
 // headers. The same event may arrive more than once, under the same ID.
 //
-// Errors: [toll.CodeForbidden] for a signature or a time that is not good, [toll.CodeBadRequest] for a body that is not an
-// event.
+// Errors: [toll.CodeForbidden] for an invalid signature or a timestamp more than 5 minutes off, [toll.CodeBadRequest] for a body
+// that cannot be read, exceeds 1 MiB, or does not contain an event.
 func (c *Client) ReadDelivery(r *http.Request, secrets ...string) (*toll.Event, error) {
 	id, sent := r.Header.Get(c.names.HeaderWebhookID()), r.Header.Get(c.names.HeaderWebhookTimestamp())
 	signatures := r.Header.Values(c.names.HeaderWebhookSignature())
@@ -56,7 +56,7 @@ func (c *Client) ReadDelivery(r *http.Request, secrets ...string) (*toll.Event, 
 	return &e, nil
 }
 
-// signed reports whether one of the secrets made one of the signatures in lines. A signature is "v1=" and hex, separated by
+// signed reports whether a signature in lines was created with one of the secrets. A signature is "v1=" and hex, separated by
 // commas or spaces. A Standard Webhooks signature is "v1," and base64, separated by spaces.
 func signed(lines []string, standard bool, text []byte, secrets []string) bool {
 	good := false

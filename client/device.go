@@ -10,27 +10,27 @@ import (
 	"github.com/tollhq/toll"
 )
 
-// DeviceSignIn is how a program gets an API key of a person when there is no browser on its computer (RFC 8628): it shows
-// UserCode and URL, and asks with [Client.ExchangeDevice], every Interval, until the person has decided elsewhere.
+// DeviceSignIn gets an API key of a person for a program on a computer without a browser (RFC 8628). The program shows UserCode
+// and URL, then polls with [Client.ExchangeDevice] every Interval until the person has decided on another device.
 type DeviceSignIn struct {
 	UserCode  string
 	URL       string        // where the person types the code
-	FullURL   string        // the same with the code in it; may be empty
-	Interval  time.Duration // between two questions; the service may make it longer
+	FullURL   string        // URL with the code included; may be empty
+	Interval  time.Duration // between polls; ExchangeDevice lengthens it on slow_down
 	ExpiresIn time.Duration // of the codes
 
 	clientID string
-	code     string // what the program asks with
+	code     string // device_code
 }
 
-// ErrUndecided is the answer of [Client.ExchangeDevice] while the person has not decided.
+// ErrUndecided is returned by [Client.ExchangeDevice] until the person has decided.
 var ErrUndecided = errors.New("client: the person has not decided yet")
 
-// slowDown is what an answer slow_down adds to the interval (RFC 8628, section 3.5).
+// slowDown is added to the interval after a slow_down error (RFC 8628, section 3.5).
 const slowDown = 5 * time.Second
 
-// StartDevice begins a sign-in. clientID is the name of the program, which its keys get. rights are what the key is to have, of which the
-// person may give fewer; with none the service proposes those of the program.
+// StartDevice begins a sign-in. clientID is the name of the program, which its keys get. rights are the rights that the program
+// requests; the person may grant fewer. Without rights, the service proposes the program's default rights.
 func (c *Client) StartDevice(ctx context.Context, clientID string, rights ...toll.Right) (*DeviceSignIn, error) {
 	info, err := c.Info(ctx)
 	if err != nil {
@@ -67,8 +67,8 @@ func (c *Client) StartDevice(ctx context.Context, clientID string, rights ...tol
 	}, nil
 }
 
-// ExchangeDevice asks whether the person has decided, and returns the API key and how long it lives. Errors: [ErrUndecided]
-// to ask again after the interval; a refusal and a code that ended have the word of OAuth in params.error.
+// ExchangeDevice returns the API key and its life once the person has approved the sign-in. Errors: [ErrUndecided] means that
+// the program should call again after the interval; a denial and an expired code have the OAuth error code in params.error.
 func (c *Client) ExchangeDevice(ctx context.Context, d *DeviceSignIn) (key string, life time.Duration, err error) {
 	key, life, err = c.exchange(ctx, url.Values{
 		"grant_type": {"urn:ietf:params:oauth:grant-type:device_code"}, "device_code": {d.code}, "client_id": {d.clientID},
@@ -85,7 +85,7 @@ func (c *Client) ExchangeDevice(ctx context.Context, d *DeviceSignIn) (key strin
 	return key, life, err
 }
 
-// showable reports whether a text can be printed on a terminal as it is.
+// showable reports whether s has 1 to most bytes, all visible ASCII, so that it is safe to print on a terminal.
 func showable(s string, most int) bool {
 	return s != "" && len(s) <= most && strings.IndexFunc(s, func(r rune) bool { return r <= ' ' || r > '~' }) < 0
 }

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// directoryLife is how long the record of an agent is cached.
+	// directoryLife is the life of a cached registration.
 	directoryLife = time.Minute
 	// directorySize bounds the cache.
 	directorySize = 256
@@ -30,12 +30,12 @@ type directoryKey struct {
 
 // registration is where the agents of an entry are registered.
 type registration struct {
-	here      bool   // at the server that asks
-	elsewhere string // the host of an endpoint at another server, "" when there is none
+	here      bool   // at the server that demands payment
+	elsewhere string // the host of the first endpoint with one, or ""
 }
 
-// checkAgent refuses an entry whose agent is not registered at the server: it could have copied the demand of another server,
-// and would spend the payment there. Errors are safe to show.
+// checkAgent returns an error for an entry whose agent is not registered at the called server: that server could have copied the
+// demand of another server, to spend the payment there. Errors are safe to show.
 func (p *CreditsPayer) checkAgent(ctx context.Context, called *url.URL, plan toll.PlanID, e *x402.Entry) error {
 	k := directoryKey{called: origin(called), plan: plan}
 	whose := "an agent of plan " + string(plan)
@@ -73,7 +73,7 @@ func (p *CreditsPayer) checkAgent(ctx context.Context, called *url.URL, plan tol
 		"name the plan and the host if you know that it is", whose, here)
 }
 
-// register asks the service where the agents of an entry are registered.
+// register reads from the service where the agents of an entry are registered.
 func (p *CreditsPayer) register(ctx context.Context, k directoryKey) (r registration, err error) {
 	if k.agent != "" {
 		a, err := p.c.Agent(ctx, k.agent)

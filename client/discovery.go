@@ -11,15 +11,15 @@ import (
 
 var _ x402.Offerer = (*Client)(nil)
 
-// Resources lists what can be paid for through the service, last updated first: at most limit items (1 to 100) from offset. It
-// needs no API key.
+// Resources lists the resources that are sold through the service, most recently updated first: at most limit items (1 to 100),
+// starting at offset. It does not require an API key.
 func (c *Client) Resources(ctx context.Context, by x402.CatalogueFilter, limit, offset int) (*x402.Catalogue, error) {
 	q := filterQuery(by, limit)
 	q.Set("offset", strconv.Itoa(offset))
 	return fetch[x402.Catalogue](ctx, c, call{method: http.MethodGet, path: api("/x402/discovery/resources"), query: q, idempotent: true})
 }
 
-// SearchResources returns the resources that contain each word of a query. The cursor is from the previous response, "" for the
+// SearchResources returns the resources that contain every word of a query. cursor is from the previous response, or "" for the
 // first page.
 func (c *Client) SearchResources(ctx context.Context, query string, by x402.CatalogueFilter, limit int, cursor string) (*x402.FoundResources, error) {
 	q := filterQuery(by, limit)

@@ -15,7 +15,7 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-// maxSilence is how long a stream may be silent; the service sends something far more often.
+// maxSilence bounds the time between two lines of a stream; the service sends lines far more often.
 const maxSilence = 2 * time.Minute
 
 // maxEvent bounds one line of a stream in bytes.
@@ -30,9 +30,9 @@ func (c *Client) Events(ctx context.Context, opts ...ListOption) iter.Seq2[*toll
 	return list[toll.Event](ctx, c, api("/events"), "events", opts)
 }
 
-// FollowEvents returns events as they happen, each once and in order, until ctx or the loop ends. It starts after the event
-// with this id, "" for now. It reconnects and resumes; an error ends the sequence and means that the service refused. The end
-// of ctx is not an error.
+// FollowEvents returns events as they happen, each once and in order, until ctx or the loop ends. It starts after the event with
+// id after, or with new events if after is "". It reconnects and resumes after failures. An error ends the sequence and means
+// that the service refused the request or sent an unreadable event. The end of ctx is not an error.
 func (c *Client) FollowEvents(ctx context.Context, after string) iter.Seq2[*toll.Event, error] {
 	return func(yield func(*toll.Event, error) bool) {
 		for attempt := 0; ; attempt++ {

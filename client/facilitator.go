@@ -14,7 +14,7 @@ var (
 	_ x402.Renewer     = (*Client)(nil)
 )
 
-// Terms returns the data of a plan that a server needs to demand payment.
+// Terms returns the plan data that a server needs to demand payment.
 func (c *Client) Terms(ctx context.Context, id toll.PlanID) (*x402.Terms, error) {
 	p, err := c.Plan(ctx, id)
 	if err != nil {
@@ -47,7 +47,7 @@ func soldToWallets(p *toll.Plan, env toll.Environment) bool {
 		(token == env.USDC() || token == env.EURC())
 }
 
-// AgentPlanIDs returns the listed plans of an agent, oldest first, at most 100, for servers that name no plan.
+// AgentPlanIDs returns the ids of the listed plans of an agent, oldest first, at most 100, for servers without a configured plan.
 func (c *Client) AgentPlanIDs(ctx context.Context, agent toll.AgentID) ([]toll.PlanID, error) {
 	var ids []toll.PlanID
 	for p, err := range c.AgentPlans(ctx, agent, PageSize(100), Ascending()) {
@@ -64,7 +64,7 @@ func (c *Client) AgentPlanIDs(ctx context.Context, agent toll.AgentID) ([]toll.P
 	return ids, nil
 }
 
-// home returns the environment of the service, which is constant.
+// home returns the environment and the network of the service, which are constant and therefore cached.
 func (c *Client) home(ctx context.Context) (toll.Environment, string, error) {
 	if i := c.info.Load(); i != nil {
 		return i.Environment, i.Network, nil
@@ -78,9 +78,9 @@ func (c *Client) home(ctx context.Context) (toll.Environment, string, error) {
 	return i.Environment, i.Network, nil
 }
 
-// Verify asks whether a request is payable. A refusal is a response with a nil error. It is retried only if that cannot take a
-// second hold: without a hold, or if the request has its own id (AgentRequestID, the nonce of a stock body), after a response
-// that rules out an effect.
+// Verify checks a payment. A refusal is a response with a nil error. Verify retries only if that cannot create a second hold:
+// without a hold, or, if the request has its own id (AgentRequestID, or the nonce of a stock body), after a response that rules
+// out an effect.
 func (c *Client) Verify(ctx context.Context, req *x402.VerifyRequest) (*x402.VerifyResponse, error) {
 	stock := req.Stock != nil
 	var v x402.VerifyResponse
@@ -102,7 +102,7 @@ func (c *Client) Verify(ctx context.Context, req *x402.VerifyRequest) (*x402.Ver
 	return &v, nil
 }
 
-// judged sends a verify or a settle and decodes its verdict. e is the error of a response other than 200.
+// judged sends a verify or settle call and decodes its verdict. e is the error of a response with a status other than 200.
 func (c *Client) judged(ctx context.Context, cl call, verdict any) (a *answer, e *toll.Error, err error) {
 	cl.method = http.MethodPost
 	if a, err = c.send(ctx, cl); err != nil {
@@ -114,7 +114,7 @@ func (c *Client) judged(ctx context.Context, cl call, verdict any) (a *answer, e
 	switch a.status {
 	case http.StatusOK, http.StatusBadRequest, http.StatusPaymentRequired, http.StatusForbidden, http.StatusNotFound,
 		http.StatusConflict, http.StatusTooManyRequests, http.StatusServiceUnavailable:
-	default: // a failure of the call: the key of the caller, a limit, the service
+	default: // the call failed: invalid key, size limit, or service failure
 		return nil, nil, e
 	}
 	if err := x402.Decode(a.body, verdict); err != nil {
@@ -123,13 +123,13 @@ func (c *Client) judged(ctx context.Context, cl call, verdict any) (a *answer, e
 	return a, e, nil
 }
 
-// failed reports whether a reason is about the call, not about the payment.
+// failed reports whether a reason concerns the call rather than the payment.
 func failed(reason string) bool {
 	return reason == "" || reason == x402.ReasonRateLimited || reason == x402.ReasonUnauthorizedServer
 }
 
-// Settle burns credits. With an AgentRequestID it is retried safely: the service burns once. An error means that the outcome is
-// unknown; so does errorReason settlement_pending.
+// Settle burns credits. With an AgentRequestID it is safe to retry, since the service burns once per id. An error means that the
+// outcome is unknown, and so does the errorReason settlement_pending.
 func (c *Client) Settle(ctx context.Context, req *x402.SettleRequest) (*x402.SettleResponse, error) {
 	var s x402.SettleResponse
 	a, e, err := c.judged(ctx, call{
@@ -152,12 +152,12 @@ func (c *Client) Settle(ctx context.Context, req *x402.SettleRequest) (*x402.Set
 	return &s, nil
 }
 
-// Release releases a hold without a burn. A repeat gets the same response.
+// Release releases a hold without burning credits. Repeating it returns the same response.
 func (c *Client) Release(ctx context.Context, req *x402.ReleaseRequest) (*x402.ReleaseResponse, error) {
 	return fetch[x402.ReleaseResponse](ctx, c, call{method: http.MethodPost, path: api("/x402/release"), body: req, idempotent: true})
 }
 
-// Renew extends an open hold. A repeat is harmless.
+// Renew extends an open hold. It is safe to repeat.
 func (c *Client) Renew(ctx context.Context, req *x402.RenewRequest) (*x402.RenewResponse, error) {
 	return fetch[x402.RenewResponse](ctx, c, call{method: http.MethodPost, path: api("/x402/renew"), body: req, idempotent: true})
 }

@@ -19,14 +19,14 @@ type DelegationParams struct {
 	Currency      string        `json:"currency"` // usdc (default) or eurc (erc4337), usd (default) or eur (stripe)
 	// PaymentMethodID is from [Client.PaymentMethods], required for cards.
 	PaymentMethodID string      `json:"providerPaymentMethodId,omitempty"`
-	PlanID          toll.PlanID `json:"planId,omitempty"`         // binds it to one plan; "": any
+	PlanID          toll.PlanID `json:"planId,omitempty"`         // the only plan that it pays for; "" for any
 	MaxTransactions int64       `json:"maxTransactions,omitzero"` // 0 = no limit
 	APIKeyID        *toll.Hash  `json:"apiKeyId,omitzero"`        // only this key may use it
 	// AllowedRecipients are the only payable addresses; nil for any. erc4337 only.
 	AllowedRecipients []toll.Address `json:"allowedRecipients,omitempty"`
 	MerchantAccountID string         `json:"merchantAccountId,omitempty"` // only this account; stripe only
-	// OwnerAccount is an account that the caller holds, whose money is spent; zero for the wallet that the service holds. The
-	// delegation then waits for the signature of the account: see [Client.SignDelegation]. erc4337 only.
+	// OwnerAccount is an account that the caller controls and whose money is spent; zero for the wallet that the service controls.
+	// With an account, the delegation waits for its signature: see [Client.SignDelegation]. erc4337 only.
 	OwnerAccount toll.Address `json:"ownerAccount,omitzero"`
 }
 
@@ -48,7 +48,7 @@ func (c *Client) SignDelegation(ctx context.Context, id, signature string, autho
 	}{signature, authorization}})
 }
 
-// Delegations returns the delegations of the caller; [Accessible] filters those that this key can spend now.
+// Delegations returns the delegations of the caller. [Accessible] selects the delegations that this key can spend now.
 func (c *Client) Delegations(ctx context.Context, opts ...ListOption) iter.Seq2[*toll.Delegation, error] {
 	return list[toll.Delegation](ctx, c, api("/delegation"), "delegations", opts)
 }
@@ -58,8 +58,8 @@ func (c *Client) Delegation(ctx context.Context, id string) (*toll.Delegation, e
 	return get[toll.Delegation](ctx, c, api("/delegation/%s", id))
 }
 
-// RevokeDelegation revokes a delegation and its permissions. A repeat gets the same response. An account that the caller holds
-// can send the transaction in Data to disable the delegation also on the chain.
+// RevokeDelegation revokes a delegation and its permissions. Repeating it returns the same response. An account that the caller
+// controls can send the transaction in Data to disable the delegation on the chain too.
 func (c *Client) RevokeDelegation(ctx context.Context, id string) (*toll.ActResult, error) {
 	return c.act(ctx, http.MethodDelete, api("/delegation/%s", id), nil)
 }
@@ -88,24 +88,24 @@ func (c *Client) PaymentMethods(ctx context.Context, opts ...ListOption) ([]toll
 	return out, nil
 }
 
-// PaymentMethodUpdate changes a payment method; unset members stay.
+// PaymentMethodUpdate changes a payment method. Unset fields stay unchanged.
 type PaymentMethodUpdate struct {
 	Alias            toll.Change[string]      `json:"alias,omitzero"`
 	AllowedAPIKeyIDs toll.Change[[]toll.Hash] `json:"allowedApiKeyIds,omitzero"` // cleared or empty: every key
 }
 
-// UpdatePaymentMethod changes name and keys of a card or the wallet.
+// UpdatePaymentMethod changes the alias and the allowed API keys of a card or the wallet.
 func (c *Client) UpdatePaymentMethod(ctx context.Context, id string, u PaymentMethodUpdate) (*toll.PaymentMethod, error) {
 	return fetch[toll.PaymentMethod](ctx, c, call{method: http.MethodPatch, path: api("/payment-methods/%s", id), body: u, idempotent: true})
 }
 
-// RemovePaymentMethod revokes a card and the delegations on it. The wallet stays.
+// RemovePaymentMethod revokes a card and its delegations. The wallet cannot be removed.
 func (c *Client) RemovePaymentMethod(ctx context.Context, id string) error {
 	_, err := remove[json.RawMessage](ctx, c, api("/payment-methods/%s", id))
 	return err
 }
 
-// SubTaskParams is a part of the work for a request. It is recorded and burns nothing; settle with a margin sums the credits.
+// SubTaskParams is a part of the work for a request. Recording it does not burn credits; settling with a margin adds them up.
 type SubTaskParams struct {
 	AgentRequestID string             `json:"agentRequestId"`
 	Credits        toll.Credits       `json:"creditsToRedeem"`

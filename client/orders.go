@@ -20,7 +20,7 @@ func PaidBy(delegationID string) OrderOption {
 	return func(b *orderBody) { b.DelegationID = delegationID }
 }
 
-// OrderPlan buys a plan for the caller. The service waits a while for the credits. If Status is still pending afterwards, see
+// OrderPlan buys a plan for the caller. The service waits up to 30 s for the credits. If Status is still pending after that, use
 // [Client.WaitOrder].
 func (c *Client) OrderPlan(ctx context.Context, id toll.PlanID, opts ...OrderOption) (*toll.Order, error) {
 	var b orderBody
@@ -34,14 +34,14 @@ func (c *Client) OrderPlan(ctx context.Context, id toll.PlanID, opts ...OrderOpt
 	return create[toll.Order](ctx, c, api("/protocol/plans/%s/order", string(id)), body)
 }
 
-// AsSeller lists orders of the caller's plans in place of the caller's own orders.
+// AsSeller lists orders of the caller's plans instead of the caller's own orders.
 func AsSeller() ListOption { return Filter("role", "seller") }
 
 // OfSubscriber filters by subscriber. Orders also need [AsSeller] and [OfPlan].
 func OfSubscriber(a toll.Address) ListOption { return Filter("subscriber", a.String()) }
 
-// Orders lists orders that the caller made or, with [AsSeller], those of the caller's plans, newest first and without balances.
-// [OfPlan], [OfSubscriber], [Since] and [Until] filter it.
+// Orders lists the caller's own orders or, with [AsSeller], the orders of the caller's plans, newest first and without balances.
+// [OfPlan], [OfSubscriber], [Since], and [Until] filter the list.
 func (c *Client) Orders(ctx context.Context, opts ...ListOption) iter.Seq2[*toll.Order, error] {
 	return list[toll.Order](ctx, c, api("/protocol/orders"), "orders", opts)
 }
@@ -51,8 +51,8 @@ func (c *Client) Order(ctx context.Context, orderID string) (*toll.Order, error)
 	return get[toll.Order](ctx, c, api("/protocol/orders/%s", orderID))
 }
 
-// WaitOrder polls an order until its credits are available or it has failed (see Success), or ctx ends. Then the error wraps
-// that of ctx, and the order is the last one read.
+// WaitOrder polls an order until its credits are available, it has failed (see Success), or ctx ends. If ctx ends, WaitOrder
+// returns the order as last read and an error that wraps ctx.Err().
 func (c *Client) WaitOrder(ctx context.Context, orderID string) (*toll.Order, error) {
 	var last *toll.Order
 	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
@@ -72,8 +72,8 @@ func (c *Client) WaitOrder(ctx context.Context, orderID string) (*toll.Order, er
 	}
 }
 
-// RefundOrder refunds a card payment for a plan of the caller: cents of the currency of the order, or the rest if cents is 0.
-// Unused credits are taken back. RefundedCents is updated once the card processor has accepted the refund; see [Client.Order].
+// RefundOrder refunds a card payment for a plan of the caller: cents in the currency of the order, or the full remainder if cents
+// is 0. Unused credits are removed. RefundedCents changes once the card processor has accepted the refund; see [Client.Order].
 func (c *Client) RefundOrder(ctx context.Context, orderID string, cents toll.Cents) (*toll.Order, error) {
 	body := struct {
 		AmountCents toll.Cents `json:"amountCents,omitzero"`
@@ -84,11 +84,11 @@ func (c *Client) RefundOrder(ctx context.Context, orderID string, cents toll.Cen
 // CheckoutParams configure a payment page.
 type CheckoutParams struct {
 	SessionType string `json:"sessionType,omitempty"` // "embedded" (also for "") or "hosted"
-	SuccessURL  string `json:"successUrl,omitempty"`  // where the browser goes afterwards
+	SuccessURL  string `json:"successUrl,omitempty"`  // where the browser is sent after the payment
 	CancelURL   string `json:"cancelUrl,omitempty"`
 }
 
-// Checkout creates an order of a plan with a fiat price and its payment page, which opens without a key.
+// Checkout creates an order of a plan with a fiat price, and its payment page. The page opens without an API key.
 func (c *Client) Checkout(ctx context.Context, id toll.PlanID, p CheckoutParams) (*toll.Checkout, error) {
 	return create[toll.Checkout](ctx, c, api("/protocol/plans/%s/checkout", string(id)), p)
 }
@@ -106,9 +106,9 @@ func (c *Client) Mint(ctx context.Context, id toll.PlanID, holder toll.Address, 
 	return create[toll.ActResult](ctx, c, path, in)
 }
 
-// TakeBack takes n credits (1 or more) of the caller's own plan back from a holder. They must be neither spent nor held, and
-// minted by hand or from a free order; for paid orders use [Client.RefundOrder]. Errors: [toll.CodeCreditsNotFree], whose
-// params say how many are free.
+// TakeBack removes n credits (1 or more) of the caller's own plan from a holder. The credits must be neither spent nor held, and
+// must come from [Client.Mint] or a free order; for paid orders, use [Client.RefundOrder]. Errors: [toll.CodeCreditsNotFree],
+// whose params.available is the number of removable credits.
 func (c *Client) TakeBack(
 	ctx context.Context, id toll.PlanID, holder toll.Address, n toll.Credits,
 ) (*toll.ActResult, error) {

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// origin returns the comparable scheme, host and port of a url: in lower case, with the default port. All loopback names are
-// one host.
+// origin returns scheme, host, and port of a URL in a comparable form: in lower case, with the default port filled in. 127.0.0.1
+// and ::1 become localhost.
 func origin(u *url.URL) string {
 	host := strings.ToLower(u.Hostname())
 	if ip, err := netip.ParseAddr(host); err == nil {
@@ -28,9 +28,9 @@ func portOf(u *url.URL) string {
 	return cmp.Or(u.Port(), map[string]string{"http": "80", "https": "443"}[strings.ToLower(u.Scheme)])
 }
 
-// checkResource refuses a resource of another server than the called one: a server that copies the demand of another would
-// spend the payment there. A relative or empty url belongs to the called server, and so does http for a call by https: servers
-// behind a TLS proxy may not know better. Errors are safe to show.
+// checkResource returns an error if the resource is not on the called server: a server that copies the demand of another server
+// would spend the payment there. A relative or empty URL is on the called server. So is an http URL after a call by https, since
+// a server behind a TLS proxy may not know its scheme. Errors are safe to show.
 func checkResource(called *url.URL, resource string) error {
 	u, err := called.Parse(resource)
 	if err != nil {
@@ -46,8 +46,8 @@ func checkResource(called *url.URL, resource string) error {
 	return nil
 }
 
-// endpointServer returns the server of an endpoint url, which may contain patterns after its host. It is nil for paths and
-// other schemes.
+// endpointServer returns the scheme and host of an endpoint URL, which may contain patterns after its host. It returns nil for
+// paths, other schemes, and URLs with a user.
 func endpointServer(endpoint string) *url.URL {
 	scheme, rest, found := strings.Cut(endpoint, "://")
 	if !found || !strings.EqualFold(scheme, "http") && !strings.EqualFold(scheme, "https") {

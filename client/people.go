@@ -9,25 +9,25 @@ import (
 	"github.com/tollhq/toll"
 )
 
-// WithWorkspace sets the workspace of every call, an id of [Client.Organizations]. Sessions need it, API keys do not.
+// WithWorkspace sets the workspace of every call, an id from [Client.Organizations]. Sessions require it; API keys do not.
 func WithWorkspace(id string) Option { return func(c *Client) { c.workspace = id } }
 
 // SignUpParams is a new person.
 type SignUpParams struct {
-	Name     string `json:"name,omitzero"` // shown to others; default the login name
+	Name     string `json:"name,omitzero"` // display name; "" for the login name
 	Login    string `json:"login"`         // 3 to 64 of a-z, 0-9 and . _ + @ -
 	Password string `json:"password"`
-	Link     string `json:"link,omitzero"` // of the operator, or an invitation; needed where registration is not open
+	Link     string `json:"link,omitzero"` // from the operator or an invitation; required where registration is closed
 }
 
-// SignUp creates a person with a password, their workspace, and a session. Only this response contains its token, which
-// replaces an API key in [New] for 12 hours. Errors: [toll.CodeBadRequest], [toll.CodeExists] for a taken login name,
-// [toll.CodeForbidden] if an invitation link is required.
+// SignUp creates a person with a password, their workspace, and a session. Only this response contains the session token, which
+// works in place of an API key in [New] for 12 hours. Errors: [toll.CodeBadRequest], [toll.CodeExists] for a taken login name,
+// [toll.CodeForbidden] if a link is required.
 func (c *Client) SignUp(ctx context.Context, p SignUpParams) (*toll.SignedIn, error) {
 	return fetch[toll.SignedIn](ctx, c, call{method: http.MethodPost, path: api("/people"), body: p})
 }
 
-// SignInPerson starts a session of a person, as [Client.SignUp] does. Errors: [toll.CodeNotAuthenticated],
+// SignInPerson starts a session of a person with a password, as [Client.SignUp] does. Errors: [toll.CodeNotAuthenticated],
 // [toll.CodeRateLimited].
 func (c *Client) SignInPerson(ctx context.Context, login, password string) (*toll.SignedIn, error) {
 	in := struct {
@@ -42,7 +42,7 @@ func (c *Client) Session(ctx context.Context) (*toll.SignedIn, error) {
 	return get[toll.SignedIn](ctx, c, api("/session"))
 }
 
-// Prove verifies the password again: for ten minutes the session may do what requires a recent proof ([toll.CodeProofNeeded]).
+// Prove verifies the password again. For ten minutes, the session can make calls that otherwise fail with [toll.CodeProofNeeded].
 func (c *Client) Prove(ctx context.Context, password string) (*toll.Session, error) {
 	in := struct {
 		Password string `json:"password"`
@@ -61,7 +61,7 @@ func (c *Client) Organizations(ctx context.Context, opts ...ListOption) iter.Seq
 	return list[toll.Organization](ctx, c, api("/organizations"), "organizations", opts)
 }
 
-// Workspace reads the workspace of the call, which is this one.
+// Workspace returns the workspace of the call, which must have this address.
 func (c *Client) Workspace(ctx context.Context, workspace toll.Address) (*toll.Workspace, error) {
 	return fetch[toll.Workspace](ctx, c, call{path: api("/workspaces/%s", workspace.Lower())})
 }
@@ -75,13 +75,13 @@ func (c *Client) RenameWorkspace(ctx context.Context, workspace toll.Address, na
 }
 
 // DeleteWorkspace deletes the workspace of the call with its members, invitations, API keys, access tokens, consents and
-// webhooks. Records stay. Errors: [toll.CodeWorkspaceOwes] while it owes credits or has pending payments,
+// webhooks. Its records remain. Errors: [toll.CodeWorkspaceOwes] while it owes credits or has pending payments,
 // [toll.CodePersonNeeded], [toll.CodeProofNeeded], [toll.CodePersonNotFound] for another workspace.
 func (c *Client) DeleteWorkspace(ctx context.Context, workspace toll.Address) (*toll.WorkspaceDeleted, error) {
 	return remove[toll.WorkspaceDeleted](ctx, c, api("/workspaces/%s", workspace.String()))
 }
 
-// Members lists the members of the workspace, the newest membership first.
+// Members lists the members of the workspace, newest membership first.
 func (c *Client) Members(ctx context.Context, opts ...ListOption) iter.Seq2[*toll.Member, error] {
 	return list[toll.Member](ctx, c, api("/members"), "members", opts)
 }
@@ -95,8 +95,8 @@ func (c *Client) SetRole(ctx context.Context, user toll.UUID, role toll.Role) (*
 	return fetch[toll.Member](ctx, c, call{method: http.MethodPatch, path: api("/members/%s", user.String()), body: in, idempotent: true})
 }
 
-// SetSpendLimit limits what a developer may spend for the workspace in a calendar month (UTC), in cents of dollars and euros
-// alike; nil: no limit. Errors: those of [Client.SetRole], [toll.CodeBadRequest] for a member with another role.
+// SetSpendLimit limits how much a developer may spend for the workspace in a calendar month (UTC), in cents; dollars and euros
+// count alike. nil removes the limit. Errors: as [Client.SetRole], and [toll.CodeBadRequest] for a member with another role.
 func (c *Client) SetSpendLimit(ctx context.Context, user toll.UUID, limit *toll.Cents) (*toll.Member, error) {
 	in := struct {
 		SpendLimitCents *toll.Cents `json:"spendLimitCents"`
@@ -104,8 +104,8 @@ func (c *Client) SetSpendLimit(ctx context.Context, user toll.UUID, limit *toll.
 	return fetch[toll.Member](ctx, c, call{method: http.MethodPatch, path: api("/members/%s", user.String()), body: in, idempotent: true})
 }
 
-// RemoveMember ends a membership and what depends on it; with keep that moves to the membership of the caller. Errors: those of
-// [Client.SetRole].
+// RemoveMember ends a membership and revokes the records that depend on it; with keep, they move to the caller's membership
+// instead. Errors: as [Client.SetRole].
 func (c *Client) RemoveMember(ctx context.Context, user toll.UUID, keep bool) (*toll.Removed, error) {
 	cl := call{method: http.MethodDelete, path: api("/members/%s", user.String()), idempotent: true, refused: true}
 	if keep {
@@ -114,12 +114,12 @@ func (c *Client) RemoveMember(ctx context.Context, user toll.UUID, keep bool) (*
 	return fetch[toll.Removed](ctx, c, cl)
 }
 
-// Leave ends the caller's own membership and what depends on it. Errors: [toll.CodeLastOwner].
+// Leave ends the caller's own membership and revokes the records that depend on it. Errors: [toll.CodeLastOwner].
 func (c *Client) Leave(ctx context.Context) (*toll.Removed, error) {
 	return remove[toll.Removed](ctx, c, api("/members/me"))
 }
 
-// Invite creates a link with which one person joins the workspace within seven days. note names the recipient. Errors:
+// Invite creates a link that lets one person join the workspace within seven days. note names the recipient. Errors:
 // [toll.CodeForbidden] for a role above the caller's, [toll.CodeProofNeeded].
 func (c *Client) Invite(ctx context.Context, role toll.Role, note string) (*toll.Invitation, error) {
 	in := struct {
@@ -164,7 +164,7 @@ func (c *Client) MemberSessions(ctx context.Context, user toll.UUID, opts ...Lis
 	return list[toll.Session](ctx, c, api("/members/%s/sessions", user.String()), "sessions", opts)
 }
 
-// EndMemberSessions ends all sessions of a managed member, and returns their number. Errors: those of [Client.MemberSessions],
+// EndMemberSessions ends all sessions of a managed member and returns how many it ended. Errors: as [Client.MemberSessions], and
 // [toll.CodeProofNeeded].
 func (c *Client) EndMemberSessions(ctx context.Context, user toll.UUID) (int64, error) {
 	out, err := fetch[struct {
@@ -182,13 +182,13 @@ func (c *Client) Credentials(ctx context.Context, opts ...ListOption) iter.Seq2[
 }
 
 // RemoveCredential removes a credential of the person and ends their other sessions. Errors: [toll.CodePersonNotFound],
-// [toll.CodeForbidden] for the last one, [toll.CodeProofNeeded].
+// [toll.CodeForbidden] for the last credential, [toll.CodeProofNeeded].
 func (c *Client) RemoveCredential(ctx context.Context, id toll.UUID) error {
 	_, err := remove[struct{}](ctx, c, api("/credentials/%s", id.String()))
 	return err
 }
 
-// RenewRecoveryCodes replaces the recovery codes by ten new ones. Errors: [toll.CodeProofNeeded].
+// RenewRecoveryCodes replaces the recovery codes with ten new codes and returns them. Errors: [toll.CodeProofNeeded].
 func (c *Client) RenewRecoveryCodes(ctx context.Context) ([]string, error) {
 	out, err := fetch[struct {
 		Codes []string `json:"codes"`
@@ -199,10 +199,10 @@ func (c *Client) RenewRecoveryCodes(ctx context.Context) ([]string, error) {
 	return out.Codes, nil
 }
 
-// OfAct filters by act, such as "member.removed".
+// OfAct filters by action, such as "member.removed".
 func OfAct(act string) ListOption { return Filter("act", act) }
 
-// AuditLog lists the acts in the workspace, newest first. [OfAct], [Since] and [Until] filter it.
+// AuditLog lists the actions in the workspace, newest first. [OfAct], [Since], and [Until] filter it.
 func (c *Client) AuditLog(ctx context.Context, opts ...ListOption) iter.Seq2[*toll.Act, error] {
 	return list[toll.Act](ctx, c, api("/audit-log"), "acts", opts)
 }

@@ -17,17 +17,17 @@ import (
 type PaymentState string
 
 const (
-	PaymentSent    PaymentState = "sent"    // it is about to leave, or has left
-	PaymentPaid    PaymentState = "paid"    // the server says that it was settled
+	PaymentSent    PaymentState = "sent"    // sent, or about to be sent
+	PaymentPaid    PaymentState = "paid"    // settled, according to the receipt or the service
 	PaymentRefused PaymentState = "refused" // nothing was spent
-	PaymentUnknown PaymentState = "unknown" // it may have been settled: what it can cost counts as spent
+	PaymentUnknown PaymentState = "unknown" // possibly settled: its maximum cost counts as spent
 )
 
-// Payment is the record of a payment, without access token, signature and query of the url.
+// Payment is the record of a payment. It does not contain the access token, the signature, or the query of the URL.
 type Payment struct {
-	ID          string       `json:"id"` // also the payment identifier, for a server that takes one
+	ID          string       `json:"id"` // also sent as the payment identifier if the server supports it
 	At          time.Time    `json:"at"`
-	Host        string       `json:"host"` // with the port, when the url has one
+	Host        string       `json:"host"` // see [HostOf]
 	Method      string       `json:"method"`
 	Path        string       `json:"path"`
 	Scheme      string       `json:"scheme"`
@@ -36,18 +36,18 @@ type Payment struct {
 	PayTo       string       `json:"payTo,omitempty"`
 	PlanID      string       `json:"planId,omitempty"`
 	Unit        string       `json:"unit"`  // see [x402.Quote]
-	Most        toll.Units   `json:"most"`  // that it can cost
-	Spent       toll.Units   `json:"spent"` // of a paid one
+	Most        toll.Units   `json:"most"`  // maximum cost
+	Spent       toll.Units   `json:"spent"` // cost, once State is paid
 	State       PaymentState `json:"state"`
 	Transaction string       `json:"transaction,omitempty"`
-	// Authorization is the signed authorization of a wallet. Once it has expired unused on the chain, the payment can be closed
+	// Authorization is the signed authorization of a wallet, else nil. If it expires unused on the chain, the payment can be closed
 	// again, as refused.
 	Authorization *x402.ExactAuthorization `json:"authorization,omitempty"`
-	// Permission identifies the access token, with which [CreditsPayer.Check] asks the service for the outcome.
+	// Permission identifies the access token, so that [CreditsPayer.Check] can read the outcome from the service; else nil.
 	Permission *toll.Hash `json:"permission,omitempty"`
 }
 
-// Counts returns how much of the limits the payment uses: what was spent, or may have been.
+// Counts returns how much of the limits the payment uses: Spent if paid, zero if refused, and otherwise Most.
 func (p *Payment) Counts() toll.Units {
 	switch p.State {
 	case PaymentPaid:
@@ -58,28 +58,28 @@ func (p *Payment) Counts() toll.Units {
 	return p.Most
 }
 
-// Purse decides about payments and records them.
+// Purse approves and records payments.
 type Purse interface {
-	// Take records a payment before it is made, and counts its Most against the limits. An error refuses the payment.
+	// Take records a payment before it is created and counts its Most against the limits. An error refuses the payment.
 	Take(ctx context.Context, p Payment) error
-	// Close records the state of a payment: its outcome, and before that, while it is [PaymentSent], its Authorization or
-	// Permission. An error then stops the payment.
+	// Close updates the record of a payment: first, in state [PaymentSent], with its Authorization or Permission, when an error
+	// stops the payment, and later with its outcome.
 	Close(ctx context.Context, p Payment) error
 }
 
 // Limits bound payments. The zero value allows none.
 type Limits struct {
-	// Hosts that may be paid: "agent.example.com", "127.0.0.1:8403". A name without a port means https, so that nobody on the
-	// network can ask in its place; port 80 must be named.
+	// Hosts that may be paid, such as "agent.example.com" and "127.0.0.1:8403". A name without a port means https, so that an
+	// attacker on the network cannot impersonate the host; for http, name the port, even port 80.
 	Hosts []string
-	// Credits of plans, per request and in total.
+	// Plan credits, per request and in total.
 	CreditsPerCall, Credits toll.Credits
-	// Tokens with 6 decimals, such as USDC, in base units (1,000,000 is one unit), per request and in total, for each token
+	// Tokens with 6 decimals, such as USDC, in base units (1,000,000 is one token), per request and in total, for each token
 	// separately.
 	MoneyPerCall, Money toll.Units
 }
 
-// Allows checks a payment against the limits, after spent in its unit. Errors are safe to show.
+// Allows returns an error, safe to show, if a payment exceeds the limits. spent is the amount spent so far in the payment's unit.
 func (l *Limits) Allows(p *Payment, spent toll.Units) error {
 	if !slices.ContainsFunc(l.Hosts, func(h string) bool { return strings.EqualFold(h, p.Host) }) {
 		return fmt.Errorf("the host %s is not among those that may be paid", p.Host)
@@ -109,7 +109,7 @@ func (l *Limits) Allows(p *Payment, spent toll.Units) error {
 	return nil
 }
 
-// Spending is a [Purse] in memory. It is safe for concurrent use.
+// Spending is an in-memory [Purse]. It is safe for concurrent use.
 type Spending struct {
 	limits Limits
 
@@ -119,7 +119,7 @@ type Spending struct {
 	index    map[string]int // by id
 }
 
-// NewPurse returns a purse in memory.
+// NewPurse returns an in-memory purse with these limits.
 func NewPurse(l Limits) *Spending {
 	return &Spending{limits: l, spent: map[string]*big.Int{}, index: map[string]int{}}
 }
@@ -158,7 +158,7 @@ func (s *Spending) of(unit string) *big.Int {
 	return s.spent[unit]
 }
 
-// Payments returns the records, oldest first.
+// Payments returns copies of the records, oldest first.
 func (s *Spending) Payments() []Payment {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -168,7 +168,7 @@ func (s *Spending) Payments() []Payment {
 func units(n *big.Int) toll.Units {
 	u, err := toll.ParseUnits(n.String())
 	if err != nil {
-		return toll.Units{} // sums of what was within the limits are
+		return toll.Units{} // unreachable: sums within the limits are valid units
 	}
 	return u
 }

@@ -11,11 +11,11 @@ import (
 type PlanParams struct {
 	Metadata    toll.Metadata      `json:"metadataAttributes"`
 	Price       toll.Price         `json:"-"`                     // the zero value is a free plan
-	Credits     toll.CreditsConfig `json:"creditsConfig"`         // zero Amount, MinAmount and MaxAmount: 1; zero RedemptionType: 4
+	Credits     toll.CreditsConfig `json:"creditsConfig"`         // defaults: Amount 1, MinAmount 1, MaxAmount MinAmount, RedemptionType 4
 	AccessLimit toll.AccessLimit   `json:"accessLimit,omitempty"` // "": time when Credits.DurationSecs is above 0, else credits
 	MaxOrders   int64              `json:"maxOrders,omitzero"`    // 0 = no limit
 	IsTrial     bool               `json:"isTrialPlan,omitzero"`
-	// Nonce, a decimal uint256, makes the registration repeatable: the same caller, nonce and content give the same plan.
+	// Nonce, a decimal uint256, makes the registration repeatable: the same caller, nonce, and content return the same plan.
 	Nonce string `json:"nonce,omitempty"`
 }
 
@@ -27,7 +27,7 @@ type planBody struct {
 // priceBody omits unused members of a price.
 type priceBody struct {
 	toll.Price
-	Receivers            []toll.Address `json:"receivers,omitempty"` // absent: the caller, when there is one amount
+	Receivers            []toll.Address `json:"receivers,omitempty"` // absent: the caller, if there is one amount
 	ContractAddress      toll.Address   `json:"contractAddress,omitzero"`
 	FeeController        toll.Address   `json:"feeController,omitzero"`
 	ExternalPriceAddress toll.Address   `json:"externalPriceAddress,omitzero"`
@@ -40,7 +40,7 @@ func (p PlanParams) body() planBody {
 	cr := &p.Credits
 	cr.Amount, cr.MinAmount = cmp.Or(cr.Amount, 1), cmp.Or(cr.MinAmount, 1)
 	cr.MaxAmount = cmp.Or(cr.MaxAmount, cr.MinAmount)
-	// The builders of package toll set the redemption type. A configuration without one gets the defaults of the service.
+	// The constructors in package toll set the redemption type. A configuration without a type gets the defaults of the service.
 	if cr.RedemptionType == 0 {
 		cr.RedemptionType = toll.RedemptionSubscriber
 		fixed := cr.MinAmount == cr.MaxAmount && p.AccessLimit.Kind().Charges() && cr.DurationSecs.IsZero()
@@ -55,7 +55,7 @@ func (p PlanParams) body() planBody {
 type AgentParams struct {
 	Metadata toll.Metadata
 	API      toll.AgentAPI // HasCredentials is not sent
-	// Credentials are for the upstream of the agent; the service never returns them.
+	// Credentials authenticate to the agent's upstream. The service never returns them.
 	Credentials toll.Credentials
 	Plans       []toll.PlanID // plans of the caller, for RegisterAgent
 }
@@ -81,7 +81,7 @@ func (p AgentParams) body() agentBody {
 	}, p.Plans}
 }
 
-// Registered contains the ids of a registration.
+// Registered contains the ids of a newly registered plan, agent, or both.
 type Registered struct {
 	PlanID  toll.PlanID  `json:"planId"`  // "" when no plan was registered
 	AgentID toll.AgentID `json:"agentId"` // "" when no agent was registered
@@ -102,7 +102,7 @@ type Info struct {
 	Deployment json.RawMessage `json:"deployment,omitempty"`
 }
 
-// Health is the response of a running process.
+// Health describes a running process.
 type Health struct {
 	Status    string    `json:"status"`
 	Service   string    `json:"service"`
@@ -110,13 +110,13 @@ type Health struct {
 	Timestamp toll.Time `json:"timestamp"`
 }
 
-// Readiness reports what works.
+// Readiness reports the state of the parts of a service.
 type Readiness struct {
 	Status string            `json:"status"` // ready or not_ready
-	Checks map[string]string `json:"checks"` // ok, failing or off by database, chain and card; the database alone decides
+	Checks map[string]string `json:"checks"` // database, chain, and card: ok, failing, or off; Status depends on the database alone
 }
 
-// Versions are the API versions, and the one of this client.
+// Versions are the API versions of the service and the effective version of this client.
 type Versions struct {
 	Current                 string   `json:"current"`
 	Floor                   string   `json:"floor"`

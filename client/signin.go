@@ -14,12 +14,12 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-// SignIn gets an API key of a person for a program: it opens [SignIn.URL] in a browser and waits for a callback on the same
-// computer, with a one-time code and its State, which [Client.ExchangeCode] exchanges for the key.
+// SignIn gets an API key of a person for a program. The program opens [SignIn.URL] in a browser and waits for a callback on the
+// same computer with State and a one-time code, which [Client.ExchangeCode] exchanges for the key.
 type SignIn struct {
 	Callback string // http://127.0.0.1:<port>/<path>
-	State    string // random; a callback with another one is not an answer to this sign-in
-	Verifier string // random; proves that who exchanges the code began the sign-in
+	State    string // random; reject a callback with a different state
+	Verifier string // random; proves that the program that exchanges the code began the sign-in (PKCE)
 	ClientID string // name of the program, which its keys get
 }
 
@@ -33,7 +33,7 @@ func NewSignIn(callback, clientID string) *SignIn {
 	return &SignIn{Callback: callback, State: random(), Verifier: random(), ClientID: clientID}
 }
 
-// URL returns the consent page.
+// URL returns the URL of the consent page.
 func (s *SignIn) URL(c *Client) string {
 	sum := sha256.Sum256([]byte(s.Verifier))
 	return c.URL() + "/auth/cli?" + url.Values{
@@ -42,8 +42,8 @@ func (s *SignIn) URL(c *Client) string {
 	}.Encode()
 }
 
-// ExchangeCode exchanges the code of a sign-in for an API key, and returns its life. It works once, within 60 s, and is not
-// retried.
+// ExchangeCode exchanges the code of a sign-in for an API key, and also returns the life of the key. A code works once, within 60 s.
+// The call is not retried.
 func (c *Client) ExchangeCode(ctx context.Context, s *SignIn, code string) (key string, life time.Duration, err error) {
 	return c.exchange(ctx, url.Values{
 		"grant_type": {"authorization_code"}, "code": {code}, "redirect_uri": {s.Callback}, "code_verifier": {s.Verifier}, "client_id": {s.ClientID},
@@ -63,8 +63,8 @@ func (c *Client) exchange(ctx context.Context, form url.Values) (key string, lif
 	return out.AccessToken, time.Duration(out.ExpiresIn) * time.Second, err
 }
 
-// RevokeToken revokes an API key of a sign-in, and what the key created (RFC 7009). Held requests still settle. It needs no API
-// key. An unknown or ended token is not an error.
+// RevokeToken revokes an API key of a sign-in and the records that the key created (RFC 7009). Held requests still settle. The
+// call does not require an API key. An unknown or expired token is not an error.
 func (c *Client) RevokeToken(ctx context.Context, token string) error {
 	_, err := c.oauth(ctx, "/oauth/revoke", url.Values{"token": {token}}, &struct{}{})
 	return err

@@ -17,7 +17,7 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-// maxPaidBody bounds the request body that is buffered for the repeat with a payment, in bytes, if the request has no GetBody.
+// maxPaidBody bounds, in bytes, the request body that is buffered to send it again with a payment, if the request has no GetBody.
 const maxPaidBody = 4 << 20
 
 // maxRefusalBody bounds the body of a refusal, in bytes.
@@ -25,27 +25,26 @@ const maxRefusalBody = 64 << 10
 
 // Payer pays entries of its schemes. [Client.Payer] pays with credits, evm.Wallet with tokens.
 type Payer interface {
-	// Quote returns the maximum cost of the entry. called is the url whose server asks for the payment. An error explains why
-	// this payer does not pay the entry, and is safe to show.
+	// Quote returns the maximum cost of the entry. called is the URL of the request that requires the payment. An error explains
+	// why this payer does not pay the entry, and is safe to show.
 	Quote(ctx context.Context, called *url.URL, e *x402.Entry) (x402.Quote, error)
-	// Pay makes a payment, which the server may use from then on.
+	// Pay creates a payment. Once it is sent, the server can settle it at any time.
 	Pay(ctx context.Context, e *x402.Entry, q x402.Quote) (*x402.Payment, error)
 }
 
-// Transport is an [http.RoundTripper] that pays: an answer 402 of a server that speaks x402 is paid, within the limits of a
-// purse, and the request is made once more. Any service can be on the other side.
+// Transport is an [http.RoundTripper] that pays. When a server that speaks x402 responds with 402, the transport pays within the
+// limits of a purse and sends the request once more. It works with any service.
 //
 //	purse := client.NewPurse(client.Limits{Hosts: []string{"agent.example.com"}, CreditsPerCall: 5, Credits: 100})
 //	h := &http.Client{Transport: client.NewTransport(purse, c.Payer(planID))}
 //
-// A request is paid at most once, whatever the server answers, and an answer that does not come leaves the payment open:
-// the error is then a [*PaymentError] with Sent. Such a request is not repeated by itself, as the server may have done the
-// work. Redirects are followed by http.Client, which makes a new request: it is paid only if its host may be.
+// A request is paid at most once, regardless of the response. If there is no response to the paid request, the outcome of the
+// payment is unknown and the error is a [*PaymentError] with Sent set. The transport does not retry such a request, because the
+// server may have done the work. http.Client follows redirects with a new request, which is paid only if the limits allow its host.
 //
-// A server that asks payment for a resource of another server gets none: scheme, host and port of
-// resource.url are those of the request, or it is relative. Since a server writes its 402 as it
-// likes, that alone stops no liar: a [CreditsPayer] also wants the agent to be registered at the
-// server, and of a wallet's payment [Limits] are what holds.
+// The transport does not pay for a resource on another server: resource.url must be relative, or have the scheme, host, and port
+// of the request. A dishonest server can still put its own URL into a copied 402. Therefore, a [CreditsPayer] also requires the
+// agent to be registered at the server. Payments of wallets are bounded by [Limits] alone.
 type Transport struct {
 	base   http.RoundTripper
 	purse  Purse
@@ -53,8 +52,8 @@ type Transport struct {
 	now    func() time.Time
 }
 
-// NewTransport returns a transport over [http.DefaultTransport]. Payers are tried in their order, each with the entries in the
-// order of the server.
+// NewTransport returns a transport over [http.DefaultTransport]. It tries the payers in order, each with the entries in the order
+// of the server.
 func NewTransport(purse Purse, payers ...Payer) *Transport {
 	return &Transport{base: http.DefaultTransport, purse: purse, payers: payers, now: time.Now}
 }
@@ -70,9 +69,9 @@ func (t *Transport) Over(base http.RoundTripper) *Transport {
 // PaymentError is the error of a request that required payment and has no response.
 type PaymentError struct {
 	Host      string
-	Sent      bool            // a payment has left: whether the server took it is unknown
-	Payment   *Payment        // of Sent
-	Challenge *x402.Challenge // what the server asked for
+	Sent      bool            // a payment was sent, and its outcome may be unknown
+	Payment   *Payment        // set if Sent
+	Challenge *x402.Challenge // the server's demand
 	Reason    error
 }
 
@@ -85,8 +84,8 @@ func (e *PaymentError) Error() string {
 
 func (e *PaymentError) Unwrap() error { return e.Reason }
 
-// RoundTrip sends the request, and pays for it on demand. It returns a 402 without a demand of x402 version 2 unchanged, and so
-// any response to a request with its own payment. Errors: [*PaymentError].
+// RoundTrip sends the request and pays for it if the server demands payment. It returns a 402 without an x402 version 2 demand
+// unchanged, and also any response to a request that already carries a payment. Errors: [*PaymentError], or from the base.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.Header.Get(x402.HeaderSignature) != "" {
 		return t.base.RoundTrip(req)
@@ -129,10 +128,10 @@ type payment struct {
 	spent  func(context.Context, *x402.Settlement) (toll.Units, bool)
 }
 
-// errSignIn prevents paying again for what was bought.
+// errSignIn skips wallet entries if the server supports sign-in with a wallet, to avoid paying twice for one purchase.
 var errSignIn = errors.New("the server takes a sign-in of the wallet (sign-in-with-x) in place of a payment, and this is not one")
 
-// pay selects an entry, reserves its cost, records it and makes the payment.
+// pay selects an entry, reserves its maximum cost in the purse, and creates and records the payment.
 func (t *Transport) pay(req *http.Request, ask *x402.Challenge) (*payment, error) {
 	ctx := req.Context()
 	if err := checkResource(req.URL, ask.URL); err != nil {
@@ -205,12 +204,12 @@ func (t *Transport) finish(req *http.Request, ask *x402.Challenge, p *payment) (
 	return res, nil
 }
 
-// settle reads the outcome from the response. What may be spent counts as spent.
+// settle sets the outcome from the response. If the cost is uncertain, the maximum counts as spent.
 func (p *payment) settle(ctx context.Context, res *http.Response) {
 	r, err := x402.ReadSettlement(res.Header)
 	if err != nil {
 		if res.StatusCode/100 == 2 {
-			// A stream settles at its end. Asking now would revoke its access token.
+			// A stream settles at its end. Reading the outcome now would revoke its access token.
 			return
 		}
 		r = &x402.Settlement{}
@@ -227,7 +226,7 @@ func (p *payment) settle(ctx context.Context, res *http.Response) {
 	}
 }
 
-// challenged reads the demand in a 402. A response without an x402 demand is returned with its body intact.
+// challenged reads the demand in a 402 and closes its body. It returns a response without an x402 demand with its body intact.
 func challenged(res *http.Response) (*x402.Challenge, *http.Response, error) {
 	text, err := io.ReadAll(io.LimitReader(res.Body, maxRefusalBody+1))
 	if err != nil {
@@ -242,7 +241,7 @@ func challenged(res *http.Response) (*x402.Challenge, *http.Response, error) {
 	return ask, res, res.Body.Close()
 }
 
-// behind returns a body whose beginning was read already.
+// behind returns a body that reads beginning, then rest, and closes rest.
 func behind(beginning []byte, rest io.ReadCloser) io.ReadCloser {
 	return struct {
 		io.Reader
@@ -250,7 +249,8 @@ func behind(beginning []byte, rest io.ReadCloser) io.ReadCloser {
 	}{io.MultiReader(bytes.NewReader(beginning), rest), rest}
 }
 
-// keep returns a request whose body can be sent again with GetBody, unless it is too long.
+// keep returns a copy of the request with GetBody set, so that its body can be sent again. If the body exceeds maxPaidBody, GetBody
+// stays nil.
 func keep(req *http.Request) (*http.Request, error) {
 	r := req.Clone(req.Context())
 	if req.Body == nil || req.Body == http.NoBody {

@@ -16,8 +16,8 @@ const maxEdits = 8
 
 type ifMatchContext struct{}
 
-// WithIfMatch makes changes of agents and plans under this context conditional: a change of a record with another version is
-// refused with [toll.CodeRecordChanged]. Version 0 makes them unconditional again. A conditional change is not retried after a
+// WithIfMatch makes changes of agents and plans under this context conditional: the service refuses to change a record with another
+// version, with [toll.CodeRecordChanged]. Version 0 makes them unconditional again. A conditional change is not retried after a
 // lost response, since the retry of an executed change would be refused.
 func WithIfMatch(ctx context.Context, version int64) context.Context {
 	return context.WithValue(ctx, ifMatchContext{}, version)
@@ -28,9 +28,9 @@ func ifMatch(ctx context.Context) int64 {
 	return n
 }
 
-// EditAgent changes an agent on what it is now. It reads the agent and calls edit, which makes the
-// change under the context that it gets. When somebody else has changed the agent since the read,
-// the change is refused, and EditAgent starts over with the agent as it is then, at most 8 times.
+// EditAgent changes an agent based on its current version. It reads the agent and calls edit, which must make the change with
+// the context that it receives. If the agent has changed since the read, the service refuses the change, and EditAgent starts
+// over with the new version. It makes at most 8 attempts.
 //
 //	err := c.EditAgent(ctx, id, func(ctx context.Context, a *toll.Agent) error {
 //		tags := append(a.Metadata.Tags, "new")
@@ -38,8 +38,8 @@ func ifMatch(ctx context.Context) int64 {
 //		return err
 //	})
 //
-// Errors: those of edit, [toll.CodeRecordChanged] from the last attempt among them. A service of an
-// older release gives records no version; there the change is unconditional.
+// Errors: any error of reading the agent or of edit, including [toll.CodeRecordChanged] from the last attempt. Services of older
+// releases do not version records; there, the change is unconditional.
 func (c *Client) EditAgent(
 	ctx context.Context, id toll.AgentID, edit func(context.Context, *toll.Agent) error,
 ) error {
@@ -79,38 +79,38 @@ func (c *Client) edit(ctx context.Context, try func() error) error {
 	}
 }
 
-// UpdatePlan changes the description of a plan of the caller, and its maximum of orders. Price and credits never change.
+// UpdatePlan changes the description and the maximum number of orders of a plan of the caller. Price and credits never change.
 func (c *Client) UpdatePlan(ctx context.Context, id toll.PlanID, u toll.PlanUpdate) (*toll.ActResult, error) {
 	return c.act(ctx, http.MethodPut, api("/protocol/plans/%s", string(id)), u)
 }
 
-// UpdateAgent changes an agent of the caller; unset members stay, also upstream secrets. A list replaces the stored one:
-// [Client.AddEndpoints] adds, and [Client.EditAgent] changes the current list.
+// UpdateAgent changes an agent of the caller. Unset fields, including upstream secrets, stay unchanged. A list replaces the stored
+// list. To extend it, use [Client.AddEndpoints] or [Client.EditAgent].
 func (c *Client) UpdateAgent(ctx context.Context, id toll.AgentID, u toll.AgentUpdate) (*toll.ActResult, error) {
 	return c.act(ctx, http.MethodPut, api("/protocol/agents/%s", string(id)), u)
 }
 
-// AddEndpoints adds endpoints to an agent of the caller, regardless of concurrent changes. Existing ones are skipped, so the
-// call can be repeated. An agent has at most [toll.MaxEndpoints] of a kind.
+// AddEndpoints adds endpoints to an agent of the caller, regardless of concurrent changes. It skips existing endpoints, so it is
+// safe to repeat. An agent has at most [toll.MaxEndpoints] of each kind.
 func (c *Client) AddEndpoints(
 	ctx context.Context, id toll.AgentID, in toll.EndpointsInput,
 ) (*toll.ActResult, error) {
 	return c.act(ctx, http.MethodPost, api("/protocol/agents/%s/endpoints", string(id)), in)
 }
 
-// SetPlanListed lists or unlists a plan of the caller. An unlisted plan takes no more orders, and its credits still work.
-// Without a change the response has a Code.
+// SetPlanListed lists or unlists a plan of the caller. An unlisted plan cannot be ordered, but its credits still work.
+// If nothing changes, the response has a Code.
 func (c *Client) SetPlanListed(ctx context.Context, id toll.PlanID, listed bool) (*toll.ActResult, error) {
 	return c.act(ctx, http.MethodPut, api("/protocol/plans/%s/list/%s", string(id), strconv.FormatBool(listed)), nil)
 }
 
-// SetAgentListed lists or unlists an agent of the caller. An unlisted agent takes no more payments, and open holds still
-// settle. Without a change the response has a Code.
+// SetAgentListed lists or unlists an agent of the caller. An unlisted agent cannot be paid, but open holds still
+// settle. If nothing changes, the response has a Code.
 func (c *Client) SetAgentListed(ctx context.Context, id toll.AgentID, listed bool) (*toll.ActResult, error) {
 	return c.act(ctx, http.MethodPut, api("/protocol/agents/%s/list/%s", string(id), strconv.FormatBool(listed)), nil)
 }
 
-// AttachPlan adds a plan to an agent of the caller. A repeat gets the same response.
+// AttachPlan adds a plan to an agent of the caller. Repeating it returns the same response.
 func (c *Client) AttachPlan(ctx context.Context, agent toll.AgentID, plan toll.PlanID) (*toll.ActResult, error) {
 	return c.act(ctx, http.MethodPost, api("/protocol/agents/%s/plan/%s", string(agent), string(plan)), nil)
 }

@@ -11,13 +11,13 @@ import (
 
 // WebhookParams is a new webhook.
 type WebhookParams struct {
-	URL         string           `json:"url"`             // https, or mailto: and a proved address of the person in the session; a sandbox can be set to take loopback addresses too
-	Types       []toll.EventType `json:"types,omitempty"` // none: every type
+	URL         string           `json:"url"`             // https, or mailto and the signed-in person's verified address; sandboxes may allow loopback
+	Types       []toll.EventType `json:"types,omitempty"` // empty: every type
 	Description string           `json:"description,omitempty"`
 }
 
-// CreateWebhook sends events to a url. Only this response contains the secret that signs the deliveries; mail webhooks have
-// none.
+// CreateWebhook creates a webhook that delivers events to a URL. Only this response contains the secret that signs the
+// deliveries. Mail webhooks do not have a secret.
 func (c *Client) CreateWebhook(ctx context.Context, p WebhookParams) (*toll.WebhookSecret, error) {
 	return create[toll.WebhookSecret](ctx, c, api("/webhooks"), p)
 }
@@ -32,11 +32,11 @@ func (c *Client) Webhook(ctx context.Context, id string) (*toll.Webhook, error) 
 	return get[toll.Webhook](ctx, c, api("/webhooks/%s", id))
 }
 
-// WebhookUpdate changes a webhook; unset members stay.
+// WebhookUpdate changes a webhook. Unset fields stay unchanged.
 type WebhookUpdate struct {
 	URL         toll.Change[string]             `json:"url,omitzero"`
 	Types       toll.Change[[]toll.EventType]   `json:"types,omitzero"`  // cleared or empty: every type
-	Status      toll.Change[toll.WebhookStatus] `json:"status,omitzero"` // paused ends deliveries, active begins them again
+	Status      toll.Change[toll.WebhookStatus] `json:"status,omitzero"` // paused or active
 	Description toll.Change[string]             `json:"description,omitzero"`
 }
 
@@ -51,7 +51,7 @@ func (c *Client) DeleteWebhook(ctx context.Context, id string) error {
 	return err
 }
 
-// RotateWebhook changes the secret of a webhook. For 24 hours deliveries are signed with both.
+// RotateWebhook replaces the secret of a webhook and returns the new secret. For 24 hours, deliveries are signed with both.
 func (c *Client) RotateWebhook(ctx context.Context, id string) (*toll.WebhookSecret, error) {
 	return fetch[toll.WebhookSecret](ctx, c, call{method: http.MethodPost, path: api("/webhooks/%s/rotate", id)})
 }
