@@ -11,7 +11,7 @@ import (
 
 // WebhookParams is a new webhook.
 type WebhookParams struct {
-	URL         string           `json:"url"`             // https, or mailto and the signed-in person's verified address; sandboxes may allow loopback
+	URL         string           `json:"url"`             // https; mailto and the person's verified address; loopback in some sandboxes
 	Types       []toll.EventType `json:"types,omitempty"` // empty: every type
 	Description string           `json:"description,omitempty"`
 }
