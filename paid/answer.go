@@ -55,7 +55,7 @@ func write(w http.ResponseWriter, status int, media string, b []byte, correlatio
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("X-Correlation-Id", correlation)
 	w.WriteHeader(status)
-	_, _ = w.Write(b) // a client that left needs no error
+	_, _ = w.Write(b) // fails only if the client has disconnected
 }
 
 // challenge is an [x402.PaymentRequired] that may also have entries for wallets.
@@ -67,7 +67,7 @@ type challenge struct {
 	Extensions  map[string]json.RawMessage `json:"extensions"`
 }
 
-// encoded is a challenge for body and header: people and simple clients read the body, other programs the header.
+// encoded is an encoded challenge: json for the body, which people and simple clients read, and header for other programs.
 type encoded struct {
 	json   []byte
 	header string
@@ -82,7 +82,7 @@ func encodeChallenge(p *challenge) (*encoded, error) {
 	return &encoded{text, header}, err
 }
 
-// with returns one object with the members of the challenge and of an error.
+// with returns one JSON object with the members of the challenge and of the error body.
 func (c *encoded) with(e toll.ErrorBody) ([]byte, error) {
 	b, err := x402.Encode(e)
 	if err != nil {
@@ -91,8 +91,8 @@ func (c *encoded) with(e toll.ErrorBody) ([]byte, error) {
 	return slices.Concat(c.json[:len(c.json)-1], []byte{','}, b[1:]), nil
 }
 
-// requiredHeader returns the PAYMENT-REQUIRED header of a challenge, whose JSON is text. Proxies refuse long headers, so parts
-// are left out while it is too long: signed offers, the query of the resource, the resource, texts, and extensions.
+// requiredHeader returns the PAYMENT-REQUIRED header of a challenge, whose JSON is text. Proxies reject long headers, so it omits
+// parts until the header fits: signed offers, the query of the resource, the resource, texts, and extensions.
 func requiredHeader(p *challenge, text []byte) (string, error) {
 	if base64.StdEncoding.EncodedLen(len(text)) <= maxRequiredBytes {
 		return base64.StdEncoding.EncodeToString(text), nil
@@ -117,7 +117,7 @@ func requiredHeader(p *challenge, text []byte) (string, error) {
 	return x402.EncodeHeader(&short)
 }
 
-// receiptHeader encodes a settlement, with the exact bytes of the service if they are known, so that it equals the stored one.
+// receiptHeader encodes a settlement. It uses the exact bytes from the service if available, so that it equals the stored receipt.
 func receiptHeader(s *x402.SettleResponse) string {
 	if len(s.Raw) > 0 && len(s.Raw) <= maxRequiredBytes {
 		return base64.StdEncoding.EncodeToString(s.Raw)
@@ -134,14 +134,14 @@ func setReceipt(h http.Header, s *x402.SettleResponse) {
 	expose(h)
 }
 
-// expose lets scripts of an allowed origin read the payment headers.
+// expose lets scripts of an allowed origin read the payment headers, if the response has CORS headers.
 func expose(h http.Header) {
 	if h.Get("Access-Control-Allow-Origin") != "" {
 		h.Add("Access-Control-Expose-Headers", x402.HeaderRequired+", "+x402.HeaderResponse)
 	}
 }
 
-// keepPrivate keeps a paid response out of shared caches, whatever the handler allowed.
+// keepPrivate keeps a paid response out of shared caches, even if the handler allowed them.
 func keepPrivate(h http.Header) {
 	var directives []string
 	for _, v := range h.Values("Cache-Control") {
@@ -156,7 +156,7 @@ func keepPrivate(h http.Header) {
 	}
 	h.Set("Cache-Control", strings.Join(append([]string{"private"}, directives...), ", "))
 	for name := range h {
-		// Caches of a CDN prefer these headers to Cache-Control (RFC 9213 and its predecessors).
+		// CDN caches prefer these headers to Cache-Control (RFC 9213 and its predecessors).
 		n := strings.ToLower(name)
 		if strings.HasSuffix(n, "cdn-cache-control") || n == "surrogate-control" || n == "edge-control" || n == "x-accel-expires" {
 			delete(h, name)
@@ -176,7 +176,7 @@ func keepPrivate(h http.Header) {
 	h["Vary"] = []string{strings.Join(vary, ", ")}
 }
 
-// splitQuoted splits a list at the commas outside quotes.
+// splitQuoted splits a list at commas outside quotes and trims its items.
 func splitQuoted(v string) []string {
 	var out []string
 	quoted, start := false, 0

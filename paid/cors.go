@@ -10,9 +10,9 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-// CORS lets pages of these origins call h from a browser: it answers preflights, which carry no payment, and lets scripts read
-// the payment headers. "*" allows every origin. CORS headers of h are replaced, and cookies are never allowed. A malformed
-// origin panics, see [CheckOrigin].
+// CORS lets pages of these origins call h from a browser. It answers preflights, which do not carry a payment, and lets scripts
+// read the payment headers. "*" allows every origin. CORS replaces the CORS headers of h and never allows cookies. It panics for
+// a malformed origin; see [CheckOrigin].
 func CORS(h http.Handler, origins ...string) http.Handler {
 	for _, o := range origins {
 		if err := CheckOrigin(o); err != nil {
@@ -32,7 +32,7 @@ func CORS(h http.Handler, origins ...string) http.Handler {
 		asked := r.Header.Values("Access-Control-Request-Method")
 		if c.origin == "" || r.Method != http.MethodOptions || len(asked) != 1 {
 			h.ServeHTTP(c, r)
-			c.say() // an answer without a body has not left yet
+			c.say() // a response without a body has not been sent yet
 			return
 		}
 		header := w.Header()
@@ -48,7 +48,7 @@ func CORS(h http.Handler, origins ...string) http.Handler {
 	})
 }
 
-// CheckOrigin returns why [CORS] would panic for an origin, as a rule that follows a name.
+// CheckOrigin returns an error if [CORS] would panic for an origin. Its text follows a field name: "must be ...".
 func CheckOrigin(origin string) error {
 	u, err := url.Parse(origin)
 	if origin != "*" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || origin != u.Scheme+"://"+u.Host) {
@@ -65,7 +65,7 @@ var (
 // corsWriter sets the CORS headers of a response.
 type corsWriter struct {
 	http.ResponseWriter
-	origin string // that may read the answer; "" for none
+	origin string // the origin that may read the response, or ""
 	said   bool
 }
 
@@ -76,7 +76,7 @@ func (w *corsWriter) say() {
 	w.said = true
 	h := w.Header()
 	for _, name := range []string{"Access-Control-Allow-Origin", "Access-Control-Allow-Credentials"} {
-		h.Del(name) // of what is behind
+		h.Del(name) // set by the wrapped handler
 	}
 	h.Add("Vary", "Origin")
 	if w.origin != "" {
@@ -102,5 +102,5 @@ func (w *corsWriter) FlushError() error {
 	return http.NewResponseController(w.ResponseWriter).Flush()
 }
 
-// Unwrap is for [http.ResponseController].
+// Unwrap supports [http.ResponseController].
 func (w *corsWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

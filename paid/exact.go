@@ -18,34 +18,34 @@ const (
 	maxExactSecs   = 1800
 	exactChainSecs = 60 // after the life of a hold, for the settlement on the chain
 
-	exactLife     = 5 * time.Minute  // how long the service is believed that it settles the entries of a route
-	exactRecovery = 5 * time.Second  // after a call that failed
-	exactPause    = 10 * time.Second // after a refusal
+	exactLife     = 5 * time.Minute  // life of a cached confirmation that the service settles the entries of a route
+	exactRecovery = 5 * time.Second  // pause after a failed call
+	exactPause    = 10 * time.Second // pause after a refusal
 )
 
-// Exact is the price of one call for a wallet without plan and account: an entry of scheme exact (x402, EIP-3009).
+// Exact is the price of one call for a wallet, which needs neither a plan nor an account: an entry of scheme exact (x402, EIP-3009).
 type Exact struct {
 	// Currency is [toll.CurrencyUSDC] or [toll.CurrencyEURC], on the network of the service.
 	Currency string
 	// Amount is the price in base units of the token, which has 6 decimals: 10000 is a cent. It is 1 to [toll.MaxCredits].
 	Amount toll.Units
-	// PayTo receives the money. It must be a receiver of a plan of the builder; zero is the first receiver of the route's plan.
+	// PayTo receives the money. It must be a receiver of one of the builder's plans; zero means the first receiver of the route's plan.
 	PayTo toll.Address
-	// TimeoutSecs is how long the signature must be valid, 30 to 1800, which bounds handler and settlement. 0 is a minute more
-	// than [HoldSecs].
+	// TimeoutSecs is the required validity of the signature in seconds, 30 to 1800. It bounds handler and settlement. 0 means 60 s
+	// more than [HoldSecs].
 	TimeoutSecs int
 }
 
-// PerCall lets any x402 wallet pay for one answer, beside the plan: the 402 lists these entries behind that of the plan. The
-// service carries the wallet's authorization out before anything of the answer leaves, a stream included, and not at all for an
-// answer that is no 2xx. One authorization pays one answer.
+// PerCall lets any x402 wallet pay for one response, as an alternative to the plan: the 402 lists these entries after the plan's
+// entry. The service executes the wallet's authorization before the first byte of a response or stream is sent, and only for a 2xx.
+// Each authorization pays for one response.
 //
-// The service has to settle such payments (x402.exact = open) to the receivers. It is asked before the first 402 with these entries:
-// while it refuses, they are left out, and the log says why. The facilitator must be an [x402.Offerer], as the Go client and the
-// service are. That and malformed prices panic. Prices of [With] are replaced by those of a route.
+// The service must accept such payments (x402.exact = open) to the receivers. The route checks this before the first 402 with these
+// entries; while the service refuses, the 402 omits them and the log contains the reason. PerCall panics for malformed prices, and
+// its route unless the facilitator is an [x402.Offerer], as the Go client and the service are. It replaces PerCall in [With].
 func PerCall(prices ...Exact) Option {
 	for _, p := range prices {
-		amount, err := toll.ParseCredits(p.Amount.String()) // base units of an answer have the range of credits
+		amount, err := toll.ParseCredits(p.Amount.String()) // base units have the range of credits
 		switch {
 		case p.Currency != toll.CurrencyUSDC && p.Currency != toll.CurrencyEURC:
 			panic("paid: PerCall takes USDC and EURC, and not " + p.Currency)
@@ -59,7 +59,7 @@ func PerCall(prices ...Exact) Option {
 	return func(c *config) { c.perCall = prices }
 }
 
-// exactEntries returns the entries for wallets on the network of a plan, or the fault in the builder's settings.
+// exactEntries returns the entries for wallets on the network of a plan, or an error for the builder if the settings are invalid.
 func (c *config) exactEntries(t *x402.Terms) ([]x402.ExactRequirements, error) {
 	entries := make([]x402.ExactRequirements, 0, len(c.perCall))
 	for _, p := range c.perCall {
@@ -107,7 +107,7 @@ func tokenOf(env toll.Environment, currency string) (asset toll.Address, domain 
 	return env.USDC(), "USDC"
 }
 
-// asRequirements converts an entry for the facilitator. Agent and verb distinguish routes with equal entries.
+// asRequirements converts an entry for the facilitator. It adds agent and verb, which distinguish routes with equal entries.
 func (x *exchange) asRequirements(e *x402.ExactRequirements) x402.Requirements {
 	return x402.Requirements{
 		Scheme: e.Scheme, Network: e.Network, Amount: e.Amount, Asset: e.Asset, PayTo: e.PayTo, MaxTimeoutSeconds: e.MaxTimeoutSeconds,
@@ -117,7 +117,7 @@ func (x *exchange) asRequirements(e *x402.ExactRequirements) x402.Requirements {
 	}
 }
 
-// withExact returns the demand of the route with the entries for wallets.
+// withExact returns a copy of the demand of the route, extended by entries for wallets.
 func (x *exchange) withExact(entries []x402.ExactRequirements) *x402.PaymentRequired {
 	p := *x.required
 	p.Accepts = slices.Clone(p.Accepts)
@@ -127,8 +127,8 @@ func (x *exchange) withExact(entries []x402.ExactRequirements) *x402.PaymentRequ
 	return &p
 }
 
-// listed returns the entries for wallets in a 402: none while the service would refuse such payments. One request asks the
-// service; the others use the previous answer, and wait for the first one.
+// listed returns the wallet entries for a 402, or nil while the service refuses such payments. Concurrent requests share one call to
+// the service, and use the cached result if there is one.
 func (x *exchange) listed() []x402.ExactRequirements {
 	if len(x.exact) == 0 {
 		return nil
@@ -139,8 +139,8 @@ func (x *exchange) listed() []x402.ExactRequirements {
 	return x.exact
 }
 
-// askExact asks whether the service settles the entries of the route: it signs offers only for such entries. The question
-// contains nothing of the request, because the answer is shared.
+// askExact checks whether the service settles the entries of the route, by requesting offers, which it signs only for such entries.
+// The call does not depend on the request, because other requests share its result.
 func (x *exchange) askExact(ctx context.Context, _ struct{}) (taken bool, keep time.Duration, err error) {
 	asked := x.withExact(x.exact)
 	asked.Accepts = asked.Accepts[len(x.required.Accepts):]

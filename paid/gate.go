@@ -13,7 +13,7 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-// Handler prices all requests to h. See the package documentation for the order of steps. It panics without [Plan].
+// Handler requires payment for all requests to h. The package documentation describes the steps. Handler panics without [Plan].
 func Handler(f x402.Facilitator, h http.Handler, opts ...Option) http.Handler {
 	c := newConfig(opts)
 	return newGate(f, h, c, seller.NewTermsCache(f, c.Timeout, c.Clock))
@@ -22,16 +22,16 @@ func Handler(f x402.Facilitator, h http.Handler, opts ...Option) http.Handler {
 type gate struct {
 	next http.Handler
 	c    *config
-	// offers are the offers of recent resources.
+	// offers caches the offers of recent resources.
 	offers offerCache
 	last   atomic.Pointer[asked]
-	// outside is done after the warning that the price lies outside the bounds of the plan.
+	// outside logs once that the price lies outside the bounds of the plan.
 	outside sync.Once
-	// unlisted is done after the error that the entries for wallets are faulty.
+	// unlisted logs once that the entries for wallets are invalid.
 	unlisted sync.Once
-	// unnamed is done after the warning that the public address is missing.
+	// unnamed logs once that the public URL is missing.
 	unnamed sync.Once
-	// takesExact says whether the service settles the entries for wallets.
+	// takesExact caches whether the service settles the entries for wallets.
 	takesExact *seller.Cache[struct{}, bool]
 }
 
@@ -60,7 +60,7 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (g *gate) serve(w http.ResponseWriter, r *http.Request) {
 	x := &exchange{gate: g, w: w, correlation: correlationID(r.Header)}
 	if r.ProtoMajor == 1 && len(r.TransferEncoding) > 0 {
-		// The server dropped a Content-Length beside it. What follows on this connection may be part of this request.
+		// The server dropped any Content-Length. The next bytes on this connection may belong to this request.
 		w.Header().Set("Connection", "close")
 	}
 	if err := checkRequest(r, g.c.maxBody); err != nil {
@@ -104,20 +104,20 @@ type exchange struct {
 	terms    *x402.Terms
 	asks     *asked
 	required *x402.PaymentRequired // of asks
-	asked    *toll.Credits         // to verify, within the bounds of the plan; nil: its maximum
+	asked    *toll.Credits         // credits to verify, within the bounds of the plan; nil for its maximum
 	sale     *seller.Sale
 
-	exact  []x402.ExactRequirements // what the route asks of wallets
-	wallet *walletPayment           // nil when credits pay
+	exact  []x402.ExactRequirements // entries for wallets
+	wallet *walletPayment           // nil if credits pay
 
-	// first is the settlement before the first byte of a stream with a known price, else nil. known belongs to it.
+	// first is the settlement before the first byte of a stream with a known price, else nil. known is false if its outcome is unknown.
 	first *x402.SettleResponse
 	known bool
 }
 
 func (x *exchange) fail(e *toll.Error) { writeError(x.w, e, x.correlation) }
 
-// price reads the terms of the plan and sets the price of the request.
+// price reads the terms of the plan and sets the price of the request. It returns false after it wrote an error response.
 func (x *exchange) price() bool {
 	t, err := x.c.Terms.Of(x.r.Context(), x.c.plan)
 	if err != nil {
@@ -154,17 +154,17 @@ func (x *exchange) price() bool {
 	return true
 }
 
-// asked is the demand of a route for a resource. It is shared: required is read-only. The amount depends only on terms and
-// route.
+// asked is the demand of a route for a resource. Requests share it, so required is read-only. Its amount depends only on terms
+// and route.
 type asked struct {
 	terms     *x402.Terms
 	url, verb string
 	required  *x402.PaymentRequired
-	// plain is the 402 for requests without a payment, nil before the first one.
+	// plain is the encoded 402 for requests without a payment, or nil until the first such request.
 	plain atomic.Pointer[encoded]
 }
 
-// ask returns the previous demand if the request has the same one, as most do. New terms need a new demand.
+// ask returns the demand for the request. It reuses the previous demand if terms, URL, and verb are the same, as usual.
 func (x *exchange) ask(t *x402.Terms, verb string, amount *toll.Credits) *asked {
 	url := x.resource()
 	if a := x.gate.last.Load(); a != nil && a.terms == t && a.url == url && a.verb == verb {
@@ -179,7 +179,7 @@ func (x *exchange) ask(t *x402.Terms, verb string, amount *toll.Credits) *asked 
 	return a
 }
 
-// priced returns the fixed price, or the bound of a function; nil is the maximum of the plan.
+// priced returns the fixed price, or the bound of a [CreditsFunc]; nil means the maximum of the plan.
 func (x *exchange) priced() *toll.Credits {
 	if x.c.creditsFunc != nil {
 		return x.c.maxCredits
@@ -226,7 +226,7 @@ func (x *exchange) pay(cred credential) bool {
 	return x.isPaid(refusal)
 }
 
-// offer is the part that both kinds of payments share.
+// offer returns the fields that both kinds of payments share.
 func (x *exchange) offer() seller.Offer {
 	o := seller.Offer{Required: x.required, Item: x.correlation}
 	if f := x.c.afterVerify; f != nil {
@@ -257,7 +257,7 @@ func (x *exchange) run() {
 	keeper := x.sale.Keep(x.r.Context())
 	a.early = x.isPriced()
 	a.begin = func() error {
-		a.begun.Store(true) // before the look at the request: a caller who leaves after it ends the work
+		a.begun.Store(true) // before the check below, so that a later disconnect ends the work
 		if err := x.r.Context().Err(); err != nil {
 			a.left = true
 			cancel(context.Cause(x.r.Context()))
@@ -295,7 +295,7 @@ func (x *exchange) run() {
 		v := recover()
 		a.close()
 		keeper.Stop()
-		aborted := v == http.ErrAbortHandler // as reverse proxies do when they can write no more
+		aborted := v == http.ErrAbortHandler // as reverse proxies do after a failed write
 		switch {
 		case a.streaming:
 			x.endStream(a, returned || aborted, returned)
@@ -320,20 +320,20 @@ func (x *exchange) run() {
 	}
 }
 
-// endBuffered handles a response of which nothing was sent. work is the context of the handler.
+// endBuffered settles and sends a buffered response, or releases the hold. work is the handler's context.
 func (x *exchange) endBuffered(a *writer, in *body, work context.Context) {
 	switch {
 	case x.unsettled():
 		x.notSettled(x.first, x.known)
 	case x.worked(a, in, work):
 		x.settleBuffered(a)
-	case in.late.Load(): // net/http ends the context then, as if the caller had left
+	case in.late.Load(): // net/http then ends the context, as if the caller had disconnected
 		x.sale.Release(x.r.Context())
 		x.fail(toll.NewError(toll.CodeRequestTimeout))
 	case x.r.Context().Err() != nil:
 		x.sale.Release(x.r.Context())
-		if !x.disconnected() { // a deadline of the program, which may have answered for itself
-			// Not CodeUnavailable: its callers may retry, and the handler may have done its work.
+		if !x.disconnected() { // a deadline that the program set
+			// Not CodeUnavailable, which clients retry: the handler may have done its work.
 			e := toll.NewError(toll.CodeInternal)
 			e.Message, e.Status = "The answer was not ready in time. No credits were burned.", http.StatusServiceUnavailable
 			x.fail(e)
@@ -380,7 +380,7 @@ func (x *exchange) settleBuffered(a *writer) {
 	x.notSettled(s, known)
 }
 
-// settleRefused responds to a refused settlement. Nothing of the handler's response leaves.
+// settleRefused responds to a refused settlement. No part of the handler's response is sent.
 func (x *exchange) settleRefused(s *x402.SettleResponse) {
 	e := toll.NewError(s.Code)
 	if s.Code == "" {
@@ -398,7 +398,7 @@ func (x *exchange) settleRefused(s *x402.SettleResponse) {
 	x.refuse(s.ErrorReason, e, s)
 }
 
-// pending responds to a settlement with an unknown outcome, never with 402, which would make a client pay again.
+// pending responds with 503 to a settlement with an unknown outcome. A 402 would make a client pay again.
 func (x *exchange) pending(s *x402.SettleResponse) {
 	h := x.w.Header()
 	setReceipt(h, s)
@@ -413,7 +413,7 @@ func (x *exchange) pending(s *x402.SettleResponse) {
 	x.fail(e)
 }
 
-// amount prices a response, at most what is held, or what the wallet has signed for.
+// amount returns the price of a response: the signed amount of a wallet, or credits up to the held amount.
 func (x *exchange) amount(resp Response) toll.Credits {
 	if x.wallet != nil {
 		return x.sale.Amount
@@ -425,14 +425,14 @@ func (x *exchange) amount(resp Response) toll.Credits {
 	return min(x.terms.InBounds(max(x.c.creditsFunc(x.r, resp), 0)), x.sale.Amount)
 }
 
-// endStream settles a stream at its end, at an abort after a delivery, and for a disconnected caller with [Settle]. ended is
-// false after a panic of the handler other than an abort.
+// endStream settles a stream that is complete, delivered at least one byte, was cut with its hold, or lost its caller with [Settle].
+// It releases the hold of other streams. ended is false after a panic of the handler other than [http.ErrAbortHandler].
 func (x *exchange) endStream(a *writer, ended, returned bool) {
 	whole := returned && !a.broken() && !a.cut.Load() && x.r.Context().Err() == nil
 	left := ended && x.disconnected() && x.settlesDisconnected()
 	switch {
-	case a.early: // it was paid before its first byte left, or is an error that costs nothing
-	case !whole && a.delivered == 0 && !left && !(a.cut.Load() && a.size > 0): // a reader who stalls pays
+	case a.early: // settled before its first byte, or a free error response
+	case !whole && a.delivered == 0 && !left && !(a.cut.Load() && a.size > 0): // a stalled reader pays
 		x.sale.Release(x.r.Context())
 	default:
 		x.settleStream(a)

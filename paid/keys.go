@@ -16,7 +16,7 @@ type routeKey struct {
 	named    bool
 }
 
-// parseKey parses "METHOD /path". A key that can never match is an error.
+// parseKey parses "METHOD /path". It returns an error for a malformed key and for a key that can never match.
 func parseKey(key string) (k routeKey, err error) {
 	bad := func(rule string) (routeKey, error) {
 		return routeKey{}, fmt.Errorf("route key %q: %s", key, rule)
@@ -72,7 +72,7 @@ func (k *routeKey) text() string {
 	return text
 }
 
-// class orders keys: exact ones win over those with parameters, and those over keys with "*".
+// class orders keys: exact keys win over keys with parameters, which win over keys with "*".
 func (k *routeKey) class() int {
 	switch {
 	case k.rest:
@@ -83,7 +83,7 @@ func (k *routeKey) class() int {
 	return 0
 }
 
-// fits reports whether a path matches the key, and returns the values of its parameters. cased compares case-sensitively.
+// fits reports whether a path matches the key, and returns the values of its parameters. With cased, it compares case-sensitively.
 func (k *routeKey) fits(segments []string, cased bool) (values []string, ok bool) {
 	if len(segments) < len(k.segments) || len(segments) > len(k.segments) && !k.rest {
 		return nil, false

@@ -11,11 +11,11 @@ import (
 )
 
 const (
-	maxOffers     = 1024             // resources of one route whose offers are kept
-	offerTimeout  = 2 * time.Second  // an offer is a courtesy: a 402 does not wait long for one
-	offerMargin   = 60 * time.Second // a client needs time to read, decide and pay
+	maxOffers     = 1024             // resources of one route with cached offers
+	offerTimeout  = 2 * time.Second  // a 402 does not wait longer, since offers are optional
+	offerMargin   = 60 * time.Second // time for a client to read, decide, and pay
 	offerRecovery = 5 * time.Second  // pause after a failure
-	// offerPace is the least time between two calls, so that requests for many urls cause few calls.
+	// offerPace is the minimum time between two calls, so that requests for many URLs cause few calls.
 	offerPace = 50 * time.Millisecond
 )
 
@@ -32,12 +32,12 @@ type offerKey struct {
 	entries            int
 }
 
-// of returns the offers for a demand, none if they cannot be signed.
+// of returns the offers for a demand, or nil if the service does not sign them now.
 func (o *offerCache) of(ctx context.Context, c *config, required *x402.PaymentRequired) []x402.SignedOffer {
 	signer, ok := c.Facilitator.(x402.Offerer)
 	url := required.Resource.URL
 	if !ok || len(required.Accepts) == 0 || len(url) > maxURLBytes || !utf8.ValidString(url) {
-		return nil // the service signs none of such an url, and a refusal would keep the offers from others
+		return nil // the service would refuse such a URL, and the pause after it would affect other resources
 	}
 	k := offerKey{url, required.Accepts[0].Amount, required.Accepts[0].PayTo, len(required.Accepts)}
 	now := c.Clock()

@@ -16,9 +16,9 @@ import (
 
 // Bounds and defaults of the middleware (wire contract, sections 1 and 21).
 const (
-	DefaultHoldSecs  = 60       // life of a hold
-	MaxHoldSecs      = 900      // longest hold that the service gives
-	DefaultMaxBuffer = 8 << 20  // bytes of an answer that waits for its settlement in memory
+	DefaultHoldSecs  = 60       // life of a hold, in seconds
+	MaxHoldSecs      = 900      // maximum life of a hold, in seconds
+	DefaultMaxBuffer = 8 << 20  // bytes of a response that waits in memory for its settlement
 	DefaultMaxBody   = 10 << 20 // bytes of a request body
 	DefaultTimeout   = 30 * time.Second
 )
@@ -27,9 +27,9 @@ const (
 type Response struct {
 	Status int
 	Header http.Header // the handler's headers; changes have no effect
-	// Body is the whole response; nil if Streamed.
+	// Body is the complete body, or nil if Streamed.
 	Body []byte
-	// Size is the number of body bytes; of a stream, those before its end.
+	// Size is the number of body bytes, for a stream the number of delivered bytes.
 	Size     int64
 	Streamed bool
 }
@@ -66,8 +66,8 @@ type config struct {
 	onPaymentError func(http.ResponseWriter, *http.Request, *toll.Error) bool
 	onClosed       func(http.ResponseWriter, *http.Request, *toll.Error)
 
-	// flushEventsOnly is set for the proxy, whose reverse proxy flushes every response without a length: only event streams
-	// stream there, so that other responses keep their receipt.
+	// flushEventsOnly restricts streaming to event streams. [Proxy] sets it because its reverse proxy flushes every response without
+	// a length, and other responses should carry their receipt.
 	flushEventsOnly bool
 }
 
@@ -86,47 +86,47 @@ func newConfig(opts []Option) *config {
 	return c
 }
 
-// Plan names the plan whose credits pay for the route. Every route needs it.
+// Plan sets the plan whose credits pay for the route. Every paid route requires it.
 func Plan(id toll.PlanID) Option { return func(c *config) { c.plan = id } }
 
-// Agent names the agent that serves the route. It binds payments to the agent's endpoints.
+// Agent sets the agent that serves the route. It binds payments to the agent's endpoints.
 func Agent(id toll.AgentID) Option { return func(c *config) { c.AgentID = id } }
 
-// Credits sets what one answer costs, default 1; 0 is free of charge, but still needs an access token. It should lie within the
-// bounds of the plan. Otherwise it is brought into them, in the 402 as well: 7 credits of a plan that takes 1 to 5 a request
-// are 5. The plan is not known before the first request, whose log line says so once per route; `toll gate` reads the
-// plan at its start and refuses such a price.
+// Credits sets the price of one response, default 1. A price of 0 is free, but the request still needs an access token. Any other price
+// outside the bounds of the plan is clamped to them, in the 402 too: with a plan of 1 to 5 credits per request, 7 becomes 5. The
+// route logs this once, on the first request, because it does not know the plan earlier. `toll gate` reads the plan when it starts
+// and rejects such a price.
 func Credits(n toll.Credits) Option {
 	return func(c *config) { c.credits, c.creditsFunc = max(n, 0), nil }
 }
 
-// CreditsFunc prices the answer after the handler ran. What it returns is capped at the held amount; 0 or less burns
-// nothing. It must not block. Bound it with MaxCredits, else the maximum of the plan is held.
+// CreditsFunc sets a function that prices the response after the handler ran. A positive result is clamped to the bounds of the plan
+// and to the held amount; 0 or less burns nothing. f must not block. Bound it with MaxCredits, or the plan's maximum is held.
 func CreditsFunc(f func(r *http.Request, resp Response) toll.Credits) Option {
 	return func(c *config) { c.creditsFunc = f }
 }
 
-// MaxCredits bounds what a CreditsFunc may charge, and so what is held. Default: the maximum of the plan.
+// MaxCredits bounds the price from a CreditsFunc, and therefore the hold. Default: the maximum of the plan.
 func MaxCredits(n toll.Credits) Option { return func(c *config) { c.maxCredits = max(n, 0).Ptr() } }
 
-// Scheme overrides the payment scheme, by default the one of the plan.
+// Scheme overrides the payment scheme of the plan.
 func Scheme(s string) Option { return func(c *config) { c.scheme = s } }
 
-// Network overrides the network, by default the one of the plan.
+// Network overrides the network of the plan.
 func Network(s string) Option { return func(c *config) { c.network = s } }
 
 // Description describes the resource in a 402.
 func Description(s string) Option { return func(c *config) { c.description = s } }
 
-// MimeType names the type of the answer in a 402.
+// MimeType sets the media type of the response in a 402.
 func MimeType(s string) Option { return func(c *config) { c.mimeType = s } }
 
-// PublicURL is the absolute base under which the world reaches this server, for example "https://agent.example.com". A 402
-// names this base with path and query; without a base it names the path alone. The Host header and forwarding headers are
-// never used. A base that is not an absolute http or https URL panics.
+// PublicURL sets the public base URL of this server, for example "https://agent.example.com". The resource in a 402 is this base
+// with path and query, or the path alone without a base. The route never uses the Host header or forwarding headers. PublicURL
+// panics unless base is an absolute http or https URL.
 //
-// Subscribers may bind an access token to a resource (RFC 8707). It is taken here if that is the base, the URL of the
-// request, or a URL between the two. Without a base no such token is taken, as its subscriber may mean another server.
+// Subscribers may bind an access token to a resource (RFC 8707). The route accepts it if the resource is the base, the URL of the
+// request, or a URL between the two. Without a base, it rejects such tokens, which may be intended for another server.
 func PublicURL(base string) Option {
 	if err := CheckPublicURL(base); err != nil {
 		panic("paid: PublicURL " + err.Error())
@@ -135,7 +135,7 @@ func PublicURL(base string) Option {
 	return func(c *config) { c.publicURL = base }
 }
 
-// CheckPublicURL returns why [PublicURL] would panic, as a rule to be put behind a name: "must be ...".
+// CheckPublicURL returns an error if [PublicURL] would panic. Its text follows a field name: "must be ...".
 func CheckPublicURL(base string) error {
 	u, err := url.Parse(base)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || strings.ContainsAny(base, "?#") || u.User != nil {
@@ -147,24 +147,25 @@ func CheckPublicURL(base string) error {
 // Namespace sets the brand words on the wire, default [x402.Default].
 func Namespace(n x402.Namespace) Option { return func(c *config) { c.Namespace = n } }
 
-// Hold says whether verify sets the credits aside before the handler runs, default true. Without it a settlement may be
-// refused after the work is done, and answers never stream.
+// Hold sets whether verify holds the credits before the handler runs, default true. Without a hold, a settlement may be refused
+// after the work is done, and responses never stream.
 func Hold(on bool) Option { return func(c *config) { c.hold = on } }
 
-// HoldSecs is the life of the hold in seconds, 1 to 900, default 60. While the handler works, the hold is renewed at half of its
-// life, for 24 hours at most.
+// HoldSecs sets the life of the hold in seconds, 1 to 900, default 60; other values are clamped. While the handler works, the hold
+// is renewed at half of its life, for at most 24 hours.
 func HoldSecs(n int) Option {
 	return func(c *config) { c.HoldSecs = min(max(n, 1), MaxHoldSecs) }
 }
 
-// MaxBuffer is how many bytes of an answer wait in memory for the settlement, default 8 MiB. A longer answer streams on
-// its hold.
+// MaxBuffer bounds the bytes of a response that wait in memory for the settlement, default 8 MiB. A longer response streams, or
+// fails with [ErrTooLarge] if it cannot.
 func MaxBuffer(n int64) Option { return func(c *config) { c.maxBuffer = max(n, 0) } }
 
-// MaxBody is the largest request body in bytes, default 10 MiB; a larger one is 413. Less than 0 means no limit.
+// MaxBody bounds the request body in bytes, default 10 MiB. A larger body gets 413. A negative value means no limit.
 func MaxBody(n int64) Option { return func(c *config) { c.maxBody = n } }
 
-// ExpiredStatus is the status for an expired, revoked or badly signed access token: 402 (default) or 401.
+// ExpiredStatus sets the status for an expired, revoked, or incorrectly signed access token: 402 (default) or 401. It panics for
+// other values.
 func ExpiredStatus(status int) Option {
 	if status != http.StatusPaymentRequired && status != http.StatusUnauthorized {
 		panic("paid: ExpiredStatus is 402 or 401")
@@ -172,23 +173,22 @@ func ExpiredStatus(status int) Option {
 	return func(c *config) { c.expiredStatus = status }
 }
 
-// RequirePaymentIdentifier takes requests only whose client names them itself, by the x402 extension payment-identifier; one
-// without is 400. Every route offers the extension: with it a request that is repeated is served once, whatever nonce it has.
-// Clients that send a bare access token cannot use such a route.
+// RequirePaymentIdentifier rejects requests without a payment identifier (x402 extension payment-identifier) with 400. Every route
+// supports the extension, which serves repeated requests with one identifier only once, regardless of their nonce. Clients that
+// send a bare access token cannot use a route that requires it.
 func RequirePaymentIdentifier() Option { return func(c *config) { c.identifierRequired = true } }
 
-// Offers adds an offer to every 402: its terms, signed by the service as who settles them (x402 extension offer-receipt). It
-// makes a 402 0.8 KB longer, and the payments that repeat it, too. The facilitator must be an [x402.Offerer], as the Go client
-// and the service are. An offer is asked for once for all requests of a resource and is good for minutes; a 402 goes without
-// one while the service cannot be reached.
+// Offers adds signed offers to every 402: its terms, signed by the service that settles them (x402 extension offer-receipt). They
+// add 0.8 KB to the 402 and to payments that repeat it. The facilitator must be an [x402.Offerer], as the Go client and the service
+// are. Offers of a resource are cached for minutes. While the service is unreachable, the 402 omits them.
 func Offers(on bool) Option { return func(c *config) { c.offers = on } }
 
 // TokenHeaders lists the request headers that may carry the access token, default "payment-signature". They are removed from
 // the request that the handler sees.
 //
-// "authorization" takes bearer tokens that are access tokens of the service; any other credential there is for the handler,
-// which gets it unchanged. Listed or not, an access token of the service never reaches the handler in any header or cookie,
-// and a paid request with one in its URL is 400.
+// In "authorization", only bearer tokens that the service issued count as access tokens; the handler receives other credentials
+// unchanged. No header or cookie, listed or not, passes an access token of the service to the handler, and a paid request with
+// an access token in its URL gets 400.
 func TokenHeaders(names ...string) Option {
 	names = slices.Clone(names)
 	return func(c *config) { c.tokenHeaders = names }
@@ -197,45 +197,45 @@ func TokenHeaders(names ...string) Option {
 // Timeout bounds each call to the facilitator, default 30 s.
 func Timeout(d time.Duration) Option { return func(c *config) { c.Timeout = d } }
 
-// BeforeVerify runs before the payment is verified. An error refuses the request: a [*toll.Error] with its own status,
-// anything else with 500. The request carries no access token.
+// BeforeVerify sets a function that runs before the payment is verified. An error rejects the request: a [*toll.Error] with its
+// own status, any other error with 500. The request does not contain the access token.
 func BeforeVerify(f func(r *http.Request) error) Option {
 	return func(c *config) { c.beforeVerify = f }
 }
 
-// AfterVerify runs after every verdict, refusals included.
+// AfterVerify sets a function that runs after every verdict, including refusals.
 func AfterVerify(f func(r *http.Request, verdict *x402.VerifyResponse)) Option {
 	return func(c *config) { c.afterVerify = f }
 }
 
-// AfterSettle runs after every settlement: a success, a refusal, or an outcome that is still unknown
-// (errorReason settlement_pending). A stream that settles late from the queue comes here again.
+// AfterSettle sets a function that runs after every settlement: a success, a refusal, or a still unknown outcome (errorReason
+// settlement_pending). It runs again for a stream that the queue settles later.
 func AfterSettle(f func(r *http.Request, receipt *x402.SettleResponse)) Option {
 	return func(c *config) { c.afterSettle = f }
 }
 
-// OnPaymentError may answer in place of a 402. It returns whether it did; headers that it set without answering are kept.
-// The payment-required and payment-response headers are set before it runs.
+// OnPaymentError sets a function that may respond in place of the 402. It returns true if it has responded; otherwise the 402 keeps
+// the headers that it set. The payment-required and payment-response headers are set before it runs.
 func OnPaymentError(f func(w http.ResponseWriter, r *http.Request, e *toll.Error) bool) Option {
 	return func(c *config) { c.onPaymentError = f }
 }
 
-// OnClosed answers requests in place of the route while it cannot take payments as the builder set
-// it up: its price lies outside the bounds of the plan, or the service refuses the key, the plan or
-// the agent. why is for the builder alone. Nothing burned. Without it the price is brought into the
-// bounds, see [Credits], and a refusal is answered like a service that is away.
+// OnClosed sets a function that responds while the route cannot accept payments because of its configuration: the price lies
+// outside the bounds of the plan, or the service rejects the key, the plan, or the agent. No credits were burned. why is for the
+// builder and must not be sent to callers. Without OnClosed, the price is clamped, see [Credits], and a rejection gets the same
+// response as an unreachable service.
 func OnClosed(f func(w http.ResponseWriter, r *http.Request, why *toll.Error)) Option {
 	return func(c *config) { c.onClosed = f }
 }
 
-// OnUnsettled is the alarm for streams that were delivered and could not be settled at once. It is called when a stream
-// enters the queue, and once more, with Final set, when the queue gives up.
+// OnUnsettled sets an alarm for streams that were delivered but could not be settled immediately. It is called when a stream enters
+// the queue, and again, with Final set, if the queue gives up.
 func OnUnsettled(f func(Unsettled)) Option { return func(c *config) { c.OnUnsettled = f } }
 
-// WithQueue shares a queue of unsettled streams, so that a program can drain it before it exits.
+// WithQueue sets the queue of unsettled streams, so that routes can share it and a program can drain it before it exits.
 func WithQueue(q *Queue) Option { return func(c *config) { c.Queue = q } }
 
-// Log receives what the builder should know: above all, why the service refuses the agent's own key, plan or agent, which
+// Log sets the log for the builder. It contains the reason when the service rejects the builder's key, plan, or agent, which
 // callers only see as 503. The default writes warnings and errors to stderr. Access tokens are never logged.
 func Log(l *slog.Logger) Option {
 	return func(c *config) {

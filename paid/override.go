@@ -16,12 +16,11 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-// maxFormBody bounds a form or JSON body that has to be read before it is priced, in bytes.
+// maxFormBody bounds, in bytes, a form or JSON body that must be read before the request is priced.
 const maxFormBody = 1 << 20
 
-// refuseOverride refuses a request that asks a router behind to take it for one with another method, where that could have
-// another price. Frameworks read such a wish in headers and in a parameter "_method", decoded, of the query or of the body of a
-// POST. e is the entry that prices the request, nil for none.
+// refuseOverride returns 405 for a request that overrides its method if the other method could have a different price. Overrides are
+// in headers, or in a parameter "_method" of the query or the body of a POST. e is the entry that prices the request, or nil.
 func (t *table) refuseOverride(r *http.Request, e *entry, p requestPath) *toll.Error {
 	wished := overridesByHeader(r.Header) || namesMethod(r.URL.RawQuery)
 	if !wished && !strings.EqualFold(r.Method, http.MethodPost) {
@@ -45,7 +44,7 @@ func (t *table) refuseOverride(r *http.Request, e *entry, p requestPath) *toll.E
 	return nil
 }
 
-// hasOtherPrice reports whether the path has a paid route for another method whose price is not the one of e.
+// hasOtherPrice reports whether the path has a paid route for another method, with a price other than the price of e.
 func (t *table) hasOtherPrice(e *entry, segments []string) bool {
 	if t.others.differs(e) {
 		return true
@@ -58,7 +57,7 @@ func (t *table) hasOtherPrice(e *entry, segments []string) bool {
 	return false
 }
 
-// differs reports whether e is another paid route than o, with another price. Both may be nil: there is no such route.
+// differs reports whether e is a paid route other than o, with a different price. nil means no route.
 func (e *entry) differs(o *entry) bool {
 	return e != nil && e != o && e.gate != nil && (o == nil || o.gate == nil || !samePrice(e.gate.c, o.gate.c))
 }
@@ -78,7 +77,7 @@ func overridesByHeader(h http.Header) bool {
 	return false
 }
 
-// namesMethod reports whether a query or a form names the parameter "_method" as some framework decodes it.
+// namesMethod reports whether a query or a form contains a parameter that some framework decodes as "_method".
 func namesMethod(form string) bool {
 	for pair := range strings.FieldsFuncSeq(form, func(r rune) bool { return r == '&' || r == ';' }) {
 		name, _, _ := strings.Cut(pair, "=")
@@ -92,8 +91,8 @@ func namesMethod(form string) bool {
 	return false
 }
 
-// isMethodName reports whether a decoded name is read as "_method". PHP reads "." " " and "[" as "_", and all read "_method[]" as
-// a list under that name.
+// isMethodName reports whether a framework reads a decoded name as "_method". PHP reads ".", " ", and "[" as "_", and all frameworks
+// read "_method[]" as a list under that name.
 func isMethodName(name string) bool {
 	name = strings.ToLower(strings.TrimLeft(name, " "))
 	const method = "_method"
@@ -104,7 +103,8 @@ func isMethodName(name string) bool {
 	return ok && (rest == "" || strings.ContainsRune(" [.\x00", rune(rest[0])))
 }
 
-// refuseBodyOverride reads a form or JSON body, and puts it back. Bodies of other kinds are not read by what honours overrides.
+// refuseBodyOverride reads a form or JSON body, the only kinds with overrides, and puts it back. Errors: 405 for an override, 413
+// for a body above 1 MiB, 400 for a malformed or incomplete body, 408 after the read deadline.
 func refuseBodyOverride(r *http.Request) *toll.Error {
 	kind, _, _ := strings.Cut(strings.ToLower(r.Header.Get("Content-Type")), ";")
 	kind = strings.TrimSpace(kind)
@@ -160,7 +160,7 @@ func partNamesMethod(contentType string, body []byte) (bool, error) {
 	}
 }
 
-// memberNamesMethod looks for the member "_method" of an object. Most bodies need not be decoded for that.
+// memberNamesMethod reports whether a JSON object has a member "_method". It decodes only bodies that may contain this name.
 func memberNamesMethod(body []byte) (bool, error) {
 	if !bytes.Contains(body, []byte(`\u`)) && !bytes.Contains(bytes.ToLower(body), []byte(`_method"`)) {
 		return false, nil

@@ -16,8 +16,8 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-// asksPerson reports whether a person opened the address in a browser: a navigation that takes HTML
-// before JSON. Programs say no such thing, and pages that fetch are not navigations.
+// asksPerson reports whether a person opened the URL in a browser: a GET or HEAD navigation that prefers HTML to JSON. Programs do
+// not send such an Accept header, and a fetch from a page is not a navigation.
 func asksPerson(r *http.Request) bool {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return false
@@ -48,13 +48,13 @@ a+button,button+button{margin-top:12px}[hidden]{display:none}
 pre{max-height:320px;overflow:auto;white-space:pre-wrap;font:13px/1.5 ui-monospace,monospace}
 small{font-size:13px}code{font-size:.93em}`
 
-// pageScript pays for one request with a browser wallet. A page of the service could not return the answer to this browser.
+// pageScript pays for one request with a browser wallet. Only a page on this server can show the response in this browser.
 //
 //go:embed page.js
 var pageScript string
 
-// Policies of the page: its style and nothing else, and with prices for wallets its script, which
-// asks this server alone.
+// Content security policies of the page. They allow its style and, with prices for wallets, its script and the connections of
+// the script to this server.
 var (
 	pagePolicy   = policyOf("")
 	walletPolicy = policyOf("; script-src '" + hashOf(pageScript) + "'; connect-src 'self'")
@@ -69,14 +69,14 @@ func hashOf(text string) string {
 	return "sha256-" + base64.StdEncoding.EncodeToString(sum[:])
 }
 
-// signable is what the script completes with the signature of a wallet.
+// signable is a payment that the script completes with the signature of a wallet.
 type signable struct {
 	X402Version int                    `json:"x402Version"`
 	Resource    x402.Resource          `json:"resource"`
 	Accepted    x402.ExactRequirements `json:"accepted"`
 }
 
-// walletButtons are the prices of one request for wallets, for the script of the page.
+// walletButtons returns the HTML of one button per wallet price. The script of the page handles them.
 func (x *exchange) walletButtons(exact []x402.ExactRequirements) (string, error) {
 	var b strings.Builder
 	for _, e := range exact {
@@ -95,9 +95,9 @@ func (x *exchange) walletButtons(exact []x402.ExactRequirements) (string, error)
 	return b.String(), nil
 }
 
-// writePage answers a person who sent no payment: it says what the request costs and where to buy
-// the plan, in place of the JSON of a 402. Where wallets may pay for the one request, there is a button
-// for that. The headers for programs are the same.
+// writePage sends the body of a 402 as a page for a person who sent a request without a payment. The page shows the price of the
+// request, links to the plan, and has a button for each wallet price. The headers for programs are the same as with a JSON body,
+// and were set before.
 func (x *exchange) writePage(exact []x402.ExactRequirements) {
 	cost := x.required.Accepts[0].Amount
 	switch {

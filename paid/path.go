@@ -10,22 +10,22 @@ import (
 	"github.com/tollhq/toll"
 )
 
-// requestPath is the path of a request in each way in which a router behind may read it.
+// requestPath is the path of a request in every reading that a downstream router may use.
 type requestPath struct {
-	// segments are the path as it was sent: percent-decoded once, with dot segments resolved, and without a slash at its end.
+	// segments are the segments of the path, percent-decoded once, with dot segments resolved and without a trailing slash.
 	segments []string
-	// others hold further readings: "%2F" or "%5C" or both separate segments, "//" is one slash, each segment or the path ends
-	// before ";", which is cut before or after segments are separated.
+	// others holds further readings. In them, "%2F", "%5C", or both separate segments; "//" is one slash; each segment or the path ends at
+	// ";", which is cut before or after the segments are separated.
 	others [][]string
-	// sent is the path that goes to an upstream, escaped: as it was sent, but for dot segments.
+	// sent is the escaped path for an upstream: as received, except that dot segments are resolved.
 	sent string
 }
 
 // maxSegments bounds the segments of a path that is read in several ways.
 const maxSegments = 256
 
-// readPath reads the path of a request. Invalid text and a dot segment that only some routers see are errors, and so is a request
-// target without a path, which [url.URL] keeps as opaque: a proxy would pass it on as it was sent, such as "x:http://host/path".
+// readPath reads the path of a request. It returns an error for invalid text, for a dot segment that only some routers resolve, and
+// for a request target that [url.URL] keeps as opaque, such as "x:http://host/path", which a proxy would forward unchanged.
 func readPath(u *url.URL) (p requestPath, err *toll.Error) {
 	raw := cmp.Or(u.EscapedPath(), "/")
 	path, uerr := url.PathUnescape(raw)
@@ -37,7 +37,7 @@ func readPath(u *url.URL) (p requestPath, err *toll.Error) {
 	dots := false
 	parts := strings.Split(raw[1:], "/")
 	for i, s := range parts {
-		s, _ = url.PathUnescape(s) // it is part of what could be read above
+		s, _ = url.PathUnescape(s) // cannot fail: the whole path was unescaped above
 		parts[i] = s
 		dots = dots || isDot(s)
 	}
@@ -47,7 +47,7 @@ func readPath(u *url.URL) (p requestPath, err *toll.Error) {
 		if strings.HasSuffix(raw, "/") && clean != "/" {
 			clean += "/"
 		}
-		p.sent = (&url.URL{Path: clean}).EscapedPath() // with an escaped "/" in it the path is refused below
+		p.sent = (&url.URL{Path: clean}).EscapedPath() // differs for an escaped "/", but such a path is rejected below
 	}
 	if !strings.Contains(raw, "//") && !strings.Contains(path, ";") && strings.Count(path, "/") == strings.Count(raw, "/") && !strings.Contains(path, `\`) {
 		return p, nil
@@ -87,7 +87,7 @@ var errBadPath = toll.Errorf(toll.CodeBadRequest, "The path is malformed.")
 
 func isDot(s string) bool { return s == "." || s == ".." }
 
-// resolve drops empty segments and follows dot segments.
+// resolve removes empty segments and resolves dot segments.
 func resolve(parts []string) (segments []string) {
 	for _, s := range parts {
 		switch s {
@@ -101,7 +101,7 @@ func resolve(parts []string) (segments []string) {
 	return segments
 }
 
-// withoutEnd drops the empty segment after a slash at the end.
+// withoutEnd removes the empty segment after a trailing slash.
 func withoutEnd(parts []string) []string {
 	if n := len(parts); n > 0 && parts[n-1] == "" {
 		return parts[:n-1]
@@ -109,7 +109,7 @@ func withoutEnd(parts []string) []string {
 	return parts
 }
 
-// split separates segments at characters that were escaped.
+// split also separates segments at these characters, which were escaped in the path.
 func split(parts []string, separators string) (all []string) {
 	for _, s := range parts {
 		for i := strings.IndexAny(s, separators); i >= 0; i = strings.IndexAny(s, separators) {
@@ -120,7 +120,7 @@ func split(parts []string, separators string) (all []string) {
 	return all
 }
 
-// cut ends segments before ";", where parameters begin: no segment (way 0), each one (1), or the first such one, which then ends the path (2).
+// cut removes parameters, which begin at ";": none (way 0), those in each segment (1), or all of the path after the first ";" (2).
 func cut(parts []string, way int) (all []string) {
 	if way == 0 {
 		return parts

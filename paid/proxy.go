@@ -15,16 +15,16 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-// Proxy puts a price on an HTTP upstream without code in it: a reverse proxy with a price list. What no key matches takes
-// the [Default] route, and without one is 404.
+// Proxy returns a reverse proxy with a price list, which puts a price on an HTTP upstream without changing it. A request without
+// a matching key takes the [Default] route, or gets 404 if there is no default.
 //
-// A path that routers read in several ways ("%2F", "%5C", "//", ";") must have one route in all of them, and a query must be one that
-// Go reads whole; otherwise the request is 400 and pays nothing. The upstream sees path and query as they were sent, without dot
-// segments, its own Host, and X-Forwarded-For, -Proto and (with [PublicURL]) -Host as this
-// proxy knows them; what the client sent there is dropped, as are the payment and headers that rewrite paths or methods.
-// Options of the proxy itself (log, public address) are those of [With].
+// If routers read a path in different ways ("%2F", "%5C", "//", ";"), all readings must match the same route, and Go must be able to
+// parse the complete query; otherwise the request gets 400 and pays nothing. The upstream receives path and query as sent, with dot
+// segments resolved, and its own Host. The proxy sets X-Forwarded-For, X-Forwarded-Proto, and (with [PublicURL]) X-Forwarded-Host.
+// It removes these headers from the request, as well as the payment and headers that rewrite paths or methods. [With] contains the
+// options of the proxy itself, such as Log and PublicURL.
 //
-// Only event streams stream; other answers wait for their settlement up to [MaxBuffer].
+// Only event streams stream. Other responses wait for their settlement, up to [MaxBuffer].
 func Proxy(f x402.Facilitator, upstream *url.URL, routes ...Route) http.Handler {
 	if upstream == nil || upstream.Host == "" || (upstream.Scheme != "http" && upstream.Scheme != "https") {
 		panic("paid: Proxy needs an absolute http or https URL")
@@ -44,7 +44,7 @@ type proxy struct {
 
 func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	correlation := correlationID(r.Header)
-	err := checkRequest(r, -1) // of the body the route decides
+	err := checkRequest(r, -1) // the route bounds the body
 	var e *entry
 	var values []string
 	var path requestPath
@@ -52,7 +52,7 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		e, values, path, err = p.table.find(r)
 	}
 	if _, bad := url.ParseQuery(r.URL.RawQuery); err == nil && bad != nil {
-		// The reverse proxy would drop such a parameter, and the caller would pay for another request.
+		// The reverse proxy would drop the malformed parameter, so the caller would pay for a different request.
 		err = toll.Errorf(toll.CodeBadRequest, "The query is malformed.")
 	}
 	if err != nil {
@@ -77,12 +77,12 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	u := *r.URL
 	u.RawPath = path.sent
-	u.Path, _ = url.PathUnescape(path.sent) // it was escaped or read before
+	u.Path, _ = url.PathUnescape(path.sent) // cannot fail: find has parsed the path
 	out.URL = &u
 	e.serve(w, withValues(out, e, values))
 }
 
-// proxiedBody is the key of the body that a caller sends through the proxy.
+// proxiedBody is the context key of the request body.
 type proxiedBody struct{}
 
 func (p *proxy) reverse() http.Handler {
@@ -107,11 +107,11 @@ func (p *proxy) reverse() http.Handler {
 				writeError(w, toll.NewError(toll.CodeRequestTimeout), correlationID(r.Header))
 				return
 			}
-			// An answer that is not written would be a 200. One that a caller who left ended is nothing to look into.
+			// Without a response, net/http would send 200. A disconnect of the caller is not logged as a failure.
 			if !errors.Is(err, context.Canceled) || r.Context().Err() == nil {
 				p.c.Log.Error("paid: the upstream failed", "error", err)
 			}
-			// Not CodeUnavailable: its callers may repeat, and the upstream may have done its work.
+			// Not CodeUnavailable, which clients retry: the upstream may have done its work.
 			e := toll.NewError(toll.CodeInternal)
 			e.Message, e.Status = "The upstream did not answer.", http.StatusBadGateway
 			writeError(w, e, correlationID(r.Header))
@@ -126,7 +126,7 @@ func (p *proxy) rewrite(pr *httputil.ProxyRequest) {
 			delete(h, name)
 		}
 	}
-	pr.Out.Trailer = nil // a payment header could travel there too
+	pr.Out.Trailer = nil // it could contain a payment header
 	pr.SetURL(&p.upstream)
 	if ip, _, err := net.SplitHostPort(pr.In.RemoteAddr); err == nil {
 		h.Set("X-Forwarded-For", ip)

@@ -10,7 +10,7 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-// advertised returns the extensions of every 402 of the route.
+// advertised returns the extensions that every 402 of the route contains.
 func (x *exchange) advertised() map[string]json.RawMessage {
 	return map[string]json.RawMessage{x402.ExtensionPaymentIdentifier: x402.PaymentIdentifier(x.c.identifierRequired)}
 }
@@ -30,7 +30,7 @@ func (x *exchange) extensionsFit(identifier string, sent map[string]json.RawMess
 	return true
 }
 
-// isPaid reports whether there is no refusal, and writes the response to one.
+// isPaid reports whether r is nil. For a refusal, it writes the response.
 func (x *exchange) isPaid(r *seller.Refusal) bool {
 	if r == nil {
 		return true
@@ -55,7 +55,7 @@ func (x *exchange) isPaid(r *seller.Refusal) bool {
 	return false
 }
 
-// refuse responds with 402: the demand, why the payment was refused, and the receipt of a failed settlement.
+// refuse responds with 402 (or [ExpiredStatus]): the demand, the reason for a refused payment, and the receipt of a failed settlement.
 func (x *exchange) refuse(reason string, e *toll.Error, receipt *x402.SettleResponse) {
 	if x.c.publicURL == "" {
 		x.gate.unnamed.Do(func() {
@@ -116,7 +116,7 @@ func (x *exchange) refuse(reason string, e *toll.Error, receipt *x402.SettleResp
 	if x.c.onPaymentError != nil && x.c.onPaymentError(x.w, x.r, e) {
 		return
 	}
-	if reason == "" && asksPerson(x.r) { // with a payment it is a program
+	if reason == "" && asksPerson(x.r) { // a request with a payment comes from a program
 		x.writePage(exact)
 		return
 	}
@@ -128,8 +128,8 @@ func (x *exchange) refuse(reason string, e *toll.Error, receipt *x402.SettleResp
 	writeJSON(x.w, e.Status, b, x.correlation)
 }
 
-// unavailable responds to a failed call to the facilitator: with 429 for 429, else with 503, since it is not the subscriber's
-// fault.
+// unavailable responds to a failed call to the facilitator: with [OnClosed] if the service rejects the builder, with 429 for 429, and
+// otherwise with 503, since the failure is not the subscriber's fault.
 func (x *exchange) unavailable(r *seller.Refusal) {
 	e := toll.NewError(toll.CodeUnavailable)
 	e.Message = "The payment service cannot be reached. No credits were burned."

@@ -23,7 +23,7 @@ const (
 
 const allowed = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
 
-// checkRequest rejects requests that no paid route accepts.
+// checkRequest returns an error (405, 413, 414, or 431) for a request that no paid route accepts. A negative maxBody means no limit.
 func checkRequest(r *http.Request, maxBody int64) *toll.Error {
 	target := r.RequestURI
 	if target == "" {
@@ -46,7 +46,7 @@ func checkRequest(r *http.Request, maxBody int64) *toll.Error {
 	case r.Method == http.MethodConnect, r.Method == http.MethodTrace:
 		return toll.NewError(toll.CodeMethodNotAllowed)
 	case upgrades(r.Header):
-		// Data after an upgrade cannot be counted.
+		// Data after an upgrade cannot be priced.
 		return toll.Errorf(toll.CodeMethodNotAllowed, "A paid route does not change the protocol of a connection.")
 	case maxBody >= 0 && r.ContentLength > maxBody:
 		return toll.NewError(toll.CodeBodyTooLarge)
@@ -54,7 +54,7 @@ func checkRequest(r *http.Request, maxBody int64) *toll.Error {
 	return nil
 }
 
-// upgrades reports whether a request asks for another protocol. Offers of h2c, which clients send by default, are ignored.
+// upgrades reports whether a request offers a protocol upgrade. It ignores offers of h2c, which some clients send by default.
 func upgrades(h http.Header) bool {
 	for _, v := range h.Values("Upgrade") {
 		for p := range strings.SplitSeq(v, ",") {
@@ -68,13 +68,13 @@ func upgrades(h http.Header) bool {
 
 // credential is the payment of a request.
 type credential struct {
-	token string // "" when there is none
-	// v1 means that the request uses version 1 of the protocol.
+	token string // "" if the request is unpaid
+	// v1 is set if the request has a payment of x402 version 1.
 	v1 bool
 }
 
-// takeCredential returns the access token of a request. Authorization may carry credentials of other software, which owns
-// excludes. Errors: 400 for contradicting credentials, 431 for a token that is too long.
+// takeCredential returns the payment in these headers. In Authorization and X-Api-Key, which may contain other credentials, only
+// tokens that owns accepts count. Errors: 400 for a repeated header or contradicting payments, 431 for a token above 8 KiB.
 func takeCredential(h http.Header, names []string, owns func(string) bool) (credential, *toll.Error) {
 	var c credential
 	for _, name := range names {
@@ -111,7 +111,7 @@ func takeCredential(h http.Header, names []string, owns func(string) bool) (cred
 	return c, nil
 }
 
-// isShared reports whether a header may also carry credentials of other software, which stay.
+// isShared reports whether a header may also contain credentials for the handler, which must not be removed.
 func isShared(name string) bool { n := dashed(name); return n == "authorization" || n == "x-api-key" }
 
 func bearer(v string) (string, bool) {
@@ -122,7 +122,7 @@ func bearer(v string) (string, bool) {
 	return strings.TrimSpace(v[i:]), true
 }
 
-// sameToken reports whether two forms of a token have the same signature and nonce.
+// sameToken reports whether two tokens are equal, or are forms of one token: with the same signature, and nonces that do not differ.
 func sameToken(a, b string) bool {
 	if a == b {
 		return true
@@ -132,8 +132,8 @@ func sameToken(a, b string) bool {
 	return errA == nil && errB == nil && ta.JWS == tb.JWS && (ta.Nonce == tb.Nonce || ta.Nonce == "" || tb.Nonce == "")
 }
 
-// Headers of payments and settlement overrides, and headers that change how a router reads path and method. They are removed in
-// any spelling: CGI-like servers read "_" as "-".
+// Headers of payments and settlement overrides, and headers that change how a router reads path and method. They are removed with
+// "_" in place of "-" too, because CGI-like servers treat both alike.
 var strippedAnswer = map[string]bool{
 	"payment-signature": true, "payment-required": true, "payment-response": true, "x-payment": true,
 	"x-payment-response": true, "settlement-overrides": true, "extension-responses": true,
@@ -142,7 +142,7 @@ var strippedAnswer = map[string]bool{
 var strippedRequest = map[string]bool{
 	"x-http-method-override": true, "x-http-method": true, "x-method-override": true, "x-original-url": true,
 	"x-rewrite-url": true, "x-original-uri": true, "upgrade": true, "http2-settings": true,
-	// A 304 would tell for free that the paid response is unchanged.
+	// A 304 would reveal for free that the paid response is unchanged.
 	"if-none-match": true, "if-modified-since": true,
 }
 
@@ -157,7 +157,7 @@ func stripAnswer(h http.Header) {
 	}
 }
 
-// stripRequest removes the headers that a paid handler must not see. tokenHeaders may carry the access token.
+// stripRequest removes the headers that a paid handler must not see. tokenHeaders are the headers that may contain the access token.
 func stripRequest(h http.Header, tokenHeaders []string, owns func(string) bool) {
 	for name := range h {
 		if strippedRequest[dashed(name)] {
@@ -167,7 +167,7 @@ func stripRequest(h http.Header, tokenHeaders []string, owns func(string) bool) 
 	stripPayment(h, tokenHeaders, owns)
 }
 
-// stripPayment removes payment headers and access tokens. Authorization and X-Api-Key keep credentials of other software.
+// stripPayment removes payment headers and access tokens. Other credentials in Authorization and X-Api-Key remain.
 func stripPayment(h http.Header, tokenHeaders []string, owns func(string) bool) {
 	for name := range h {
 		n := dashed(name)
@@ -178,7 +178,7 @@ func stripPayment(h http.Header, tokenHeaders []string, owns func(string) bool) 
 	stripTokens(h, owns)
 }
 
-// correlationID returns the id for logs and error bodies: the caller's if it is harmless, else a new one.
+// correlationID returns the id for logs and error bodies: the caller's id if it has 1 to 128 visible ASCII characters, else a new id.
 func correlationID(h http.Header) string {
 	for _, name := range []string{"X-Correlation-Id", "X-Request-Id"} {
 		v := h.Get(name)
@@ -193,8 +193,8 @@ func correlationID(h http.Header) string {
 type body struct {
 	io.ReadCloser
 	tooLarge atomic.Bool
-	cut      atomic.Bool // it ended before its end
-	late     atomic.Bool // its deadline was over first
+	cut      atomic.Bool // reading failed before the end of the body
+	late     atomic.Bool // reading failed because its deadline passed
 }
 
 func (b *body) Read(p []byte) (int, error) {

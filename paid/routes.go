@@ -30,33 +30,33 @@ const (
 	routeCased
 )
 
-// At is a paid route. Its key is "METHOD /path"; GET covers HEAD.
+// At is a paid route. Its key is "METHOD /path". GET also matches HEAD.
 //
 //   - A segment ":name" or "{name}" matches any one segment and is set as the path value of the request.
-//   - A last segment "*" matches the path before it and everything below: "GET /files/*" covers /files, /files/a and
+//   - A last segment "*" matches the path before it and everything below: "GET /files/*" matches /files, /files/a, and
 //     /files/a/b.
 //
-// Letters are compared without case, as routers such as Express do, unless the list has [CaseSensitive]. Path values keep theirs.
+// Matching is case-insensitive, as in routers such as Express, unless the list has [CaseSensitive]. Path values keep their case.
 //
-// Exact keys win over keys with names, which are tried in their order, and those over keys with "*", the longest first.
+// Exact keys win over keys with names, which are tried in their order, and keys with names win over keys with "*", longest first.
 func At(key string, opts ...Option) Route { return Route{key: key, opts: opts} }
 
-// Free is a route that costs nothing, for a [Proxy] or beside a [Default]. Its handler sees no access tokens either, see
+// Free is a free route, for a [Proxy] or beside a [Default]. Access tokens are removed from its requests too; see
 // [TokenHeaders].
 func Free(key string) Route { return Route{key: key, kind: routeFree} }
 
 // Default is the paid route for requests without a matching key.
 func Default(opts ...Option) Route { return Route{kind: routeDefault, opts: opts} }
 
-// With holds options of every paid route of the list. Options of a route win.
+// With sets options for every paid route of the list. The options of a route override them.
 func With(opts ...Option) Route { return Route{kind: routeOptions, opts: opts} }
 
-// CaseSensitive compares the paths of a list case-sensitively. The server behind must do so too: otherwise /Ask bypasses the
-// price of /ask.
+// CaseSensitive makes the paths of a list case-sensitive. The wrapped handler or upstream must be case-sensitive too: otherwise
+// /Ask bypasses the price of /ask.
 func CaseSensitive() Route { return Route{kind: routeCased} }
 
-// Routes prices parts of next. Requests without a matching key and [Default] pass to next unchanged, so next must not match
-// paths more liberally: [http.ServeMux] does not. Malformed keys and paid routes without [Plan] panic.
+// Routes puts a price list in front of next. Without a matching key or a [Default], a request passes to next unchanged, so next must
+// not match paths more liberally; [http.ServeMux] does not. Routes panics for malformed keys and paid routes without [Plan].
 func Routes(f x402.Facilitator, next http.Handler, routes ...Route) http.Handler {
 	t := newTable(f, next, routes, false)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -106,8 +106,8 @@ func sharedOptions(routes []Route) (opts []Option) {
 }
 
 type table struct {
-	entries []*entry // by their class; those with "*" the longest first
-	others  *entry   // the default, may be nil
+	entries []*entry // sorted by class, then keys with "*" longest first
+	others  *entry   // the default, or nil
 	cased   bool     // see [CaseSensitive]
 
 	gates        []*gate // of the paid routes
@@ -146,8 +146,8 @@ func newTable(f x402.Facilitator, next http.Handler, routes []Route, proxy bool)
 	return t
 }
 
-// CheckRoutes returns why [Routes] and [Proxy] would panic for the keys of a price list: a malformed or duplicate key, two keys
-// that differ only in case without [CaseSensitive], or two defaults. It ignores other options.
+// CheckRoutes returns an error if [Routes] and [Proxy] would panic for the keys of a price list: a malformed or duplicate key, two
+// keys that differ only in case without [CaseSensitive], or two defaults. It does not check options.
 func CheckRoutes(routes ...Route) error {
 	t := &table{cased: isCased(routes)}
 	for _, r := range routes {
@@ -161,7 +161,7 @@ func CheckRoutes(routes ...Route) error {
 	return nil
 }
 
-// add registers an entry. An error names the key.
+// add registers an entry. Its errors contain the key.
 func (t *table) add(r Route, e *entry) (err error) {
 	if r.kind == routeDefault {
 		if t.others != nil {
@@ -186,7 +186,7 @@ func (t *table) add(r Route, e *entry) (err error) {
 	return nil
 }
 
-// find returns the route of a request, nil for none. A path with several readings must have one route in all of them.
+// find returns the route of a request, or nil. Errors: 400 if readings of the path match different routes, and refuseOverride's.
 func (t *table) find(r *http.Request) (e *entry, values []string, p requestPath, err *toll.Error) {
 	if p, err = readPath(r.URL); err != nil {
 		return nil, nil, p, err
@@ -200,7 +200,7 @@ func (t *table) find(r *http.Request) (e *entry, values []string, p requestPath,
 	return e, values, p, t.refuseOverride(r, e, p)
 }
 
-// match finds the route of a request. Methods are compared case-insensitively, as a router behind may do.
+// match returns the route of a request and its path values. It compares methods case-insensitively, as a downstream router may.
 func (t *table) match(method string, segments []string) (*entry, []string) {
 	methods := []string{strings.ToUpper(method)}
 	if methods[0] == http.MethodHead {
@@ -224,7 +224,7 @@ func (t *table) match(method string, segments []string) (*entry, []string) {
 	return found, values
 }
 
-// paidPath reports whether the path is paid for some method.
+// paidPath reports whether the path matches a paid key for any method.
 func (t *table) paidPath(segments []string) bool {
 	for e := range t.fitting(segments) {
 		if e.gate != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-// owns reports whether a text is a payment for one of these gates, which no handler may see: an access token of their service,
+// owns reports whether a text is a payment for one of these gates, which handlers must not see: an access token of their service,
 // or the payment of a wallet.
 func owns(ctx context.Context, text string, gates ...*gate) bool {
 	if len(text) < seller.MinTokenBytes {
@@ -32,7 +32,7 @@ func owns(ctx context.Context, text string, gates ...*gate) bool {
 	}))
 }
 
-// errTokenInURL rejects a request before its address gets into more logs and into the settlement record.
+// errTokenInURL rejects a request before its URL reaches more logs and the settlement record.
 var errTokenInURL = toll.Errorf(toll.CodeBadRequest, "The URL carries an access token. URLs are logged: revoke the token.").
 	WithHint("Send the access token in the header " + x402.HeaderSignature + ".")
 
@@ -41,7 +41,7 @@ func urlCarries(u *url.URL, owns func(string) bool) bool {
 	return carries(u.Path, "/", owns) || carries(u.RawQuery, "", owns)
 }
 
-// carries reports whether a text contains an access token between these separators, or those of lists, cookies and queries.
+// carries reports whether a text contains an access token between separators or the separators of lists, cookies, and queries.
 func carries(text, separators string, owns func(string) bool) bool {
 	if len(text) < seller.MinTokenBytes {
 		return false
@@ -49,7 +49,7 @@ func carries(text, separators string, owns func(string) bool) bool {
 	parts := strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(separators+" \t,;?&=\"'", r) })
 	return slices.ContainsFunc(parts, func(part string) bool {
 		if plain, err := url.PathUnescape(part); err == nil {
-			part = strings.TrimRight(plain, "=") // of base64
+			part = strings.TrimRight(plain, "=") // base64 padding
 		}
 		return owns(part)
 	})
@@ -90,9 +90,9 @@ func withoutTokens(cookies string, owns func(string) bool) string {
 	return strings.Join(kept, "; ")
 }
 
-// served returns the url of the request with its normalized path.
+// served returns the URL of the request with a normalized path and without a query.
 func (x *exchange) served() string {
-	p, _ := readPath(x.r.URL) // it was read before
+	p, _ := readPath(x.r.URL) // cannot fail: ServeHTTP or find has parsed it
 	path := url.URL{Path: "/" + strings.Join(p.segments, "/")}
 	return x.c.publicURL + path.EscapedPath()
 }

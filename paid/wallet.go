@@ -15,7 +15,7 @@ type walletPayment struct {
 	nonce toll.Hash // of the authorization
 }
 
-// schemeOf returns the scheme of the accepted entry of a payment, "" for a bare access token or a malformed payment.
+// schemeOf returns the scheme of the accepted entry of a payment, or "" for a bare access token or a malformed payment.
 func schemeOf(value string) string {
 	var p struct {
 		Accepted struct {
@@ -28,8 +28,8 @@ func schemeOf(value string) string {
 	return p.Accepted.Scheme
 }
 
-// payExact verifies the payment of a wallet. Its accepted entry only selects an entry of the route, which sets the terms. It
-// returns false after it wrote the response to an unpaid request.
+// payExact verifies the payment of a wallet. The accepted entry in the payment only selects an entry of the route, which sets the
+// terms. payExact returns false after it wrote the response to an unpaid request.
 func (x *exchange) payExact(value string) bool {
 	p, err := x402.DecodeExact(value)
 	if err != nil {
@@ -57,7 +57,7 @@ func (x *exchange) payExact(value string) bool {
 	return x.isPaid(refusal)
 }
 
-// accepted returns the entry of the route that a payment selects. Without one it writes the response.
+// accepted returns the entry of the route that a payment selects. If there is no such entry, it writes a 402 and returns nil.
 func (x *exchange) accepted(p *x402.ExactPayment) *x402.ExactRequirements {
 	bad := func(why string) *x402.ExactRequirements {
 		x.refuse(x402.ReasonInvalidRequirements, toll.Errorf(toll.CodeBadRequirements, "%s", why), nil)
@@ -77,14 +77,14 @@ func (x *exchange) accepted(p *x402.ExactPayment) *x402.ExactRequirements {
 	return bad("The accepted entry is none of this route.")
 }
 
-// ErrNotSettled means that the payment for a stream was not settled, so that nothing of it may leave.
+// ErrNotSettled means that the payment for a stream was not settled, so no part of the stream is sent.
 var ErrNotSettled = errors.New("paid: the payment for this answer was not settled")
 
 // isPriced reports whether the price is known before the response.
 func (x *exchange) isPriced() bool { return x.wallet != nil || x.c.creditsFunc == nil }
 
-// settleFirst settles a stream with a known price before its first byte, so that it needs no hold afterwards. A response other
-// than 2xx is free and may leave.
+// settleFirst settles a stream with a known price before its first byte, so that it does not depend on a hold. For a status other
+// than 2xx, it releases the hold and returns nil, because such a response is free.
 func (x *exchange) settleFirst(status int) error {
 	if !success(status) {
 		x.sale.Release(x.r.Context())

@@ -25,37 +25,37 @@ var (
 	errEnded = errors.New("paid: the request is over")
 )
 
-// writer is the ResponseWriter of a paid handler. It buffers the response until it is settled, or streams it on the hold. It
-// has no Unwrap, Hijack or ReadFrom.
+// writer is the ResponseWriter of a paid handler. It buffers the response until it is settled, or streams it. It deliberately
+// lacks Unwrap, Hijack, and ReadFrom, which would bypass the buffer.
 type writer struct {
-	w      http.ResponseWriter // touched only by a stream, or after the decision
+	w      http.ResponseWriter // used only by a stream, or to send the settled response
 	rc     *http.ResponseController
 	max    int64
 	stream bool // the route may stream
 	early  bool // a stream is settled before its first byte, or released if it costs nothing
-	only   bool // only event streams flush
+	only   bool // only event streams may stream on a flush
 	head   bool
-	// begin is called once, before the first byte of a stream, and sets its headers. It may refuse.
+	// begin is called before the first byte of a stream, and mark then adds to its headers. An error of begin stops the stream.
 	begin func() error
 	mark  func(http.Header)
-	begun atomic.Bool // the handler streams: a caller who leaves ends its work
-	cut   atomic.Bool // the hold is over: nothing may be written any more
+	begun atomic.Bool // the handler streams, so a disconnect ends its work
+	cut   atomic.Bool // the hold has ended, so nothing more may be written
 
 	mu        sync.Mutex
-	header    http.Header // what the handler sees and changes
-	sent      http.Header // as it was when the status was written
+	header    http.Header // headers of the handler
+	sent      http.Header // their copy from when the status was written
 	status    int
 	events    bool  // the answer is an event stream
-	declared  int64 // Content-Length that the handler named, -1 without
+	declared  int64 // Content-Length that the handler set, or -1
 	buf       bytes.Buffer
 	size      int64 // bytes that the handler wrote
 	streaming bool
-	delivered int64  // body bytes that the server took from a stream
-	tail      []byte // the last 3 of them
+	delivered int64  // body bytes of a stream that the server accepted
+	tail      []byte // the last 3 delivered bytes
 	pulse     *time.Timer
-	err       error // why nothing more can be written
-	left      bool  // a stream did not begin, as its caller had left
-	spoke     bool  // the handler has set the status, or written
+	err       error // returned by later writes
+	left      bool  // a stream did not begin because its caller had disconnected
+	spoke     bool  // the handler has set the status or written
 	closed    bool
 }
 
@@ -67,7 +67,7 @@ func (a *writer) Header() http.Header {
 	return a.header
 }
 
-// WriteHeader implements [http.ResponseWriter]. Informational statuses are dropped: their headers would leave unpaid.
+// WriteHeader implements [http.ResponseWriter]. It ignores 1xx statuses except 101, since they would send headers unpaid.
 func (a *writer) WriteHeader(status int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -115,7 +115,7 @@ func (a *writer) Write(p []byte) (int, error) {
 	if !a.streaming && ((a.stream && a.events && (len(p) > 0 || !a.isBare())) || int64(a.buf.Len()+len(p)) > a.max) {
 		if err := a.startStream(); err != nil {
 			if a.left {
-				a.size += int64(len(p)) // it was made, and has its price
+				a.size += int64(len(p)) // it counts for the price
 			}
 			return 0, err
 		}
@@ -134,7 +134,7 @@ func (a *writer) Write(p []byte) (int, error) {
 // Flush implements [http.Flusher].
 func (a *writer) Flush() { _ = a.FlushError() }
 
-// FlushError is Flush with the error that [http.ResponseController] wants. On a route that cannot stream, it does nothing.
+// FlushError implements flushing for [http.ResponseController]. It does nothing on a route that cannot stream.
 func (a *writer) FlushError() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -163,16 +163,16 @@ func (a *writer) FlushError() error {
 	return a.flush()
 }
 
-// SetReadDeadline is for [http.ResponseController].
+// SetReadDeadline supports [http.ResponseController].
 func (a *writer) SetReadDeadline(t time.Time) error { return a.rc.SetReadDeadline(t) }
 
-// EnableFullDuplex is for [http.ResponseController].
+// EnableFullDuplex supports [http.ResponseController].
 func (a *writer) EnableFullDuplex() error { return a.rc.EnableFullDuplex() }
 
-// isBare reports whether a response that is settled before it streams has only headers, which cost nothing.
+// isBare reports whether a response that is settled before it streams has only headers so far, so it is not settled yet.
 func (a *writer) isBare() bool { return a.early && a.size == 0 && success(a.status) }
 
-// startStream sends the buffer, and everything after it at once.
+// startStream sends the buffer. Later writes are sent immediately. It fails with [ErrTooLarge] if the response cannot stream.
 func (a *writer) startStream() error {
 	if !a.stream || !bodyAllowed(a.status) {
 		a.err = ErrTooLarge
@@ -201,7 +201,7 @@ func (a *writer) startStream() error {
 	return nil
 }
 
-// beat keeps an event stream alive between two events. It does not count as delivered.
+// beat sends a comment to keep an event stream alive, if it is between two events. The comment does not count as delivered.
 func (a *writer) beat() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -246,7 +246,7 @@ func (a *writer) flush() error {
 	return nil
 }
 
-// cutPatience bounds a running write after the end of the hold.
+// cutPatience bounds a write in progress after the end of the hold.
 const cutPatience = time.Second
 
 // endOfHold is the last event of an event stream that was cut.
@@ -254,7 +254,7 @@ const endOfHold = "event: error\ndata: {\"message\":\"The hold that pays for thi
 
 // cutOff ends a stream whose hold ended. An event stream gets an error event.
 func (a *writer) cutOff() {
-	locked := a.mu.TryLock() // if no write is under way, none can come before the event
+	locked := a.mu.TryLock() // without a write in progress, this keeps later writes behind the event
 	a.cut.Store(true)
 	for end := time.Now().Add(cutPatience); !locked && !a.mu.TryLock(); time.Sleep(cutPatience / 20) {
 		if time.Now().After(end) {
@@ -270,7 +270,7 @@ func (a *writer) cutOff() {
 	}
 }
 
-// isBetween reports whether an event stream is between two events, so that a line of ours changes none.
+// isBetween reports whether an event stream is between two events, so that an inserted line does not change an event.
 func (a *writer) isBetween() bool {
 	return a.events && a.streaming && (a.err == nil || a.err == ErrHoldEnded) && !a.closed && a.declared < 0 && a.sent.Get("Content-Encoding") == "" &&
 		(bytes.HasSuffix(a.tail, []byte("\n\n")) || bytes.HasSuffix(a.tail, []byte("\n\r\n")))
@@ -282,7 +282,7 @@ func (a *writer) fail(err error) {
 	}
 }
 
-// close ends the writer: later writes of a goroutine of the handler are discarded.
+// close ends the writer: later writes, such as from a goroutine of the handler, fail.
 func (a *writer) close() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -321,12 +321,12 @@ func (a *writer) commit(extra func(http.Header)) {
 	extra(h)
 	a.w.WriteHeader(a.status)
 	if bodyAllowed(a.status) && a.buf.Len() > 0 {
-		_, _ = a.w.Write(a.buf.Bytes()) // a client that left has its receipt under the request id
+		_, _ = a.w.Write(a.buf.Bytes()) // a disconnected client finds its receipt under the request id
 	}
 	a.putTrailers(trailers)
 }
 
-// trailers returns the trailers of the handler, under the names that the server expects.
+// trailers returns the trailers of the handler, with the names that the server expects.
 func (a *writer) trailers() http.Header {
 	t := http.Header{}
 	for _, v := range a.sent.Values("Trailer") {
@@ -351,7 +351,7 @@ func (a *writer) putTrailers(t http.Header) {
 	maps.Copy(h, t)
 }
 
-// putHeader replaces the headers with those of the handler, except reserved ones.
+// putHeader replaces the headers in to with the handler's headers, without payment headers and trailers, for private caches only.
 func putHeader(to, from http.Header) {
 	clear(to)
 	for name, values := range from {
