@@ -13,7 +13,7 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-// collector is the queue that an agent writes to. Its events leave once the task is paid.
+// collector is the event queue that an agent writes to. It collects the outcome, which is published once the task is paid.
 type collector struct {
 	task  *task
 	ended chan struct{}
@@ -25,8 +25,8 @@ type collector struct {
 
 func newCollector(t *task) *collector { return &collector{task: t, ended: make(chan struct{})} }
 
-// Write adds an event. It refuses events of another task and those that cannot be encoded. The event that ends the task is the
-// last one.
+// Write adds an event. It returns an error for an event of another task, an event that cannot be encoded, and any event after the
+// event that ended the task.
 func (c *collector) Write(_ context.Context, event a2a.Event) error {
 	if event == nil {
 		return fmt.Errorf("there is no event: %w", a2a.ErrInvalidAgentResponse)
@@ -86,7 +86,7 @@ func (c *collector) setStatus(s a2a.TaskStatus) {
 	c.out.state, c.out.message = s.State, nil
 	if s.Message != nil {
 		m := *s.Message
-		m.Metadata = withoutPayment(m.Metadata) // payments of an agent to others are not ours
+		m.Metadata = withoutPayment(m.Metadata) // the agent's own purchases are not part of this payment
 		c.out.message = &m
 	}
 }
@@ -160,7 +160,7 @@ func (c *collector) Read(context.Context) (a2a.Event, error) { return nil, event
 
 func (c *collector) Close() error { return nil }
 
-// closedQueue is for agents that hear of a cancelation, when the task already has its last status.
+// closedQueue is the queue for Cancel of an agent. It discards events, because the handler sets the status of a canceled task.
 type closedQueue struct{}
 
 func (closedQueue) Read(context.Context) (a2a.Event, error) { return nil, eventqueue.ErrQueueClosed }

@@ -18,7 +18,7 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-// ExtensionURI names x402 payments over A2A, in the agent card and in the header X-A2A-Extensions.
+// ExtensionURI identifies x402 payments over A2A in the agent card and in the header X-A2A-Extensions.
 const ExtensionURI = "https://github.com/google-a2a/a2a-x402/v0.1"
 
 // Defaults of [Config].
@@ -37,42 +37,42 @@ const (
 
 // Config sets the price of a task and the presentation of the agent.
 type Config struct {
-	// PlanID names the plan whose credits pay. It is required.
+	// PlanID is the plan whose credits pay. It is required.
 	PlanID toll.PlanID
-	// AgentID names the agent that serves the tasks. It binds payments to the agent's endpoints.
+	// AgentID is the agent that serves the tasks. It binds payments to the agent's endpoints.
 	AgentID toll.AgentID
 	// Credits is the price of one run of the agent, 0 for 1.
 	Credits toll.Credits
-	// Card describes the agent. The served card adds the capabilities and the extension, and protocol version and transport if
-	// they are empty. Its Description and the first of its DefaultOutputModes are part of the demand.
+	// Card describes the agent. The served card adds the capabilities, the extension, and, if they are empty, the protocol version
+	// and the transport. Its Description and the first of its DefaultOutputModes are part of the demand.
 	Card a2a.AgentCard
-	// EndpointURL is the absolute address that is paid for, as the agent registers it; "" for the URL of the card. A token for
-	// other resources is refused (RFC 8707).
+	// EndpointURL is the absolute URL of the paid resource, as registered for the agent; "" for the URL of the card. Access tokens
+	// for other resources are rejected (RFC 8707).
 	EndpointURL string
 	// HoldSecs is the life of a hold in seconds, 1 to 900, 0 for 60. While the agent works, the hold is renewed at half of its
-	// life, for at most 24 hours, also without a caller: the task can be fetched later.
+	// life, for at most 24 hours, even without a caller, because the task can be fetched later.
 	HoldSecs int
 	// Timeout bounds each call to the facilitator, 0 for 30 s.
 	Timeout time.Duration
-	// MaxTasks bounds the tasks in memory, 0 for 10,000. Unpaid tasks make room first, also ended ones, starting with addresses
-	// that have more than a sixteenth of the room.
+	// MaxTasks bounds the tasks in memory, 0 for 10,000. Unpaid tasks, open or ended, are evicted first, starting with addresses
+	// that use more than a sixteenth of the memory.
 	MaxTasks int
-	// MaxBytes bounds the JSON of all tasks in bytes, 0 for 256 MiB. Paid results are kept in any case.
+	// MaxBytes bounds the JSON of all tasks in bytes, 0 for 256 MiB. A new paid result is stored even if it exceeds the bound.
 	MaxBytes int64
-	// TaskLife is how long a task is kept after its last change, 0 for an hour.
+	// TaskLife is the time from the last change of a task until it is deleted, 0 for an hour.
 	TaskLife time.Duration
-	// MaxBodyBytes bounds a request, 0 for 256 KiB.
+	// MaxBodyBytes bounds a request body in bytes, 0 for 256 KiB.
 	MaxBodyBytes int64
 	// Namespace holds the brand words on the wire, zero for [x402.Default].
 	Namespace x402.Namespace
 	// OnDisconnect chooses what happens to work whose caller disconnects or cancels it, default paid.Settle. See "Disconnects"
 	// in the package documentation.
 	OnDisconnect paid.Disconnect
-	// AfterSettle runs after every settlement: a success, a refusal, or an outcome that is still unknown.
+	// AfterSettle runs after every settlement: a success, a refusal, or a still unknown outcome. It may be nil.
 	AfterSettle func(ctx context.Context, receipt *x402.SettleResponse)
-	// Log receives what the builder should know; nil logs warnings and errors to stderr. Access tokens are never logged.
+	// Log is the log for the builder; nil logs warnings and errors to stderr. Access tokens are never logged.
 	Log *slog.Logger
-	// Clock is the time; nil for time.Now.
+	// Clock returns the current time; nil for time.Now.
 	Clock func() time.Time
 }
 
@@ -107,7 +107,7 @@ func (c *Config) card() *a2a.AgentCard {
 	})
 	card.ProtocolVersion = cmp.Or(card.ProtocolVersion, protocolVersion)
 	card.PreferredTransport = cmp.Or(card.PreferredTransport, a2a.TransportProtocolJSONRPC)
-	// Required arrays are never null, which clients in other languages would not expect.
+	// Required arrays are empty rather than null, because clients in other languages do not expect null.
 	card.DefaultInputModes = notNil(card.DefaultInputModes)
 	card.DefaultOutputModes = notNil(card.DefaultOutputModes)
 	card.Security = withScopes(card.Security)
@@ -119,7 +119,7 @@ func (c *Config) card() *a2a.AgentCard {
 	return &card
 }
 
-// notNil returns an empty list for nil, which JSON would write as null.
+// notNil returns s, or an empty slice for nil, which JSON would encode as null.
 func notNil[S ~[]E, E any](s S) S {
 	if s == nil {
 		return S{}
@@ -127,7 +127,7 @@ func notNil[S ~[]E, E any](s S) S {
 	return s
 }
 
-// withScopes returns a copy of security requirements in which each scheme has a list of scopes.
+// withScopes returns a copy of security requirements without nil scopes.
 func withScopes(all []a2a.SecurityRequirements) []a2a.SecurityRequirements {
 	out := slices.Clone(all)
 	for i, r := range out {
@@ -139,9 +139,9 @@ func withScopes(all []a2a.SecurityRequirements) []a2a.SecurityRequirements {
 	return out
 }
 
-// Handler serves an agent of the Go SDK for A2A. f decides about payments: a client.Client, or the service in the same process.
-// It serves JSON-RPC at POST / and the agent card at /.well-known/agent-card.json and /.well-known/agent.json. It is safe for
-// concurrent use.
+// Handler serves an agent of the Go SDK for A2A. f verifies and settles payments: a client.Client, or the service in the same
+// process. The handler serves JSON-RPC at POST / and the agent card at /.well-known/agent-card.json and /.well-known/agent.json.
+// It is safe for concurrent use.
 func Handler(f x402.Facilitator, agent a2asrv.AgentExecutor, cfg Config) http.Handler {
 	d := newHandler(f, agent, cfg)
 	mux := http.NewServeMux()

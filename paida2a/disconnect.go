@@ -12,7 +12,7 @@ import (
 
 const textCanceled = "The task was canceled. Nothing was charged."
 
-// enter counts a caller that waits for a task until leave is called. pays means that it may have sent the payment.
+// enter adds a caller that waits for a task, until leave is called. pays means that the caller may have sent the payment.
 func (d *handler) enter(t *task, pays bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -20,7 +20,7 @@ func (d *handler) enter(t *task, pays bool) {
 	t.waited = t.waited || pays
 }
 
-// leave is called when a caller no longer waits. With [paid.Release] the work is canceled when the last caller disconnects.
+// leave removes a caller. With [paid.Release], it cancels the work if the last caller disconnected and the payer had waited.
 func (d *handler) leave(ctx context.Context, t *task) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -33,7 +33,7 @@ func (d *handler) leave(ctx context.Context, t *task) {
 	}
 }
 
-// cancelLocked ends a task whose agent may be at work. Nothing is burned.
+// cancelLocked ends a task as canceled and cancels its agent. No credits are burned. The caller holds the lock.
 func (d *handler) cancelLocked(ctx context.Context, t *task) {
 	d.publish(t, phaseOver, d.status(t, a2a.TaskStateCanceled, say(textCanceled), nil))
 	d.stop(ctx, t)
@@ -49,7 +49,7 @@ func (d *handler) stop(ctx context.Context, t *task) {
 	d.stopAgent(context.WithoutCancel(ctx), t.told)
 }
 
-// cancelWork cancels the agent of a task, and waits for the outcome.
+// cancelWork cancels the agent of a task and waits for the outcome. It fails if the agent still finished the task.
 func (d *handler) cancelWork(ctx context.Context, t *task) (*a2a.Task, error) {
 	d.mu.Lock()
 	d.stop(ctx, t)
@@ -64,8 +64,8 @@ func (d *handler) cancelWork(ctx context.Context, t *task) (*a2a.Task, error) {
 	return told, nil
 }
 
-// finish waits for a canceled agent, at most as long as the hold can last. Work that finishes is paid, except with
-// [paid.Release].
+// finish waits for a canceled agent, at most for the life of a hold. Finished work is paid, except with [paid.Release], when finish
+// does not wait.
 func (w *work) finish(c *collector, done <-chan error) error {
 	if w.OnDisconnect == paid.Release {
 		return errCanceled

@@ -13,10 +13,10 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-// maxSentenceRunes bounds text that others chose and that goes to a model.
+// maxSentenceRunes bounds untrusted text that reaches a model, in characters.
 const maxSentenceRunes = 300
 
-// demand returns what a client is asked to pay.
+// demand returns the demand for payment of a task.
 func (d *handler) demand(ctx context.Context) (*x402.PaymentRequired, error) {
 	t, err := d.Terms.Of(ctx, d.cfg.PlanID)
 	if err != nil {
@@ -33,7 +33,7 @@ func (d *handler) demand(ctx context.Context) (*x402.PaymentRequired, error) {
 	return x402.NewPaymentRequired([]*x402.Terms{t}, o), nil
 }
 
-// unreachable is the answer when a call to the service failed, which is not the client's fault.
+// unreachable returns the error for a failed call to the service, which is not the client's fault. It tells the client to retry.
 func unreachable(r *seller.Refusal) error {
 	if r.Class == seller.Pending || r.Err.Code == toll.CodeSettlementPending {
 		return fmt.Errorf("the payment is not decided yet, send it again: %w", a2a.ErrServerError)
@@ -41,7 +41,7 @@ func unreachable(r *seller.Refusal) error {
 	return fmt.Errorf("the payment service cannot be reached, try again: %w", a2a.ErrServerError)
 }
 
-// verify asks for a hold. It returns the refusal of a payment that is not good.
+// verify verifies the payment with a hold and sets w.sale. It returns the refusal of an invalid payment.
 func (w *work) verify(ctx context.Context) (refusal *seller.Refusal) {
 	o := seller.Offer{Required: &w.required, PlanID: w.cfg.PlanID, Max: &w.cfg.Credits, Item: string(w.id), Settled: w.settled}
 	if t, err := w.Terms.Of(ctx, w.cfg.PlanID); err == nil {
@@ -51,7 +51,7 @@ func (w *work) verify(ctx context.Context) (refusal *seller.Refusal) {
 	return refusal
 }
 
-// settled tells the builder of a settlement.
+// settled calls AfterSettle, and logs a panic in it.
 func (w *work) settled(ctx context.Context, s *x402.SettleResponse) {
 	if w.cfg.AfterSettle == nil {
 		return

@@ -34,14 +34,14 @@ const (
 	statusFailed    = "payment-failed"
 )
 
-// Payment is what an agent may know of the payment of its task. The access token is not part of it.
+// Payment describes the payment for a task to its agent. It does not contain the access token.
 type Payment struct {
 	Payer          string // address of the subscriber
 	PlanID         toll.PlanID
-	AgentID        toll.AgentID // "" when there is none
-	AgentRequestID string       // id of this run, of its settlement and of its receipt
-	Amount         toll.Credits // credits set aside, the most that this run can cost
-	// Verdict is the verified answer of the facilitator. It is shared: treat it as read-only.
+	AgentID        toll.AgentID // "" if the configuration has no agent
+	AgentRequestID string       // id of this run, its settlement, and its receipt
+	Amount         toll.Credits // credits on hold, the maximum cost of this run
+	// Verdict is the facilitator's response to verify. It is shared: treat it as read-only.
 	Verdict *x402.VerifyResponse
 }
 
@@ -51,23 +51,23 @@ func paymentOf(p *seller.Sale) Payment {
 
 type paymentKey struct{}
 
-// FromContext returns the payment of the task that an agent works on, and false elsewhere.
+// FromContext returns the payment for the task of an agent's context, or false for other contexts.
 func FromContext(ctx context.Context) (Payment, bool) {
 	p, ok := ctx.Value(paymentKey{}).(Payment)
 	return p, ok
 }
 
-// credential is what a message says about payment.
+// credential is the payment data of a message.
 type credential struct {
 	status string
 	token  string // the payload, as the text of an access token
 	digest string // of the token
-	claim  string // names the one request that the payload pays for, "" when it names none
+	claim  string // identifies the only request that the payload pays for; "" for a bare access token
 	parsed *x402.Token
-	broken *seller.Refusal // what is wrong with the payload
+	broken *seller.Refusal // set if the payload cannot be decoded
 }
 
-// takePayment returns a message without whatever it says about payment, which neither agents nor the readers of a history see.
+// takePayment splits a message into a copy without payment metadata, for the agent and the history, and the payment.
 func takePayment(m *a2a.Message) (*a2a.Message, credential) {
 	out := *m
 	var c credential
@@ -103,7 +103,7 @@ func (c *credential) read(payload any) {
 		return
 	}
 	c.digest = digest(c.token)
-	// An access token as it was issued pays for any task within its limits.
+	// A bare access token pays for any task within its limits, so it has no claim.
 	switch {
 	case t.PaymentIdentifier != "":
 		c.claim = digest(t.JWS, "identifier", t.PaymentIdentifier)
@@ -117,7 +117,7 @@ func digest(words ...string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// idOf returns the jti of an access token. Nothing is checked: the service does that.
+// idOf returns the unverified jti of an access token.
 func idOf(t *x402.Token) string {
 	c, _ := seller.ClaimsOf(t)
 	return c.ID

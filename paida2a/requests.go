@@ -16,7 +16,7 @@ import (
 
 // handler implements [a2asrv.RequestHandler].
 type handler struct {
-	a2asrv.RequestHandler // refuses push notifications and an extended card
+	a2asrv.RequestHandler // rejects push notifications and extended cards
 	*seller.Seller
 	agent a2asrv.AgentExecutor
 	cfg   Config
@@ -49,8 +49,8 @@ func (d *handler) OnSendMessage(ctx context.Context, params *a2a.MessageSendPara
 	return shortened(told, historyLength(params)), nil
 }
 
-// await returns the task as clients see it, and why its latest run ended without an outcome. With wait it returns once the task
-// no longer changes by itself.
+// await returns the task as clients see it, or the reason why its latest run ended without an outcome. With wait, it blocks while
+// the task is running or settling, or until ctx ends.
 func (d *handler) await(ctx context.Context, t *task, wait bool) (*a2a.Task, error) {
 	for {
 		d.mu.Lock()
@@ -99,7 +99,7 @@ func (d *handler) OnResubscribeToTask(ctx context.Context, params *a2a.TaskIDPar
 	}
 }
 
-// follow yields the task and its later events, until there are no more.
+// follow yields the events from index from on, or the task if there are none yet, until the run ends.
 func (d *handler) follow(ctx context.Context, t *task, from int, yield func(a2a.Event, error) bool) {
 	first := true
 	for {
@@ -142,8 +142,8 @@ func (d *handler) OnGetTask(_ context.Context, query *a2a.TaskQueryParams) (*a2a
 	return shortened(told, query.HistoryLength), nil
 }
 
-// OnCancelTask ends an unpaid task: nothing is burned. A working agent is canceled, and work that it still finishes is settled,
-// except with [paid.Release]. A task with a finished result cannot be canceled.
+// OnCancelTask ends a task before its settlement, without burning credits. It cancels a working agent; if the agent still finishes,
+// its work is settled, except with [paid.Release]. A settling or ended task cannot be canceled.
 func (d *handler) OnCancelTask(ctx context.Context, params *a2a.TaskIDParams) (*a2a.Task, error) {
 	t, err := d.find(params.ID)
 	if err != nil {
@@ -177,7 +177,7 @@ func historyLength(p *a2a.MessageSendParams) *int {
 	return p.Config.HistoryLength
 }
 
-// shortened returns the task with at most history messages, nil for all.
+// shortened returns the task with the last history messages, or all messages if history is nil.
 func shortened(t *a2a.Task, history *int) *a2a.Task {
 	if history == nil || *history >= len(t.History) {
 		return t

@@ -26,10 +26,10 @@ const (
 	codeExtensionRequired = -32008
 )
 
-// sourceKey is the context key of the address that a request comes from.
+// sourceKey is the context key of the address that sent a request.
 type sourceKey struct{}
 
-// rpcHandler checks requests strictly before the SDK reads them, and refuses clients that do not support payments.
+// rpcHandler validates requests before passing them to the SDK, and rejects messages of clients that do not support payments.
 type rpcHandler struct {
 	log     *slog.Logger
 	maxBody int64
@@ -72,7 +72,7 @@ func (f *rpcHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.rpc.ServeHTTP(w, r)
 }
 
-// validID reports whether raw is a JSON-RPC id: a string or an integer. A notification has no id, and cannot be paid.
+// validID reports whether raw is a string or an integer, the valid JSON-RPC ids. Notifications, without an id, cannot be paid.
 func validID(raw json.RawMessage) bool {
 	if len(raw) == 0 {
 		return false
@@ -107,5 +107,5 @@ func refuse(w http.ResponseWriter, status int, id json.RawMessage, code int, mes
 		return
 	}
 	w.WriteHeader(status)
-	_, _ = w.Write(b) // the caller may be gone
+	_, _ = w.Write(b) // the caller may have disconnected
 }

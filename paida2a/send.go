@@ -25,7 +25,7 @@ const (
 	textOver      = "the task has ended"
 )
 
-// send handles a message, and returns its task and how many of its events are old.
+// send handles a message. It returns the task and the number of its events before this message.
 func (d *handler) send(ctx context.Context, params *a2a.MessageSendParams) (*task, int, error) {
 	switch {
 	case params.Message == nil:
@@ -52,7 +52,7 @@ func (d *handler) send(ctx context.Context, params *a2a.MessageSendParams) (*tas
 	msg.ContextID = t.context
 	from := len(t.events)
 	if c.digest != "" && c.digest == t.payment && (t.phase != phaseOpen || c.claim != "" && t.problem == nil) {
-		return t, from, nil // sent again, since its answer was lost or is late
+		return t, from, nil // a repeat, because the response was lost or is late
 	}
 	switch t.phase {
 	case phaseOver:
@@ -100,7 +100,7 @@ func (d *handler) begin(ctx context.Context, msg *a2a.Message) (*task, error) {
 	return t, nil
 }
 
-// ask replaces what the agent has to do, and demands payment again.
+// ask replaces the message for the agent and demands payment again. It fails if the message has no parts or does not fit.
 func (d *handler) ask(t *task, msg *a2a.Message) error {
 	if len(msg.Parts) == 0 {
 		return invalid("a message has parts")
@@ -114,7 +114,7 @@ func (d *handler) ask(t *task, msg *a2a.Message) error {
 	return nil
 }
 
-// submit takes a payment and runs the agent, with or without a waiting caller.
+// submit checks a payment and runs the agent in the background. A refused payment ends the task.
 func (d *handler) submit(ctx context.Context, t *task, msg *a2a.Message, c credential) {
 	d.heard(t, msg)
 	t.payment, t.problem = c.digest, nil
@@ -130,14 +130,14 @@ func (d *handler) submit(ctx context.Context, t *task, msg *a2a.Message, c crede
 		return
 	}
 	if t.asked == nil {
-		t.asked = msg // the answer to what the agent asked came with its payment
+		t.asked = msg // the message with the payment answers the agent's question
 	}
 	status := d.status(t, a2a.TaskStateInputRequired, say(textSubmitted), map[string]any{metaStatus: statusSubmitted})
 	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	t.cancel, t.canceling, t.works, t.waited = cancel, false, false, false
 	w := &work{handler: d, task: t, token: c.token, asked: t.asked, required: *t.demand}
 	if w.required.Resource.URL != "" {
-		// The id is part of what is paid for; urls are compared without it.
+		// The task id is part of the paid resource. URLs are compared without fragments.
 		w.required.Resource.URL += "#" + string(t.id)
 	}
 	d.publish(t, phaseRunning, status)
@@ -147,7 +147,7 @@ func (d *handler) submit(ctx context.Context, t *task, msg *a2a.Message, c crede
 	}()
 }
 
-// heard adds a message to the history of a task.
+// heard adds messages to the history of a task.
 func (d *handler) heard(t *task, messages ...*a2a.Message) {
 	told := *t.told
 	told.History = append(slices.Clone(told.History), messages...)
@@ -157,7 +157,7 @@ func (d *handler) heard(t *task, messages ...*a2a.Message) {
 	t.told = &told
 }
 
-// publish changes phase and status of a task, and wakes its followers.
+// publish changes phase and status of a task, appends the events, and wakes its followers.
 func (d *handler) publish(t *task, p phase, s a2a.TaskStatus, before ...a2a.Event) {
 	told := *t.told
 	told.Status = s
@@ -182,12 +182,12 @@ func (d *handler) offer(t *task) a2a.TaskStatus {
 	return d.status(t, a2a.TaskStateInputRequired, say(text), t.asking())
 }
 
-// asking is the metadata of a demand for payment.
+// asking returns the metadata of a demand for payment.
 func (t *task) asking() map[string]any {
 	return map[string]any{metaStatus: statusRequired, metaRequired: raw(t.demand)}
 }
 
-// failure is the status of a task whose payment was refused or not settled.
+// failure returns the status of a task whose payment was refused or not settled.
 func (d *handler) failure(t *task, s *x402.SettleResponse) a2a.TaskStatus {
 	told := *s
 	if told.ErrorMessage = plain.Text(s.ErrorMessage, maxSentenceRunes); told.ErrorMessage != s.ErrorMessage {
@@ -198,7 +198,7 @@ func (d *handler) failure(t *task, s *x402.SettleResponse) a2a.TaskStatus {
 	return d.status(t, a2a.TaskStateFailed, say(text), map[string]any{metaStatus: statusFailed, metaError: word, metaReceipts: []any{seller.Receipt(&told)}})
 }
 
-// refusal is the receipt of a refused payment.
+// refusal returns the receipt of a refused payment.
 func (d *handler) refusal(t *task, r *seller.Refusal) *x402.SettleResponse {
 	return &x402.SettleResponse{ErrorReason: r.Reason, ErrorMessage: r.Err.Text(), Payer: r.Payer, Network: t.demand.Accepts[0].Network}
 }

@@ -17,61 +17,61 @@ const maxMessages = 64 // in the history of a task
 type phase int
 
 const (
-	phaseOpen     phase = iota // waits for a payment
-	phaseRunning               // is paid or about to be, may be canceled
-	phaseSettling              // is done, and may not be canceled any more
+	phaseOpen     phase = iota // waiting for a payment
+	phaseRunning               // verifying the payment or running the agent; can be canceled
+	phaseSettling              // settling; cannot be canceled
 	phaseOver
 )
 
-// task is guarded by the lock of its book.
+// task is one A2A task. handler.mu guards it.
 type task struct {
 	id      a2a.TaskID
 	context string
 
 	phase   phase
-	told    *a2a.Task     // what clients see: replaced, never changed
-	events  []a2a.Event   // what happened in runs, for clients that follow
+	told    *a2a.Task     // as clients see it; replaced, never modified
+	events  []a2a.Event   // events of all runs, for clients that follow
 	changed chan struct{} // closed at each change
-	asked   *a2a.Message  // what the agent is to do; nil when it asked and has no answer
-	ran     bool          // the agent has seen the task
+	asked   *a2a.Message  // message for the agent; nil while the agent waits for a reply to its question
+	ran     bool          // a run has ended with a question, so the agent knows the task
 	payment string        // digest of the payment of the latest run
-	claim   string        // name of the request that its payment claims, may be empty
-	problem error         // why the latest run ended without an outcome
+	claim   string        // claim of its payment, see credential; may be empty
+	problem error         // reason why the latest run ended without an outcome
 	cancel  context.CancelFunc
 	demand  *x402.PaymentRequired
-	isPaid  bool // what it is for was paid and can be fetched
+	isPaid  bool // the result was paid and can be fetched
 
-	works     bool // the agent is at work
-	canceling bool // it was told that the task is canceled
-	waited    bool // who paid waits for the outcome
-	followers int  // callers who wait for it, or follow its stream
+	works     bool // the agent is working
+	canceling bool // the agent was canceled
+	waited    bool // the paying caller waits for the outcome
+	followers int  // callers that wait for the task or follow its stream
 
 	at      time.Time
 	bytes   int64
 	source  string // address that opened it
 	place   *list.Element
-	in      *list.List    // of the book
-	ofGroup *list.Element // in the list of its address, while it makes room for others
+	in      *list.List    // the list of the book that contains place; nil while running
+	ofGroup *list.Element // in the list of its address, while unpaid and idle
 }
 
-// group are the unpaid idle tasks of one address, the oldest first.
+// group contains the unpaid idle tasks of one address, longest unchanged first.
 type group struct {
 	tasks list.List
 	bytes int64
 }
 
-// sourceShare divides the room for tasks: an address whose unpaid tasks use more than this part makes room first.
+// sourceShare sets the share of an address: if its unpaid tasks use more than 1/sourceShare of the memory, they are evicted first.
 const sourceShare = 16
 
-// book holds the tasks, the longest unchanged first.
+// book contains the tasks. Its lists have the longest unchanged task first.
 type book struct {
 	life   time.Duration
 	most   int   // tasks
 	room   int64 // bytes
 	tasks  map[a2a.TaskID]*task
-	claims map[string]*task  // who claims a payment that pays for one request only
+	claims map[string]*task  // by claim, for payments that pay for one request only
 	groups map[string]*group // by address
-	unpaid list.List         // tasks that wait for a payment, or ended without one
+	unpaid list.List         // tasks that wait for a payment or ended unpaid
 	paid   list.List         // tasks that ended paid
 	bytes  int64
 }
@@ -100,7 +100,7 @@ func (b *book) add(t *task, now time.Time) error {
 	return nil
 }
 
-// fit makes room for more bytes of a task, and reports whether there is enough.
+// fit evicts tasks until more bytes fit, except the task of, and reports whether they fit.
 func (b *book) fit(more int64, of *task) bool {
 	for b.bytes+more > b.room {
 		if !b.drop(of) {
@@ -110,8 +110,8 @@ func (b *book) fit(more int64, of *task) bool {
 	return true
 }
 
-// drop forgets the longest unchanged task: of the largest address above its share, else of all unpaid tasks, else of the paid
-// ones.
+// drop deletes the longest unchanged task, except but: from the largest address above its share, else from all unpaid tasks, else
+// from the paid tasks. It reports whether it deleted a task.
 func (b *book) drop(but *task) bool {
 	lists := []*list.List{&b.unpaid, &b.paid}
 	if g := b.largest(); g != nil {
@@ -128,7 +128,7 @@ func (b *book) drop(but *task) bool {
 	return false
 }
 
-// largest returns the largest group that has more than its share, or nil.
+// largest returns the largest group above its share, or nil.
 func (b *book) largest() (largest *group) {
 	most := b.room / sourceShare
 	for _, g := range b.groups {
@@ -139,7 +139,7 @@ func (b *book) largest() (largest *group) {
 	return largest
 }
 
-// find returns a task that has not expired.
+// find returns a task, or [a2a.ErrTaskNotFound] if it is unknown or has expired.
 func (b *book) find(id a2a.TaskID, now time.Time) (*task, error) {
 	b.expire(now)
 	if t := b.tasks[id]; t != nil {
@@ -148,7 +148,7 @@ func (b *book) find(id a2a.TaskID, now time.Time) (*task, error) {
 	return nil, a2a.ErrTaskNotFound
 }
 
-// put records a change of a task. A running task is in no list, so it is kept until it ends.
+// put records a change of a task at the time now. A running task is not in any list, so it is kept until it ends.
 func (b *book) put(t *task, now time.Time) {
 	b.take(t)
 	t.at = now
@@ -213,7 +213,7 @@ func (b *book) remove(t *task) {
 	}
 }
 
-// claimed binds a payment to the task t, and reports whether no other task has it.
+// claimed binds a payment to the task t. It returns false if the payment is bound to another task.
 func (b *book) claimed(name string, t *task) bool {
 	if name == "" {
 		return true

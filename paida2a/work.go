@@ -36,7 +36,7 @@ type work struct {
 	sale     *seller.Sale
 }
 
-// serve verifies the payment, runs the agent, settles, and only then publishes the result.
+// serve verifies the payment, runs the agent, settles, and then publishes the result.
 func (w *work) serve(ctx context.Context) {
 	if r := w.verify(ctx); r != nil {
 		switch r.Class {
@@ -84,7 +84,7 @@ func (w *work) serve(ctx context.Context) {
 	}
 }
 
-// move publishes a status, unless the task was canceled meanwhile.
+// move publishes a status. It returns false if the task has been canceled meanwhile.
 func (w *work) move(p phase, s a2a.TaskStatus) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -96,7 +96,7 @@ func (w *work) move(p phase, s a2a.TaskStatus) bool {
 	return true
 }
 
-// undecided lets the client retry.
+// undecided reopens the task with a problem, so that the client can send the payment again.
 func (w *work) undecided(problem error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -106,7 +106,7 @@ func (w *work) undecided(problem error) {
 	}
 }
 
-// question publishes a question of the agent. Nothing is burned, so its artifacts stay.
+// question publishes a question of the agent. No credits are burned, so artifacts of the run are not published.
 func (w *work) question(out *outcome) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -121,7 +121,7 @@ func (w *work) question(out *outcome) {
 	w.publish(w.task, phaseOpen, s)
 }
 
-// complete settles finished work, and then publishes it.
+// complete settles finished work and then publishes it.
 func (w *work) complete(ctx context.Context, out *outcome) {
 	size := sizeOf(out.artifacts) + sizeOf(out.metadata)
 	w.mu.Lock()
@@ -155,12 +155,12 @@ func (w *work) complete(ctx context.Context, out *outcome) {
 	told := *w.told
 	told.Artifacts, told.Metadata = out.artifacts, out.metadata
 	w.told, w.isPaid = &told, true
-	w.book.fit(size, w.task) // it is paid for, so it is kept in any case
+	w.book.fit(size, w.task) // a paid result is stored even if it does not fit
 	w.book.grow(w.task, size)
 	w.publish(w.task, phaseOver, done, events...)
 }
 
-// run runs the agent until it ends the task, returns, or is canceled.
+// run runs the agent until it ends the task, returns, or is canceled, and returns the outcome.
 func (w *work) run(ctx context.Context) (*outcome, error) {
 	req, err := w.request()
 	if err != nil {
@@ -180,7 +180,7 @@ func (w *work) run(ctx context.Context) (*outcome, error) {
 	return c.close(err)
 }
 
-// execute calls the agent. It logs a panic and returns an error.
+// execute calls the agent. It logs a panic and returns errPanic.
 func (w *work) execute(ctx context.Context, req *a2asrv.RequestContext, c *collector) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -191,7 +191,7 @@ func (w *work) execute(ctx context.Context, req *a2asrv.RequestContext, c *colle
 	return w.agent.Execute(ctx, req, c)
 }
 
-// request returns the input of the agent: copies, which it may change.
+// request returns the input of the agent. It contains copies, which the agent may change.
 func (w *work) request() (*a2asrv.RequestContext, error) {
 	w.mu.Lock()
 	told, ran := w.told, w.ran
@@ -210,7 +210,7 @@ func (w *work) request() (*a2asrv.RequestContext, error) {
 	return req, nil
 }
 
-// stopAgent calls Cancel of the agent, whose context has ended already.
+// stopAgent calls Cancel of the agent in the background. The context of its run has already ended.
 func (d *handler) stopAgent(ctx context.Context, told *a2a.Task) {
 	stored, err := withoutStatus(told)
 	if err != nil {
@@ -251,7 +251,7 @@ func copied[T any](v *T) (*T, error) {
 type outcome struct {
 	state     a2a.TaskState
 	message   *a2a.Message
-	said      []*a2a.Message // before
+	said      []*a2a.Message // earlier messages
 	artifacts []*a2a.Artifact
 	metadata  map[string]any
 }
@@ -263,7 +263,7 @@ func (o *outcome) parts(otherwise string) a2a.ContentParts {
 	return slices.Clone(o.message.Parts)
 }
 
-// with returns the metadata of the agent's last message and meta.
+// with merges the metadata of the agent's last message with meta, which wins.
 func (o *outcome) with(meta map[string]any) map[string]any {
 	out := map[string]any{}
 	if o.message != nil {
