@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Left reports whether the caller disconnected. A deadline is set by the program itself, and does not count.
+// Left reports whether the caller disconnected. An expired deadline does not count, because the program itself sets it.
 func Left(caller context.Context) bool { return errors.Is(caller.Err(), context.Canceled) }
 
 // Disconnect chooses what happens to work whose caller disconnects. Package paid documents it.
@@ -18,19 +18,19 @@ const (
 	DisconnectRelease
 )
 
-// Check panics for an unknown value, which room was given.
+// Check panics for an unknown value. The panic message begins with room.
 func (g Disconnect) Check(room string) {
 	if g < DisconnectByMethod || g > DisconnectRelease {
 		panic(room + ": OnDisconnect is paid.DisconnectByMethod, paid.Settle or paid.Release")
 	}
 }
 
-// ErrHoldEnded is the cause when work is cut because its hold ended.
+// ErrHoldEnded is the cause of a context that ended with its hold.
 var ErrHoldEnded = errors.New("paid: the hold that pays for this answer has ended")
 
-// WorkContext returns the context of paid work, with the values and the deadline of caller. It ends with caller, but after a
-// disconnect only if goesOn, called then, returns false. Otherwise it ends with the hold, or with the signature of a wallet,
-// with the cause [ErrHoldEnded], which bounds work without a caller. Call the returned function when the work is done.
+// WorkContext returns the context of paid work, with the values and the deadline of caller. It ends with caller, except after a
+// disconnect if goesOn, called then, returns true. In that case, it ends with the hold or the signature of a wallet, with the
+// cause [ErrHoldEnded], which bounds work without a caller. Call the returned function when the work is done.
 func (p *Sale) WorkContext(caller context.Context, goesOn func() bool) (context.Context, context.CancelCauseFunc) {
 	work, cancel := context.WithCancelCause(detached{context.WithoutCancel(caller), caller})
 	life := p.life()
@@ -61,7 +61,7 @@ func (p *Sale) WorkContext(caller context.Context, goesOn func() bool) (context.
 	}
 }
 
-// detached has the values and the deadline of a request, but does not end with it.
+// detached is a context with the values and the deadline of a request that does not end with the request.
 type detached struct {
 	context.Context
 	caller context.Context

@@ -11,27 +11,27 @@ import (
 )
 
 const (
-	maxHoldLife = 24 * time.Hour // longest life of a renewed hold
-	renewPause  = time.Second    // least time between two tries to renew a hold
+	maxHoldLife = 24 * time.Hour // maximum life of a renewed hold
+	renewPause  = time.Second    // minimum time between two attempts to renew a hold
 )
 
-// Keeper renews the hold of a sale at half of its life, and cuts the delivery when the hold ends.
+// Keeper renews the hold of a sale at half of its life, and stops the delivery when the hold ends.
 type Keeper struct {
 	p      *Sale
 	caller context.Context
-	call   context.Context // of renewals; it ends with Stop
+	call   context.Context // context of renewals, ended by Stop
 	cancel context.CancelFunc
-	last   time.Time // until when the hold can be renewed
+	last   time.Time // no renewals after this time
 
 	mu    sync.Mutex
 	timer *time.Timer
-	cut   func() // nil: nothing is delivered on the hold
+	cut   func() // nil until Deliver
 	ended bool
 	done  bool
 }
 
-// Keep starts a keeper. It renews only while caller waits, so that work without a caller lasts no longer than a hold, and only
-// with an [x402.Renewer]. Without a hold it does nothing. Call Stop.
+// Keep starts a keeper. It renews the hold only if the facilitator is an [x402.Renewer], and only while caller is connected, so
+// that work without a caller lasts at most as long as a hold. Without a hold, the keeper does nothing. Call Stop when done.
 func (p *Sale) Keep(caller context.Context) *Keeper {
 	k := &Keeper{p: p, caller: caller}
 	if p.end == nil {
@@ -46,7 +46,7 @@ func (p *Sale) Keep(caller context.Context) *Keeper {
 	return k
 }
 
-// Deliver registers cut, which runs when the hold ends. It returns false if the hold has ended, or if there is none.
+// Deliver registers cut, which runs when the hold ends. It returns false if there is no hold, it has ended, or Stop was called.
 func (k *Keeper) Deliver(cut func()) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -57,7 +57,7 @@ func (k *Keeper) Deliver(cut func()) bool {
 	return true
 }
 
-// Stop ends the renewals. It waits for a running cut: afterwards the connection may belong to the next request.
+// Stop ends the renewals. It waits for a running cut, because the connection may belong to the next request afterwards.
 func (k *Keeper) Stop() {
 	if k.timer == nil {
 		return
@@ -69,7 +69,7 @@ func (k *Keeper) Stop() {
 	k.timer.Stop()
 }
 
-// tick renews the hold, or cuts the delivery when the hold has ended.
+// tick renews the hold, or calls cut if the hold has ended.
 func (k *Keeper) tick() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -96,7 +96,7 @@ func (k *Keeper) tick() {
 	}
 }
 
-// renew renews the hold once, and returns when to check it again.
+// renew tries to renew the hold once, and returns the time until the next check.
 func (k *Keeper) renew(f x402.Renewer, now time.Time, left time.Duration) time.Duration {
 	p := k.p
 	ctx, cancel := context.WithTimeout(k.call, min(p.Timeout, left))
@@ -106,7 +106,7 @@ func (k *Keeper) renew(f x402.Renewer, now time.Time, left time.Duration) time.D
 		err = toll.Errorf(toll.CodeInternal, "The answer names another request.")
 	}
 	if err == nil {
-		// The hold ends by the clock of the service. Counted from before the call, our end is never later.
+		// The service measures the life of the hold with its clock. Measured from before the call, our end is never later.
 		p.end.Store(now.Add(p.life()).UnixNano())
 		return p.left(p.Clock()) / 2
 	}
@@ -122,8 +122,8 @@ func (k *Keeper) renew(f x402.Renewer, now time.Time, left time.Duration) time.D
 	return min(left, max(left/4, renewPause, time.Duration(e.RetryAfterSecs)*time.Second))
 }
 
-// life is the life of a new or renewed hold.
+// life returns the life of a new or renewed hold.
 func (p *Sale) life() time.Duration { return time.Duration(p.HoldSecs) * time.Second }
 
-// left returns how long the seller may still rely on the hold.
+// left returns the remaining life of the hold. The sale must have a hold.
 func (p *Sale) left(now time.Time) time.Duration { return time.Unix(0, p.end.Load()).Sub(now) }

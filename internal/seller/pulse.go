@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// PulseEvery is the time between two comments of an event stream: proxies close idle connections, many after a minute.
+// PulseEvery is the time between two comments in an event stream. Proxies close idle connections, many of them after a minute.
 const PulseEvery = 15 * time.Second
 
-// PulseComment is such a comment, which readers of event streams ignore.
+// PulseComment is the comment that keeps an event stream alive. Readers of event streams ignore comments.
 const PulseComment = ": \n\n"
 
-// NoBuffering makes proxies such as nginx pass on each event at once.
+// NoBuffering makes proxies such as nginx forward each event immediately.
 func NoBuffering(h http.Header) { h.Set("X-Accel-Buffering", "no") }
 
 // IsEvents reports whether a response is an event stream.
@@ -23,7 +23,7 @@ func IsEvents(h http.Header) bool {
 	return strings.EqualFold(strings.TrimSpace(kind), "text/event-stream")
 }
 
-// Pulsing serves h and keeps its event streams alive. Comments never split an event.
+// Pulsing returns a handler that serves h and inserts comments between the events of its event streams to keep them alive.
 func Pulsing(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p := &pulse{ResponseWriter: w}
@@ -78,7 +78,7 @@ func (p *pulse) Write(b []byte) (int, error) {
 // Flush implements [http.Flusher].
 func (p *pulse) Flush() { _ = p.FlushError() }
 
-// FlushError is Flush with the error that [http.ResponseController] wants.
+// FlushError implements flushing for [http.ResponseController].
 func (p *pulse) FlushError() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

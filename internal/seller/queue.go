@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	maxUnsettled    = 10000 // streams that wait in one queue
-	queueAtOnce     = 8     // settlements that a queue asks for at the same time
+	maxUnsettled    = 10000 // streams in one queue
+	queueAtOnce     = 8     // concurrent settlements of one queue
 	queueFirstDelay = time.Second
 	queueMaxDelay   = time.Minute
 	queueDrainDelay = 200 * time.Millisecond
@@ -25,21 +25,21 @@ type Unsettled struct {
 	AgentRequestID string
 	PlanID         toll.PlanID
 	Payer          string
-	Credits        toll.Credits // to be burned
-	Bytes          int64        // body bytes that were delivered
+	Credits        toll.Credits // credits to burn
+	Bytes          int64        // delivered body bytes
 	Attempts       int
 	Since          time.Time
 	Reason         string // errorReason of the last attempt
-	// Final means that it will not be settled: the service refused, or the queue gave up after 24 hours or was full.
+	// Final means that it will never be settled: the service refused, or the queue was full or gave up after 24 hours.
 	Final bool
 }
 
-// Queue settles streams that were delivered while the service was unreachable, each under the id of its request, so that none
-// is burned twice. It lives in memory. Use [NewQueue].
+// Queue settles streams that were delivered while the service was unreachable. It uses the id of each request, so that credits
+// are burned only once. It is kept in memory. Use [NewQueue].
 type Queue struct {
 	mu      sync.Mutex
 	waiting int
-	idle    chan struct{} // closed when nothing waits
+	idle    chan struct{} // closed while the queue is empty
 	hurry   chan struct{} // closed by Drain
 	once    sync.Once
 	slots   chan struct{}
@@ -52,15 +52,15 @@ func NewQueue() *Queue {
 	return q
 }
 
-// Len returns the number of streams that wait.
+// Len returns the number of queued streams.
 func (q *Queue) Len() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.waiting
 }
 
-// Drain settles everything that waits, without the usual pauses, and returns when the queue is empty or ctx ends. Call it
-// before the program exits: what still waits then is lost to the builder, and is in the log.
+// Drain settles all queued streams without the usual pauses, and returns when the queue is empty, or an error when ctx ends. Call
+// it before the program exits: the builder is not paid for streams that are still queued then. They are in the log.
 func (q *Queue) Drain(ctx context.Context) error {
 	q.once.Do(func() { close(q.hurry) })
 	q.mu.Lock()
@@ -74,8 +74,8 @@ func (q *Queue) Drain(ctx context.Context) error {
 	}
 }
 
-// add takes a delivered sale whose settlement has no outcome, and retries in the background for up to 24 hours, under the id of
-// its request. If u is final it only raises the alarm.
+// add queues a delivered sale whose settlement has no outcome. It raises the alarm and retries the settlement in the background
+// for up to 24 hours, under the id of its request. If u is final or the queue is full, it only raises the alarm.
 func (q *Queue) add(p *Sale, u Unsettled) {
 	q.mu.Lock()
 	if !u.Final && q.waiting >= maxUnsettled {
@@ -88,7 +88,7 @@ func (q *Queue) add(p *Sale, u Unsettled) {
 		q.waiting++
 	}
 	q.mu.Unlock()
-	p.unsettled(u) // before the work begins, so that the alarm of its end is never the first
+	p.unsettled(u) // before the work begins, so that its final alarm comes second
 	if !u.Final {
 		go q.work(p, u)
 	}

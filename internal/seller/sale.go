@@ -1,6 +1,6 @@
-// Package seller is the seller's side of a paid call on any transport: it verifies a payment with a hold, explains refusals,
-// settles or releases, settles delivered work later if the service was unreachable, and bounds work without a caller. The
-// middlewares for HTTP, MCP and A2A translate that to their protocols.
+// Package seller implements the seller's side of a paid call for any transport. It verifies a payment with a hold, classifies
+// refusals, settles or releases, queues delivered work for settlement if the service is unreachable, and bounds work without a
+// caller. The middlewares for HTTP, MCP, and A2A are built on it.
 package seller
 
 import (
@@ -24,33 +24,33 @@ import (
 // DefaultTimeout bounds each call to the facilitator.
 const DefaultTimeout = 30 * time.Second
 
-// ErrNoHold means that the payment is valid, but no credits were held for it.
+// ErrNoHold means that the facilitator accepted a payment without a request id or without the requested hold.
 var ErrNoHold = errors.New("the facilitator confirmed a payment without an id or without its hold")
 
-// Seller is shared by the sales of one transport. Its fields do not change after [Seller.SetDefaults]; then it is safe for
-// concurrent use.
+// Seller is the configuration that the sales of a transport share. After [Seller.SetDefaults], its fields must not change, and it
+// is safe for concurrent use.
 type Seller struct {
 	Facilitator  x402.Facilitator
 	Terms        *TermsCache
 	AgentID      toll.AgentID
-	HoldSecs     int           // life of a hold, 1 to 900
+	HoldSecs     int           // life of a hold in seconds, 1 to 900
 	Timeout      time.Duration // of each call to the facilitator
 	Namespace    x402.Namespace
 	OnDisconnect Disconnect
 	Queue        *Queue
-	OnUnsettled  func(Unsettled) // alarm for what was delivered and is not settled; may be nil
+	OnUnsettled  func(Unsettled) // alarm for delivered but unsettled streams; may be nil
 	Log          *slog.Logger
 	Clock        func() time.Time
 
-	Room string // begins each line of the log
-	Item string // name of the attribute that says what is sold, see [Offer]
+	Room string // package name, which begins each log message
+	Item string // key of the log attribute whose value is [Offer].Item
 
-	// unbound are hashes of access tokens that name no resource. That never changes, and reading their claims again would cost
-	// 4 us for each request.
+	// unbound caches hashes of access tokens without a resource. Claims never change, and decoding them again would take 4 us for
+	// each request.
 	unbound *cache.Cache[[32]byte, struct{}]
 }
 
-// SetDefaults sets defaults and brings HoldSecs within its bounds. It panics for an unknown OnDisconnect.
+// SetDefaults sets defaults for empty optional fields and clamps HoldSecs to its bounds. It panics for an unknown OnDisconnect.
 func (s *Seller) SetDefaults() {
 	s.OnDisconnect.Check(s.Room)
 	s.HoldSecs = min(max(cmp.Or(s.HoldSecs, x402.DefaultHoldSecs), 1), x402.MaxHoldSecs)
@@ -64,8 +64,8 @@ func (s *Seller) SetDefaults() {
 	}
 }
 
-// Price clamps a price to the bounds of its plan and returns the credits to verify and those to show; nil is the plan's maximum.
-// A plan for a period takes no credits.
+// Price clamps a price to the bounds of its plan, and returns the credits to verify and the credits to show. nil means the maximum of
+// the plan. For a plan that does not charge credits, such as a plan for a period, the credits to show are 0.
 func Price(t *x402.Terms, most *toll.Credits) (verified, asked *toll.Credits) {
 	if most != nil {
 		most = t.InBounds(*most).Ptr()
@@ -79,17 +79,17 @@ func Price(t *x402.Terms, most *toll.Credits) (verified, asked *toll.Credits) {
 	return most, most
 }
 
-// Offer is what one caller has to pay.
+// Offer is the demand for payment of one call.
 type Offer struct {
 	Required *x402.PaymentRequired
 	PlanID   toll.PlanID
 	Max      *toll.Credits // credits to verify, within the bounds of the plan; nil: its maximum
-	Item     string        // what is sold, for the log
-	// Unheld sells without a hold: a settlement may then be refused after the work is done.
+	Item     string        // id of the sold call, for the log
+	// Unheld sells without a hold: the settlement may be refused after the work is done.
 	Unheld bool
-	// Elsewhere is a second url for which the payment is verified if the agent does not know the first one; "" for none.
+	// Elsewhere is a second resource URL, tried if the payment does not match the resource of Required; "" to not retry.
 	Elsewhere string
-	// Verified is called with every verdict, Settled with every outcome of a settlement, also a late one. Both may be nil.
+	// Verified is called with every verdict, Settled with every outcome of a settlement, even a late one. Both may be nil.
 	Verified func(*x402.VerifyResponse)
 	Settled  func(context.Context, *x402.SettleResponse)
 }
@@ -99,29 +99,29 @@ type Sale struct {
 	*Seller
 	Offer
 	Token string
-	// Stock is the payment of a wallet (scheme exact), in place of Token. Amount is in base units then.
+	// Stock is the payment of a wallet (scheme exact), in place of Token. Amount is then in base units of the token.
 	Stock *x402.StockPayment
-	About []any // more attributes of each line of the log
+	About []any // additional attributes of each log line
 
 	Payer          string
 	AgentID        toll.AgentID
-	AgentRequestID string       // "" when there is nothing to settle and to release
-	Amount         toll.Credits // credits set aside, the most that the call can cost; of a wallet what it pays
+	AgentRequestID string       // "" for the payment of a wallet
+	Amount         toll.Credits // credits on hold, the maximum cost of the call; for a wallet, the exact price
 	Verdict        *x402.VerifyResponse
-	// end is until when the seller may rely on the hold, in nanoseconds since 1970; nil without a hold.
+	// end is the end of the hold in nanoseconds since 1970, or nil without a hold.
 	end *atomic.Int64
 
-	tries int // of a settlement
+	tries int // settlement attempts
 }
 
-// Open verifies a payment with a hold. It continues after a disconnect, so that every hold is known; the hold is then released,
-// and the refusal is [CallerLeft].
+// Open verifies a payment with a hold. It continues after a disconnect, so that every hold is known, and then releases the hold and
+// returns the refusal [CallerLeft].
 func (s *Seller) Open(ctx context.Context, o Offer, token string) (*Sale, *Refusal) {
 	p := &Sale{Seller: s, Offer: o, Token: token, AgentID: s.AgentID}
 	req := &x402.VerifyRequest{PaymentRequired: *o.Required, AccessToken: token, MaxAmount: o.Max, Hold: !o.Unheld}
 	if !o.Unheld {
 		req.HoldSecs = s.HoldSecs
-		// The hold ends by the clock of the service. Counted from before the call, our end is never later.
+		// The service measures the life of the hold with its clock. Measured from before the call, our end is never later.
 		p.end = new(atomic.Int64)
 		p.end.Store(s.Clock().Add(p.life()).UnixNano())
 	}
@@ -145,8 +145,8 @@ func (s *Seller) Open(ctx context.Context, o Offer, token string) (*Sale, *Refus
 	return p.unlessLeft(ctx)
 }
 
-// OpenStock is [Seller.Open] for the payment of a wallet, which cannot be held. p has Stock, Payer, Amount and optionally
-// About. A refusal of the seller's own terms is [Unavailable]: no payment would be accepted.
+// OpenStock is [Seller.Open] for the payment of a wallet, which cannot be held. p contains Stock, Payer, Amount, and optionally
+// About. A refusal of the seller's own terms is [Unavailable], because every payment would be refused.
 func (s *Seller) OpenStock(ctx context.Context, o Offer, p Sale) (*Sale, *Refusal) {
 	p.Seller, p.Offer, p.AgentID = s, o, s.AgentID
 	v, err := p.verify(ctx, &x402.VerifyRequest{Stock: p.Stock})
@@ -184,8 +184,8 @@ func (p *Sale) unlessLeft(ctx context.Context) (*Sale, *Refusal) {
 	return nil, &Refusal{Class: CallerLeft, Err: toll.AsError(ctx.Err())}
 }
 
-// accept stores a valid verdict. It returns [ErrNoHold], and the payment must be released, if the verdict names no request, or
-// has no hold although one was requested.
+// accept stores a valid verdict. It returns [ErrNoHold] if the verdict lacks a request id or the requested hold. The caller must
+// then release the payment.
 func (p *Sale) accept(v *x402.VerifyResponse) error {
 	p.Verdict, p.Payer, p.AgentRequestID = v, v.Payer, v.AgentRequestID
 	if v.AgentID != "" {
@@ -204,24 +204,24 @@ func (p *Sale) accept(v *x402.VerifyResponse) error {
 	return nil
 }
 
-// Class says how to respond to a caller without a valid payment.
+// Class is the kind of a refusal. It determines the response.
 type Class int
 
-// Classes of refusals. A transport without its own form of Conflict, Limited and Pending responds as for Unpaid.
+// Classes of refusals. A transport without a separate response for Conflict, Limited, and Pending responds as for Unpaid.
 const (
-	Unpaid      Class = iota // the payment is refused: answer with the price
-	Conflict                 // the request was made before with other content
+	Unpaid      Class = iota // the payment is refused: respond with the price
+	Conflict                 // the id was used before for different content
 	Limited                  // too many requests or holds: retry later
-	Pending                  // an earlier request with this id is not decided yet: retry later
-	Unavailable              // the service is unreachable, or refuses the seller; only the log says why
+	Pending                  // an earlier request with this id is still in progress: retry later
+	Unavailable              // the service is unreachable or refuses the seller; the log contains the reason
 	CallerLeft               // the caller disconnected
 )
 
-// Refusal explains why a call is not paid.
+// Refusal is the reason why a call is unpaid.
 type Refusal struct {
 	Class  Class
-	Reason string      // x402 reason word, may be empty
-	Err    *toll.Error // code and sentence; params.checkoutUrl is a page on which a person can pay instead
+	Reason string      // x402 reason code, may be empty
+	Err    *toll.Error // code and message; params.checkoutUrl is a page where a person can pay instead
 	Payer  string
 }
 
@@ -250,7 +250,7 @@ func (p *Sale) refused(v *x402.VerifyResponse) *Refusal {
 	return r
 }
 
-// Unavailable returns the refusal for a failed call to the service, which is not the caller's fault. The reason is in the log.
+// Unavailable returns the refusal for a failed call to the service, which is not the caller's fault. It logs the error, except 429.
 func (s *Seller) Unavailable(what string, o *Offer, err error) *Refusal {
 	e := toll.AsError(err)
 	if e.HTTPStatus() != http.StatusTooManyRequests {
@@ -260,7 +260,7 @@ func (s *Seller) Unavailable(what string, o *Offer, err error) *Refusal {
 	return &Refusal{Class: Unavailable, Err: e}
 }
 
-// RefusesSeller reports whether a refusal is about the entry of the seller, not about the payment of the wallet.
+// RefusesSeller reports whether a refusal concerns the seller or its entry rather than the payment of the wallet.
 func RefusesSeller(reason string) bool {
 	switch reason {
 	case x402.ReasonInvalidRequirements, x402.ReasonInvalidNetwork, x402.ReasonUnsupportedScheme, x402.ReasonUnauthorizedServer,
@@ -273,8 +273,8 @@ func RefusesSeller(reason string) bool {
 // maxChallengeError bounds the error of a 402, in bytes.
 const maxChallengeError = 300
 
-// ChallengeError returns the error of a 402: begin, and the sentence if that contains an address, since some clients show
-// nothing else. It has at most 300 bytes: a sentence that does not fit is left out, and begin is cut between characters. The
+// ChallengeError returns the error text of a 402: begin, followed by the sentence if that contains a URL, because some clients show
+// only this text. It has at most 300 bytes: a sentence that does not fit is omitted, and begin is cut between characters. The
 // SDKs do the same (testdata/conformance/tables/challenges.json).
 func ChallengeError(begin, sentence string) string {
 	if whole := begin + ": " + sentence; strings.Contains(sentence, "://") && len(whole) <= maxChallengeError {
@@ -302,12 +302,12 @@ func IsShortfall(reason string) bool {
 }
 
 const (
-	paramPage = "checkoutUrl" // parameter of an error with the page on which a person can pay
-	maxPage   = 2048          // bytes of such an address
+	paramPage = "checkoutUrl" // error parameter with the URL of a page where a person can pay
+	maxPage   = 2048          // bytes of this URL
 )
 
-// WithPage returns e with the address of a page on which a person can pay instead, if page is a URL in visible ASCII, and with
-// the hint to open it.
+// WithPage returns e with the URL of a page where a person can pay instead, and the hint to open it. It returns e unchanged unless
+// page is an http or https URL of at most 2048 visible ASCII characters.
 func WithPage(e *toll.Error, page string) *toll.Error {
 	visible := strings.IndexFunc(page, func(r rune) bool { return r <= ' ' || r >= 0x7f }) < 0
 	if !visible || len(page) > maxPage || !strings.HasPrefix(page, "https://") && !strings.HasPrefix(page, "http://") {
@@ -316,8 +316,8 @@ func WithPage(e *toll.Error, page string) *toll.Error {
 	return e.WithParam(paramPage, page).WithHint(toll.CodeCardAuthentication.Info().Hint)
 }
 
-// OrderExtension returns the extension that names where to buy the plan: orderUrl for wallets, if credits are missing, and the
-// page of the refusal e. It returns nil without either. t and e may be nil.
+// OrderExtension returns the extension with the URLs to buy the plan: orderUrl for wallets, if credits are missing, and checkoutUrl
+// of the refusal e. It returns nil without either URL. t and e may be nil.
 func OrderExtension(t *x402.Terms, reason string, e *toll.Error) json.RawMessage {
 	info := map[string]string{}
 	if t != nil && t.OrderURL != "" && IsShortfall(reason) {
@@ -341,7 +341,7 @@ func OrderExtension(t *x402.Terms, reason string, e *toll.Error) json.RawMessage
 	return raw
 }
 
-// Receipt returns the response of the service, with its exact bytes if they are known, so that it equals the stored one.
+// Receipt encodes a settlement. It uses the exact bytes from the service if available, so that it equals the stored receipt.
 func Receipt(r *x402.SettleResponse) json.RawMessage {
 	if json.Valid(r.Raw) {
 		return r.Raw

@@ -12,7 +12,7 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-// Tries is how often a settlement is attempted, under one id, before the response leaves without its outcome.
+// Tries bounds the attempts of a settlement, under one id, before the seller responds with an unknown outcome.
 const Tries = 3
 
 const (
@@ -21,12 +21,12 @@ const (
 	releaseTimeout = 10 * time.Second
 )
 
-// Settle burns the amount under the id of the request, or executes the payment of a wallet, in up to tries attempts. It
-// continues when ctx ends. known is false if the outcome is unknown; the response then is settlement_pending.
+// Settle burns the amount under the id of the request, or executes the payment of a wallet, in at most tries attempts. It
+// continues after ctx ends. known is false if the outcome is unknown; s then has the errorReason settlement_pending.
 func (p *Sale) Settle(ctx context.Context, amount toll.Credits, tries int) (s *x402.SettleResponse, known bool) {
-	ctx = context.WithoutCancel(ctx) // a caller that leaves now has its answer settled
+	ctx = context.WithoutCancel(ctx) // a disconnect from here on does not stop the settlement
 	defer func() { p.outcome(ctx, s) }()
-	under := false // an earlier try may have set the payment of a wallet going
+	under := false // an earlier attempt may have started the payment of a wallet
 	for try := 1; ; try++ {
 		s, again, wait := p.settleOnce(ctx, amount)
 		if under && !s.Success && !decided(s.ErrorReason) {
@@ -52,8 +52,8 @@ func (p *Sale) outcome(ctx context.Context, s *x402.SettleResponse) {
 	}
 }
 
-// Later passes delivered work to the queue after a settlement without an outcome, and raises the alarm if it was refused
-// (known).
+// Later queues delivered work after a settlement without an outcome. If the settlement was refused (known), it only raises the
+// alarm.
 func (p *Sale) Later(amount toll.Credits, delivered int64, s *x402.SettleResponse, known bool) {
 	p.Queue.add(p, Unsettled{
 		AgentRequestID: p.AgentRequestID, PlanID: p.PlanID, Payer: p.Payer, Credits: amount, Bytes: delivered, Attempts: p.tries,
@@ -61,7 +61,7 @@ func (p *Sale) Later(amount toll.Credits, delivered int64, s *x402.SettleRespons
 	})
 }
 
-// unsettled raises the alarm for delivered work that is not settled.
+// unsettled raises the alarm for unsettled work: it logs an error and calls OnUnsettled.
 func (p *Sale) unsettled(u Unsettled) {
 	p.Log.Error(p.Room+": a delivered stream is not settled", p.about("plan", string(u.PlanID), "payer", u.Payer, "credits", u.Credits.String(),
 		"bytes", u.Bytes, "attempts", u.Attempts, "reason", u.Reason, "final", u.Final)...)
@@ -70,13 +70,13 @@ func (p *Sale) unsettled(u Unsettled) {
 	}
 }
 
-// decided reports whether a refusal states what the chain did with the payment of a wallet. Other refusals are about the call,
-// such as a revoked key or a receiver that was removed from its plan.
+// decided reports whether a refusal is the result of the wallet's payment on the chain. Other refusals concern the call, such as
+// a revoked key or a receiver that was removed from its plan.
 func decided(reason string) bool {
 	return strings.HasPrefix(reason, "invalid_exact_") || reason == x402.ReasonTransactionState
 }
 
-// settleOnce makes one attempt. again means that the outcome is unknown and a repeat, after wait at least, may tell it.
+// settleOnce makes one attempt. again means that the outcome is unknown and may become known by a retry after at least wait.
 func (p *Sale) settleOnce(ctx context.Context, amount toll.Credits) (s *x402.SettleResponse, again bool, wait time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, p.Timeout)
 	defer cancel()
@@ -103,9 +103,9 @@ func (p *Sale) settleOnce(ctx context.Context, amount toll.Credits) (s *x402.Set
 	}, passes, time.Duration(e.RetryAfterSecs) * time.Second
 }
 
-// confirms reports whether an answer belongs to this settlement. A success names its transaction, except for an amount of 0
-// (x402 scheme upto: "empty string if $0 settlement"). An answer that names a request names this one. For a wallet the answer
-// also names payer, network and amount, since no request does.
+// confirms reports whether a response belongs to this settlement. A success must contain a transaction, unless the amount is 0
+// (x402 scheme upto: "empty string if $0 settlement"). A request id in the response must match. A success for a wallet, which has
+// no request id, must match in payer, network, and amount.
 func (p *Sale) confirms(s *x402.SettleResponse, amount toll.Credits) bool {
 	switch {
 	case s == nil, s.Success && s.Transaction == "" && amount > 0:
@@ -116,7 +116,7 @@ func (p *Sale) confirms(s *x402.SettleResponse, amount toll.Credits) bool {
 	return s.Extra == nil || s.Extra.AgentRequestID == "" || s.Extra.AgentRequestID == p.AgentRequestID
 }
 
-// Release releases the hold, if there is one, also after ctx ended. If that fails the hold lapses by itself.
+// Release releases the hold, if any, even after ctx ended. It logs a failure; the hold then lapses at its end.
 func (p *Sale) Release(ctx context.Context) {
 	if p.AgentRequestID == "" || p.Unheld {
 		return

@@ -12,10 +12,10 @@ import (
 
 const (
 	cacheLife = 5 * time.Minute
-	maxCached = 1000 // records in one cache: who calls may name them
+	maxCached = 1000 // records in one cache, which callers may choose
 )
 
-// TermsCache caches the terms of plans. Price and credits of a plan never change, and verify decides.
+// TermsCache caches the terms of plans. Old terms are harmless: price and credits of a plan never change, and verify decides.
 type TermsCache = Cache[toll.PlanID, *x402.Terms]
 
 // NewTermsCache returns an empty cache of the terms of f. timeout bounds each call.
@@ -23,10 +23,10 @@ func NewTermsCache(f x402.Facilitator, timeout time.Duration, clock func() time.
 	return NewCache(f.Terms, toll.ErrPlanNotFound, timeout, clock)
 }
 
-// Cache caches records of the service. Old records are used during a call, and while the service is unreachable.
+// Cache caches records of the service. It returns old records while a call is in progress and while the service is unreachable.
 type Cache[K comparable, V any] struct {
 	ask     Ask[K, V]
-	gone    error // says that there is no such record any more
+	gone    error // the error for a deleted record; nil if there is none
 	timeout time.Duration
 	clock   func() time.Time
 
@@ -35,7 +35,7 @@ type Cache[K comparable, V any] struct {
 	asking map[K]*question[V]
 }
 
-// Ask gets a record or an error, and how long it is valid.
+// Ask reads a record from the service. It returns the record or an error, and the time for which to cache it.
 type Ask[K comparable, V any] func(ctx context.Context, key K) (v V, keep time.Duration, err error)
 
 type record[V any] struct {
@@ -46,13 +46,13 @@ type record[V any] struct {
 
 // question is a call to the service, shared by its callers.
 type question[V any] struct {
-	done chan struct{} // closed when there is an answer
+	done chan struct{} // closed once v and err are set
 	v    V
 	err  error
 }
 
-// NewCache returns an empty cache of ask, with a lifetime of five minutes. timeout bounds each call. After the error gone an
-// old record is not used.
+// NewCache returns an empty cache of the records that ask returns, each valid for five minutes. timeout bounds each call. After the
+// error gone, an old record is not returned.
 func NewCache[K comparable, V any](
 	ask func(context.Context, K) (V, error), gone error, timeout time.Duration, clock func() time.Time,
 ) *Cache[K, V] {
@@ -66,11 +66,11 @@ func NewCache[K comparable, V any](
 	return c
 }
 
-// Of returns a record. Concurrent callers share one call; without an old record each waits until its own ctx ends. The record
-// is shared: treat it as read-only.
+// Of returns the record with this key. Concurrent callers share one call. Without an old record, they wait for it, each until its
+// own ctx ends. The record is shared: treat it as read-only.
 func (c *Cache[K, V]) Of(ctx context.Context, key K) (V, error) { return c.By(ctx, key, c.ask) }
 
-// By is [Cache.Of] with another ask.
+// By is [Cache.Of] with a different ask.
 func (c *Cache[K, V]) By(ctx context.Context, key K, ask Ask[K, V]) (V, error) {
 	c.mu.Lock()
 	r, has := c.known[key]
@@ -97,15 +97,15 @@ func (c *Cache[K, V]) By(ctx context.Context, key K, ask Ask[K, V]) (V, error) {
 	}
 }
 
-// put makes the call, and falls back to an old record.
+// put calls ask and stores the result. On an error, it falls back to an old record.
 func (c *Cache[K, V]) put(ctx context.Context, key K, q *question[V], ask Ask[K, V]) {
-	defer func() { // also when ask panics: the next caller asks again
+	defer func() { // also if ask panics, so that the next caller retries
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		delete(c.asking, key)
 		close(q.done)
 	}()
-	// Other callers wait for the answer, so it does not end with this request.
+	// Other callers wait for the result, so the call does not end with this request.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.timeout)
 	defer cancel()
 	v, keep, err := ask(ctx, key)
@@ -121,5 +121,5 @@ func (c *Cache[K, V]) put(ctx context.Context, key K, q *question[V], ask Ask[K,
 	if len(c.known) >= maxCached {
 		clear(c.known)
 	}
-	c.known[key] = record[V]{v: v, err: err, until: c.clock().Add(keep)} // from the answer on, which may have been long in coming
+	c.known[key] = record[V]{v: v, err: err, until: c.clock().Add(keep)} // counted from the response, which may be slow
 }

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	maxUnbound  = 4096 // tokens that are known to be for no resource
+	maxUnbound  = 4096 // cached hashes of tokens without a resource
 	unboundLife = time.Hour
 )
 
@@ -24,12 +24,12 @@ type Claims struct {
 	X402Version toll.Int        `json:"x402Version"`
 }
 
-// ClaimsOf reads the claims of a token; false if they are not the claims of an access token.
+// ClaimsOf returns the claims of a token, or false if they cannot be decoded.
 func ClaimsOf(t *x402.Token) (c Claims, ok bool) {
 	return c, t.Claims(&c) == nil
 }
 
-// ReadToken reads an access token in any of its forms.
+// ReadToken decodes an access token in any of its forms.
 func ReadToken(text string) (*x402.Token, *Refusal) {
 	t, err := x402.DecodeToken(text)
 	if err != nil {
@@ -38,7 +38,7 @@ func ReadToken(text string) (*x402.Token, *Refusal) {
 	return t, nil
 }
 
-// Undecodable is the refusal of a payment that cannot be decoded.
+// Undecodable returns the refusal of a payment that cannot be decoded.
 func Undecodable(err error) *Refusal {
 	r := &Refusal{Reason: x402.ReasonInvalidPayload, Err: toll.AsError(err)}
 	if r.Err.Code == toll.CodeBadX402Version {
@@ -47,7 +47,7 @@ func Undecodable(err error) *Refusal {
 	return r
 }
 
-// CheckResource refuses a token for other resources, see [Claims.IsFor]. The service refuses malformed claims.
+// CheckResource refuses a token for different resources, see [Claims.IsFor]. It accepts malformed claims, which the service refuses.
 func (s *Seller) CheckResource(t *x402.Token, base string, resource func() string) *Refusal {
 	now, key := s.Clock(), sha256.Sum256([]byte(t.JWS))
 	if _, known := s.unbound.Get(key, now); known {
@@ -69,10 +69,10 @@ func (s *Seller) CheckResource(t *x402.Token, base string, resource func() strin
 	return &Refusal{Reason: s.Namespace.ReasonResourceMismatch(), Err: e}
 }
 
-// MinTokenBytes is below the size of any access token: two ids, an issuer and a signature.
+// MinTokenBytes is a lower bound for the size of an access token, which contains two ids, an issuer, and a signature.
 const MinTokenBytes = 200
 
-// AccessToken reads the claims of a text in the form of an access token; false for any other text.
+// AccessToken returns the unverified claims of an access token in any of its forms, or false for any other text.
 func AccessToken(text string) (c Claims, ok bool) {
 	if len(text) < MinTokenBytes || text[0] != 'e' && text[0] != '{' { // every form begins with "{", also in base64
 		return c, false
@@ -82,20 +82,20 @@ func AccessToken(text string) (c Claims, ok bool) {
 		return c, false
 	}
 	c, ok = ClaimsOf(token)
-	// The service signs API keys, offers and receipts as well.
+	// The service also signs API keys, offers, and receipts.
 	return c, ok && c.X402Version == x402.Version && c.PlanID != ""
 }
 
-// IsOf reports whether the service with these terms issued the token. A service that moved accepts the tokens of its previous
-// address, which are recognized by the plan. The result is true for nil terms and terms without a service address: it is safer
-// to withhold a credential than to pass it on.
+// IsOf reports whether the service with these terms issued the token. After a service has moved to a new URL, it still accepts its
+// older tokens, which IsOf recognizes by the plan. IsOf returns true for nil terms and terms without a service URL, because it is
+// safer to withhold a credential than to pass it on.
 func (c *Claims) IsOf(t *x402.Terms) bool {
 	return t == nil || t.ServiceURL == "" || c.Issuer == strings.TrimRight(t.ServiceURL, "/") || c.PlanID == string(t.PlanID)
 }
 
-// IsFor reports whether the token is valid for a resource of a server: its audience holds the service, and if it holds
-// resources, one of them equals the resource or is above it, within the base of the server (RFC 8707, section 2). Without a
-// base only tokens for the service alone are valid. Queries do not count.
+// IsFor reports whether the token is valid for a resource of a server. Its audience must contain the service. If it also contains
+// resources, one of them must equal the resource or be above it, within the base of the server (RFC 8707, section 2). Without a
+// base, only tokens without a resource are valid. Queries are ignored.
 func (c *Claims) IsFor(base, resource string) bool {
 	many := make([]string, 1)
 	var err error
