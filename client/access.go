@@ -122,7 +122,7 @@ func (c *Client) Key(ctx context.Context, id toll.Hash) (*toll.APIKey, error) {
 	return get[toll.APIKey](ctx, c, api("/api-keys/%s", id.String()))
 }
 
-// RecentCalls returns up to 200 recent calls with a key, newest first. It covers only calls to the process that responds.
+// RecentCalls returns the last 200 calls of a key, except verify and settle, newest first. It only covers the responding process.
 func (c *Client) RecentCalls(ctx context.Context, id toll.Hash) ([]toll.RecentCall, error) {
 	out, err := get[struct {
 		Calls []toll.RecentCall `json:"calls"`

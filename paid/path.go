@@ -14,7 +14,7 @@ import (
 type requestPath struct {
 	// segments are the segments of the path, percent-decoded once, with dot segments resolved and without a trailing slash.
 	segments []string
-	// others holds further readings. In them, "%2F", "%5C", or both separate segments; "//" is one slash; each segment or the path ends at
+	// others contains alternative readings: "%2F", "%5C", or both separate segments; "//" is one slash; each segment or the path ends at
 	// ";", which is cut before or after the segments are separated.
 	others [][]string
 	// sent is the escaped path for an upstream: as received, except that dot segments are resolved.
