@@ -9,19 +9,19 @@ import (
 	"github.com/tollhq/toll/client"
 )
 
-// account is a key with its settings. It is immutable: a login, a logout or another configuration creates a new one.
+// account is an API key with its settings. It is immutable: a login, logout, or configuration change creates a new one.
 type account struct {
 	settings
 	service     *client.Client
 	environment toll.Environment
 	address     toll.Address
-	loginEnds   time.Time // of a key of the browser login; zero for others
+	loginEnds   time.Time // end of a browser login; zero if unknown or for a key without a browser login
 }
 
-// endWarning is how long before the end of a login the user is warned.
+// endWarning is the time before the end of a login during which the user is warned.
 const endWarning = 7 * 24 * time.Hour
 
-// loginWarning returns a sentence for the user if the login ends soon, else "".
+// loginWarning returns a sentence for the user if the login ends within endWarning, else "".
 func (a *account) loginWarning(now time.Time) string {
 	left := a.loginEnds.Sub(now)
 	if a.loginEnds.IsZero() || left > endWarning {
@@ -31,7 +31,7 @@ func (a *account) loginWarning(now time.Time) string {
 		a.loginEnds.UTC().Format("2 January 2006"))
 }
 
-// account returns the account of the core, or [NotAuthenticated]. A login wins over the key of the configuration.
+// account returns the current account, or [NotAuthenticated]. A stored login takes precedence over the configured key.
 func (c *Core) account() (*account, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -64,7 +64,7 @@ func (c *Core) account() (*account, error) {
 	return a, nil
 }
 
-// notAuthenticated is the error without a login, with the outcome of the last attempt; c.mu is held.
+// notAuthenticated returns a [NotAuthenticated] error with a hint about the pending or last login. The caller must hold c.mu.
 func (c *Core) notAuthenticated() *Error {
 	e := errorf(NotAuthenticated, "Not authenticated. Run %s first.", c.command(actLogin))
 	switch {
@@ -77,8 +77,8 @@ func (c *Core) notAuthenticated() *Error {
 	return e
 }
 
-// accountOf returns the account of a login, which sets key, environment and service; c.mu is held. Errors do not contain the
-// key.
+// accountOf returns the account for a login, which determines the key, environment, and service. Errors do not contain the key.
+// The caller must hold c.mu.
 func (c *Core) accountOf(l *login) (*account, error) {
 	claims, err := client.ReadKey(l.Key)
 	if err != nil {
@@ -86,7 +86,7 @@ func (c *Core) accountOf(l *login) (*account, error) {
 	}
 	top := Config{APIKey: l.Key, Environment: l.Environment, BaseURL: l.BaseURL}
 	config := c.settings.Config
-	config.APIKey = "" // its prefix does not count for a login
+	config.APIKey = "" // its prefix does not apply to a login
 	s, err := top.over(config).resolve(c.opts.Names)
 	if err != nil {
 		return nil, err
@@ -100,7 +100,7 @@ func (c *Core) accountOf(l *login) (*account, error) {
 	}, nil
 }
 
-// client returns a client of a service, without a key for "".
+// client returns a client for the service at baseURL, "" for the default. It sends the key, or no key if key is "".
 func (c *Core) client(key, baseURL string) *client.Client {
 	opts := []client.Option{
 		client.WithUserAgent("toll-gateway/" + c.opts.Version),
@@ -112,15 +112,15 @@ func (c *Core) client(key, baseURL string) *client.Client {
 		opts = append(opts, client.WithURL(baseURL))
 	}
 	if key == "" {
-		opts = append(opts, client.WithoutKey()) // that of the environment may be of another service
+		opts = append(opts, client.WithoutKey()) // ignore TOLL_API_KEY, which may belong to another service
 	}
 	return client.New(key, opts...)
 }
 
-// command returns a slash command as a user types it.
+// command returns a slash command as the user types it.
 func (c *Core) command(name string) string { return "/" + c.opts.Names.Command(name) }
 
-// environmentOf returns the environment that the prefix of a key names, "" for none.
+// environmentOf returns the environment in the prefix of a key, or "" if the prefix is missing or unknown.
 func environmentOf(key string) toll.Environment {
 	prefix, _, _ := strings.Cut(key, ":")
 	if e := toll.Environment(prefix); e == toll.Sandbox || e == toll.Live {

@@ -12,14 +12,14 @@ import (
 	"github.com/tollhq/toll/internal/plain"
 )
 
-// Bounds of the text in the approval prompt of a host, in characters.
+// Limits on the text in a host's approval prompt, in characters.
 const (
 	maxApprovalTitle = 80
 	maxApprovalText  = 512
-	maxShortText     = 100 // of a text that counts as short
-	maxShownText     = 80  // of an argument
+	maxShortText     = 100 // parameters with a larger limit are shown last
+	maxShownText     = 80  // per argument
 	maxShownURL      = 120
-	maxShownList     = 150 // three receivers
+	maxShownList     = 150 // fits three receivers
 )
 
 type approvalRequest struct {
@@ -35,8 +35,8 @@ type approvalAnswer struct {
 	Severity    string `json:"severity,omitempty"`
 }
 
-// serveApproval decides whether the host must ask a person before a call. Calls with invalid params need no approval, as they
-// fail.
+// serveApproval responds whether the host must ask a person before a call, with the text to show. A call with invalid params
+// needs no approval because it fails.
 func (c *Core) serveApproval(w http.ResponseWriter, r *http.Request) {
 	var in approvalRequest
 	if !readBody(w, r, &in) {
@@ -60,14 +60,14 @@ func (c *Core) serveApproval(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// acts reports whether a call with these arguments would pay, create or raise something: a confirmed call, or a tool that
-// writes, which needs no confirmation for money to the own account.
+// acts reports whether a call with these arguments can pay, create, or raise something. This is true for confirmed calls, and
+// for tools that write, which need no confirmation if the money goes to the account itself.
 func (t *tool) acts(args arguments) bool {
 	return args.flag(confirmParam.name) || t.effect == EffectWrite
 }
 
-// shownArguments returns the arguments that a person approves, in the order of the registry: either those of unbounded length
-// and ids, or the others. confirm is left out.
+// shownArguments formats the given arguments except confirm as "name: value", in registry order. With long it returns ids,
+// URLs, and texts with a limit above maxShortText; otherwise it returns all remaining arguments.
 func shownArguments(t *tool, args arguments, long bool) (shown []string) {
 	for _, p := range t.params {
 		value, given := args[p.name]
@@ -91,10 +91,10 @@ func shownArguments(t *tool, args arguments, long bool) (shown []string) {
 	return shown
 }
 
-// approvalTime bounds reading the plan for an approval, while a person waits.
+// approvalTime limits reading the plan for an approval, while a person waits.
 const approvalTime = 5 * time.Second
 
-// approvalText describes a call: the plan with its current price, and the arguments.
+// approvalText describes a call for a person: the plan with its current price, the environment, and the arguments.
 func (c *Core) approvalText(ctx context.Context, t *tool, args arguments, caller Caller) string {
 	s := c.set()
 	parts := []string{string(s.Environment)}
@@ -102,7 +102,7 @@ func (c *Core) approvalText(ctx context.Context, t *tool, args arguments, caller
 	if err == nil {
 		parts[0] = string(a.environment)
 	}
-	// The host truncates the text, so arguments that move money precede those that a model can make long.
+	// The host truncates the text, so arguments that move money precede arguments that a model can make long.
 	parts = append(parts, shownArguments(t, args, false)...)
 	parts = append(parts, shownArguments(t, args, true)...)
 	rest := strings.Join(parts, ", ")

@@ -42,17 +42,17 @@ func (a arguments) list(name string) []string { l, _ := a[name].([]string); retu
 // given reports whether the caller gave the argument.
 func (a arguments) given(name string) bool { _, ok := a[name]; return ok }
 
-// Bounds of arguments.
+// Limits of arguments.
 const (
-	defaultText  = 2000 // characters of a text whose row names no bound
-	maxList      = 10   // entries of a list, as receivers of a price
-	maxEntry     = 200  // characters of an entry
-	maxUnknown   = 10   // unknown arguments that are named
-	maxNameRunes = 40   // of such a name
+	defaultText  = 2000 // characters of a text whose parameter sets no limit
+	maxList      = 10   // entries of a list, such as the receivers of a price
+	maxEntry     = 200  // characters of a list entry
+	maxUnknown   = 10   // unknown arguments named in warnings
+	maxNameRunes = 40   // characters of such a name
 )
 
-// check validates params against the parameters of a tool: it checks and coerces types (design 4), and drops unknown arguments
-// with a warning. Errors are [InvalidParams].
+// check validates params, one JSON object, against the parameters of the tool and converts the values to their types (design
+// 4). It ignores unknown arguments with a warning. Errors are [InvalidParams].
 func (t *tool) check(params json.RawMessage) (args arguments, warnings []string, err error) {
 	given := map[string]json.RawMessage{}
 	if len(params) > 0 && string(params) != "null" && x402.Decode(params, &given) != nil {
@@ -80,7 +80,7 @@ func (t *tool) check(params json.RawMessage) (args arguments, warnings []string,
 	return args, append(warnings, unknownArguments(given)...), nil
 }
 
-// unknownArguments returns a warning for each unknown argument, up to a bound.
+// unknownArguments returns a warning for each of the first maxUnknown unknown arguments, and one that counts the rest.
 func unknownArguments(given map[string]json.RawMessage) (warnings []string) {
 	for i, name := range slices.Sorted(maps.Keys(given)) {
 		if i == maxUnknown {
@@ -91,7 +91,7 @@ func unknownArguments(given map[string]json.RawMessage) (warnings []string) {
 	return warnings
 }
 
-// shown quotes a wrong argument in its error. It may be a key.
+// shown quotes an invalid argument for its error, in at most 60 characters. It redacts keys.
 func shown(raw json.RawMessage) string { return plain.Text(redact(string(raw)), 60) }
 
 func (p *param) form() string {
@@ -120,7 +120,7 @@ func (p *param) mostRunes() int64 {
 	return defaultText
 }
 
-// read returns the value of an argument, nil for an invalid one.
+// read returns the value of an argument, or nil if it is invalid.
 func (p *param) read(raw json.RawMessage) (value any, warning string) {
 	var s string
 	isText := x402.Decode(raw, &s) == nil
@@ -149,7 +149,7 @@ func (p *param) read(raw json.RawMessage) (value any, warning string) {
 	return nil, ""
 }
 
-// readFlag accepts true, false and their text. Any other value counts as false, with a warning, since a flag allows something.
+// readFlag accepts true, false, and their text. Any other value counts as false, with a warning, because a flag permits something.
 func (p *param) readFlag(raw json.RawMessage, s string, isText bool) (any, string) {
 	if !isText {
 		s = string(raw)
@@ -163,7 +163,7 @@ func (p *param) readFlag(raw json.RawMessage, s string, isText bool) (any, strin
 
 var digitsOnly = regexp.MustCompile(`^(0|[1-9][0-9]{0,77})$`)
 
-// digits returns the digits of a number or of its text, "" for anything else.
+// digits returns the digits of a nonnegative integer of at most 78 digits, or of its text, or "" for any other value.
 func digits(raw json.RawMessage, s string, isText bool) string {
 	if !isText {
 		s = string(raw)
@@ -174,7 +174,7 @@ func digits(raw json.RawMessage, s string, isText bool) string {
 	return s
 }
 
-// isID reports whether s is an id. It rejects numbers above 2^53, which a host may have rounded.
+// isID reports whether s is an id. It rejects JSON numbers above maxInteger, which a host may have rounded.
 func isID(s string, isText bool) bool {
 	if _, err := toll.ParsePlanID(s); err != nil {
 		return false
@@ -183,8 +183,8 @@ func isID(s string, isText bool) bool {
 	return isText || err == nil && n <= maxInteger
 }
 
-// readList accepts an array of strings and integers, or one string with commas; nil for anything else. It trims entries, and
-// rejects empty ones.
+// readList returns the trimmed entries of an array of strings and integers, or of one string with commas. It returns nil for
+// any other value, for empty or too long entries, and for more than maxList entries.
 func readList(raw json.RawMessage, s string, isText bool) []string {
 	list := strings.Split(s, ",")
 	if !isText {
@@ -204,7 +204,7 @@ func readList(raw json.RawMessage, s string, isText bool) []string {
 	return list
 }
 
-// readArray returns the entries of an array as strings. It rejects integers above 2^53, which a host may have rounded.
+// readArray returns the entries of an array as strings. It rejects integers above maxInteger, which a host may have rounded.
 func readArray(raw json.RawMessage) []string {
 	var entries []json.RawMessage
 	if len(raw) == 0 || raw[0] != '[' || x402.Decode(raw, &entries) != nil {

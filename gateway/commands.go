@@ -11,17 +11,17 @@ import (
 	"github.com/tollhq/toll/client"
 )
 
-// Acts of the chat commands, see [x402.Namespace.Command].
+// Actions of the chat commands, see [x402.Namespace.Command].
 const (
 	actLogin  = "login"
 	actLogout = "logout"
 )
 
-// maxCommand bounds the arguments of a command, in bytes.
+// maxCommand is the maximum size of a command's arguments, in bytes.
 const maxCommand = 8 << 10
 
-// runCommand runs a chat command, named without the slash, and returns its answer. It never fails, and never repeats an
-// argument, which may be a key.
+// runCommand runs a chat command, named without the slash, and returns its answer. The answer also describes failures. It never
+// repeats an argument, which may be a key.
 func (c *Core) runCommand(ctx context.Context, name, args string, caller Caller) (text string) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -81,7 +81,7 @@ func minutes(secs int64) string {
 	return "1 minute"
 }
 
-// revokeAdvice follows every answer to a key in a chat.
+// revokeAdvice is part of the answer whenever a user sends a well-formed key in a chat.
 const revokeAdvice = "The key is in this chat now: revoke it when you can."
 
 func (c *Core) pasteText(ctx context.Context, args string) string {
@@ -108,14 +108,14 @@ func (c *Core) pasteText(ctx context.Context, args string) string {
 		a.environment, a.address, revokeAdvice, c.command(actLogin))
 }
 
-// pasted splits an environment from a key. A key with another prefix is for the configured environment, "".
+// pasted returns the environment that precedes a key, or "" for the configured environment, and the key.
 func pasted(args string) (env toll.Environment, key string) {
 	prefix, rest, _ := strings.Cut(args, ":")
 	env = toll.Environment(strings.ToLower(prefix))
 	if env != toll.Sandbox && env != toll.Live {
 		return "", args
 	}
-	if strings.Contains(rest, ":") { // the key has a prefix of its own
+	if strings.Contains(rest, ":") { // the key has its own prefix
 		return env, rest
 	}
 	return env, string(env) + ":" + rest
@@ -149,7 +149,7 @@ func endText(ends time.Time) string {
 	return ", which ends on " + ends.UTC().Format("2 January 2006")
 }
 
-// failureText says why a command failed. Other causes than the user's are logged.
+// failureText describes a failed command to the user, without secrets, and logs its cause.
 func (c *Core) failureText(what string, err error) string {
 	e := asError(err)
 	c.log.Warn("command", "error", err)

@@ -15,51 +15,51 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-// Config is set by an operator, in the file of the core or in the configuration of the plugin (wire names as JSON). A zero
-// field is not set. Precedence: login, plugin, environment and file of the core, defaults. A plugin can only narrow what the
-// core allows, see [Config.within].
+// Config is the configuration of an operator, from the file of the core or from its plugin (JSON names as on the wire). A zero
+// field is unset. Precedence: login, plugin, environment and file of the core, defaults. A plugin can only narrow the core's
+// configuration, see [Config.within].
 type Config struct {
-	// APIKey is "<prefix>:<jwt>" or a bare JWT. The namespace holds its second name on the wire.
+	// APIKey is "<prefix>:<jwt>" or a bare JWT. [x402.Namespace.ConfigAPIKey] is its second name on the wire.
 	APIKey string `json:"apiKey,omitempty"`
-	// Environment is sandbox or live, default sandbox. The prefix of a key wins over it.
+	// Environment is sandbox or live, default sandbox. The prefix of APIKey takes precedence.
 	Environment toll.Environment `json:"environment,omitempty"`
-	// PlanID and AgentID are the defaults of tools, context and paid endpoint.
+	// PlanID and AgentID are the defaults of the tools, the prompt context, and the paid endpoint.
 	PlanID  toll.PlanID  `json:"planId,omitempty"`
 	AgentID toll.AgentID `json:"agentId,omitempty"`
-	// CreditsPerRequest is the price of the paid endpoint, default 1, at least 1.
+	// CreditsPerRequest is the price of the paid endpoint in credits, at least 1, default 1.
 	CreditsPerRequest toll.Credits `json:"creditsPerRequest,omitzero"`
 
 	EnablePaidEndpoint *bool  `json:"enablePaidEndpoint,omitempty"` // default false
 	AgentEndpointPath  string `json:"agentEndpointPath,omitempty"`  // default "/" + word + "/agent"
 	// PublicURL is the public address of the paid endpoint, without its path.
 	PublicURL string `json:"publicUrl,omitempty"`
-	// BaseURL is the address of the service; its default depends on the environment.
+	// BaseURL is the address of the service. The default depends on the environment.
 	BaseURL string `json:"baseUrl,omitempty"`
 
-	// PaymentType is "crypto" (default) or "fiat". It has no effect: the plan decides how it is paid.
+	// PaymentType is "crypto" (default) or "fiat". It has no effect: the plan determines how it is paid.
 	PaymentType     string `json:"paymentType,omitempty"`
 	PaymentMethodID string `json:"paymentMethodId,omitempty"`
 
-	DefaultSpendingLimitCents     *toll.Cents `json:"defaultSpendingLimitCents,omitempty"`     // default 1000; a proposal in quotes
+	DefaultSpendingLimitCents     *toll.Cents `json:"defaultSpendingLimitCents,omitempty"`     // default 1000; proposed to the user
 	DefaultDelegationDurationSecs *int64      `json:"defaultDelegationDurationSecs,omitempty"` // default 3600
 	MaxSpendingLimitCents         *toll.Cents `json:"maxSpendingLimitCents,omitempty"`         // default 1000
-	MaxOrderCents                 *toll.Cents `json:"maxOrderCents,omitempty"`                 // default 0: no cap
+	MaxOrderCents                 *toll.Cents `json:"maxOrderCents,omitempty"`                 // default 0: no limit
 
 	OwnerOnlySpending  *bool  `json:"ownerOnlySpending,omitempty"`  // default true
 	SpendApproval      string `json:"spendApproval,omitempty"`      // "confirm" (default) or "host"
 	AllowKeyPaste      *bool  `json:"allowKeyPaste,omitempty"`      // default true
 	AllowPrivateAgents *bool  `json:"allowPrivateAgents,omitempty"` // default true on sandbox, false on live
 
-	AgentHandler *HandlerConfig `json:"agentHandler,omitempty"` // default demo on sandbox, none on live
+	AgentHandler *HandlerConfig `json:"agentHandler,omitempty"` // default: demo on sandbox, unset on live
 
-	// For the plugin; the core only checks them.
+	// Settings of the plugin, which the core only validates.
 	CoreURL       string `json:"coreUrl,omitempty"`
 	CoreTokenFile string `json:"coreTokenFile,omitempty"`
 	StartCore     *bool  `json:"startCore,omitempty"`
 	CoreBinary    string `json:"coreBinary,omitempty"`
 }
 
-// Kinds of a [HandlerConfig].
+// Values of [HandlerConfig.Kind].
 const (
 	HandlerDemo = "demo"
 	HandlerHTTP = "http"
@@ -69,14 +69,14 @@ const (
 // HandlerConfig selects the handler of paid requests.
 type HandlerConfig struct {
 	Kind  string `json:"kind"`            // "demo", "http" or "host"
-	URL   string `json:"url,omitempty"`   // of "http"; of "host" the base address of the host's chat completions
-	Agent string `json:"agent,omitempty"` // of "host": the name of an agent without tools
-	// Token is the bearer token of "host"; Headers are sent with each request of "http".
+	URL   string `json:"url,omitempty"`   // for "http"; for "host" the base address of its chat completions API
+	Agent string `json:"agent,omitempty"` // for "host": the name of an agent without tools
+	// Token is the bearer token for "host". Headers are sent with each request for "http".
 	Token   string            `json:"token,omitempty"`
 	Headers map[string]string `json:"headers,omitempty"`
 }
 
-// PaidRequest is a verified request of the paid endpoint.
+// PaidRequest is a verified request to the paid endpoint.
 type PaidRequest struct {
 	Prompt         string       `json:"prompt"`
 	AgentRequestID string       `json:"agentRequestId"`
@@ -84,17 +84,17 @@ type PaidRequest struct {
 	Subscriber     toll.Address `json:"subscriber"`
 }
 
-// settings are a checked Config with its defaults. They are immutable.
+// settings is a validated Config with its defaults applied. It is immutable.
 type settings struct {
 	Config
 	paidEndpoint, ownerOnly, keyPaste, privateAgents bool
-	handler                                          HandlerConfig // Kind "" for none
+	handler                                          HandlerConfig // Kind is "" without a handler
 	proposedLimit, maxLimit, maxOrder                toll.Cents
 	delegationSecs                                   int64
 }
 
-// ParseConfig parses a Config strictly: an unknown, repeated or ill-typed member is an error that names it. The API key may
-// have either of its two names, not both.
+// ParseConfig parses a Config. An unknown, repeated, or ill-typed member is an error that names it. The API key can have either
+// of its two names, but not both.
 func ParseConfig(raw []byte, names x402.Namespace) (c Config, err error) {
 	members := map[string]json.RawMessage{}
 	if err := x402.Decode(raw, &members); err != nil {
@@ -122,7 +122,7 @@ func ParseConfig(raw []byte, names x402.Namespace) (c Config, err error) {
 	return c, nil
 }
 
-// fieldError names the field that does not decode, without its value, which may be a key.
+// fieldError returns an [InvalidParams] error that names the field that does not decode, without its value, which may be a key.
 func fieldError(err error) error {
 	e := toll.AsError(err)
 	if faults, _ := e.Params["errors"].([]toll.Fault); len(faults) > 0 && faults[0].Path != "" {
@@ -141,7 +141,7 @@ func fieldForm(f toll.Fault) string {
 	return "must be a whole number, not negative"
 }
 
-// over returns c with its unset fields from lower.
+// over returns c with its unset fields taken from lower.
 func (c Config) over(lower Config) Config {
 	to, from := reflect.ValueOf(&c).Elem(), reflect.ValueOf(lower)
 	for i := range to.NumField() {
@@ -152,12 +152,12 @@ func (c Config) over(lower Config) Config {
 	return c
 }
 
-// hasService reports whether c names a service, by its address or by a key.
+// hasService reports whether c selects a service by address or by key.
 func (c Config) hasService() bool { return c.APIKey != "" || c.BaseURL != "" }
 
-// within returns the configuration c of a plugin over that of the core, and the fields of c that do not apply: anyone with the
-// core token chooses c. The core's key is used only with the core's address, and no field allows more than the core and its
-// defaults do without a plugin.
+// within merges the configuration c of a plugin over the core's and returns the fields of c that it ignored. Any program with
+// the core token can send c, so no field allows more than the core's configuration and defaults. The core's key is used only
+// with the core's address.
 func (c Config) within(core Config, names x402.Namespace) (merged Config, ignored []string, err error) {
 	keep := func(looser bool, field string) bool {
 		if looser {
@@ -203,10 +203,10 @@ func (c Config) within(core Config, names x402.Namespace) (merged Config, ignore
 	return merged, ignored, nil
 }
 
-// Bounds and defaults of the configuration.
+// Limits and defaults of the configuration.
 const (
 	maxCents          = 1_000_000_000
-	defaultLimit      = 1000 // cents, of proposal and bound
+	defaultLimit      = 1000 // cents, for the proposed and the maximum limit
 	defaultLimitSecs  = 3600
 	minLimitSecs      = 60
 	maxLimitSecs      = 31_536_000
@@ -217,7 +217,7 @@ const (
 	approvalByHost    = "host"
 )
 
-// resolve applies the defaults and checks c. Errors name the field and the accepted form.
+// resolve applies the defaults and validates c. Each error names a field and its accepted form.
 func (c Config) resolve(names x402.Namespace) (s settings, err error) {
 	c.Environment = cmp.Or(environmentOf(c.APIKey), c.Environment, toll.Sandbox)
 	c.CreditsPerRequest = cmp.Or(c.CreditsPerRequest, 1)
@@ -264,7 +264,7 @@ func (s *settings) check() (errs []error) {
 	address := func(field, value string) {
 		refuse(value != "" && paid.CheckPublicURL(value) != nil, field, "must be an absolute http or https url without user, query and fragment")
 	}
-	foreign := func(r rune) bool { return r <= ' ' || r > '~' } // in no key
+	foreign := func(r rune) bool { return r <= ' ' || r > '~' } // not allowed in a key
 	refuse(len(s.APIKey) > maxKeyText || strings.ContainsFunc(s.APIKey, foreign), "apiKey", "must be <prefix>:<jwt> or <jwt>")
 	oneOf("environment", string(s.Environment), string(toll.Sandbox), string(toll.Live))
 	oneOf("paymentType", s.PaymentType, "crypto", "fiat")
@@ -303,7 +303,7 @@ const (
 
 var endpointPath = regexp.MustCompile(`^(/[A-Za-z0-9_.~-]+)+$`)
 
-// isEndpointPath reports whether path may be the paid endpoint. Host and core have routes of their own.
+// isEndpointPath reports whether path can be the paid endpoint. Paths below the routes of the host and the core are reserved.
 func isEndpointPath(path string) bool {
 	segments := strings.Split(path, "/")
 	return len(path) <= maxEndpointPath && endpointPath.MatchString(path) &&

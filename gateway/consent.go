@@ -14,38 +14,38 @@ import (
 )
 
 const (
-	quoteLife  = 10 * time.Minute // for which a quote can be confirmed
-	repeatTime = 30 * time.Second // in which a call without an id counts as the call before it
-	askTime    = 3 * time.Second  // which a person needs at least to read a quote
-	actLife    = 24 * time.Hour   // for which the service knows an Idempotency-Key
-	maxActs    = 8192             // that are remembered
+	quoteLife  = 10 * time.Minute // within which a quote can be confirmed
+	repeatTime = 30 * time.Second // within which a call without an id counts as a repeat of the previous call
+	askTime    = 3 * time.Second  // minimum for a person to read a quote
+	actLife    = 24 * time.Hour   // for which the service keeps an Idempotency-Key
+	maxActs    = 8192             // kept in memory
 )
 
-// act is the state of one thing that needs a confirmation in one conversation, for example the order of a plan.
+// act is the state of one action that needs a confirmation in one conversation, for example the order of a plan.
 type act struct {
-	shown   string // terms of the last quote; "" after it was confirmed
+	shown   string // terms of the last quote; "" after its confirmation
 	shownAt time.Time
-	// shownBy is the call that the quote answered although it asked to act: that call and concurrent ones are not the answer of
-	// a person to the quote.
+	// shownBy is the id of the call that got the quote although it set confirm, or nil if it did not. That call and concurrent
+	// calls are not a person's answer to the quote.
 	shownBy *string
 
 	agreed  string // terms of the last confirmation
 	key     string // its Idempotency-Key
 	callID  string
 	at      time.Time
-	running int    // calls under the key that have no answer yet
-	unknown bool   // whether the service acted is not known
-	orderID string // an order that is not decided
-	made    string // the delegation that was made or chosen
+	running int    // calls with the key that are not finished
+	unknown bool   // it is not known whether the service acted
+	orderID string // pending order, if any
+	made    string // delegation created or chosen, if any
 }
 
-// acts are the acts of all conversations. The zero value is empty. It is safe for concurrent use.
+// acts stores the acts of all conversations. The zero value is empty. It is safe for concurrent use.
 type acts struct {
 	mu    sync.Mutex
 	known *cache.Cache[string, act]
 }
 
-// change runs f on an act under the lock.
+// change calls f with the act, or with a zero act, under the lock, and stores the result for actLife.
 func (a *acts) change(id string, now time.Time, f func(*act)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -57,19 +57,19 @@ func (a *acts) change(id string, now time.Time, f func(*act)) {
 	a.known.Put(id, one, now.Add(actLife), now)
 }
 
-// permit allows one act. End it with [permit.end].
+// permit allows one act. The caller must call [permit.end] with its outcome.
 type permit struct {
 	act
-	repeated bool // an earlier call did it, or is doing it
+	repeated bool // an earlier call completed it or is running it
 
 	id   string
 	core *Core
 }
 
-// agree returns a permit for an act on these terms, or nil if the answer is a quote: without a confirmation, or if the terms
-// were not shown in this conversation in the last ten minutes, or if others were, which changed reports. One quote allows one
-// act: a repeated call finds the act of the first one by its key, and every other call needs its own quote. A subject with
-// other terms, such as a plan whose price changed, is the same act.
+// agree returns a permit for an act on these terms, or nil if the tool must answer with a quote: without a confirmation, or if
+// this conversation did not show these terms in the last ten minutes and long enough ago to read them. changed reports that it
+// showed different terms. Each quote permits one act. A repeated call gets the earlier act, found by its key; any other call
+// needs a new quote. A subject with new terms, such as a plan whose price changed, remains the same act.
 func (c *call) agree(subject, terms string) (p *permit, changed bool) {
 	now := c.core.now()
 	p = &permit{id: c.subject(subject), core: c.core}
@@ -83,11 +83,11 @@ func (c *call) agree(subject, terms string) (p *permit, changed bool) {
 		case a.orderID != "" || a.agreed == terms && c.repeats(a, now):
 			p.repeated = a.orderID != "" || !a.unknown
 			if c.id == "" || c.id != a.callID {
-				a.shown, a.shownAt = "", time.Time{} // this confirmation was the answer to it
+				a.shown, a.shownAt = "", time.Time{} // this confirmation answered the quote
 			}
 		case recent && a.shown == terms && c.wasRead(a, now):
-			// Without an answer the key stays, which finds an order that was made. A delegation was for the terms of its own
-			// confirmation.
+			// While the outcome is unknown, keep the key, which finds an order that the service created. A delegation is valid
+			// only for the terms of its confirmation.
 			if !a.unknown {
 				*a = act{key: digest(c.key(subject, terms, now), a.shownAt.String())}
 			} else if a.agreed != terms {
@@ -121,8 +121,8 @@ func (c *call) wasRead(a *act, now time.Time) bool {
 	return since >= askTime
 }
 
-// repeats reports whether a call repeats the previous one: the same call id, no id soon after it, or before its outcome is
-// known. Some hosts reuse call ids, so after a newer quote the id counts only for a short time.
+// repeats reports whether a call repeats the previous confirmed call: its outcome is not known yet, the ids are equal, or it has no id
+// and arrives within repeatTime. Some hosts reuse ids, so after a newer quote an equal id counts only within repeatTime.
 func (c *call) repeats(a *act, now time.Time) bool {
 	since := now.Sub(a.at)
 	switch {
@@ -136,11 +136,11 @@ func (c *call) repeats(a *act, now time.Time) bool {
 	return c.id == a.callID
 }
 
-// end stores the outcome of an act: made and orderID of the permit, and whether it is unknown.
+// end stores the outcome of an act: orderID and made from the permit, and whether the outcome is unknown.
 func (p *permit) end(unknown bool) {
 	p.core.acts.change(p.id, p.core.now(), func(a *act) {
 		if a.key != p.key {
-			return // forgotten meanwhile
+			return // another act replaced it, or it expired
 		}
 		a.running = max(a.running-1, 0)
 		a.unknown = unknown
@@ -153,7 +153,7 @@ func (p *permit) end(unknown bool) {
 	})
 }
 
-// undecided reports whether an error of the service leaves the outcome of a request open, also if it answers a repeat.
+// undecided reports whether the service may have acted despite err, also if err answers a repeated request.
 func undecided(err error) bool {
 	if err == nil {
 		return false
@@ -167,12 +167,12 @@ func undecided(err error) bool {
 	}
 }
 
-// subject names an act of this conversation and account.
+// subject returns a digest that identifies an act in this conversation of this account.
 func (c *call) subject(of string) string {
 	return digest("act", string(c.account.environment), c.account.address.Lower(), c.caller.SessionKey, of)
 }
 
-// key is an Idempotency-Key for the call id, else for half a minute. The key of an act also includes the time of its quote.
+// key returns an Idempotency-Key for the call id or, without an id, for half a minute. agree adds the time of the quote to it.
 func (c *call) key(subject, terms string, now time.Time) string {
 	id := "call " + c.id
 	if c.id == "" {
@@ -181,7 +181,7 @@ func (c *call) key(subject, terms string, now time.Time) string {
 	return digest("key", c.subject(subject), terms, id)
 }
 
-// once is [call.key] for a creation without a confirmation: a repeated call gets the first answer.
+// once returns an Idempotency-Key for a creation that needs no confirmation. A repeated call gets the same key and answer.
 func (c *call) once(subject string) string {
 	now := c.core.now()
 	key := c.key(subject, "", now)
@@ -195,14 +195,14 @@ func (c *call) once(subject string) string {
 	return key
 }
 
-// digest hashes strings to 64 hexadecimal digits.
+// digest returns the SHA-256 of the parts, encoded as a JSON array, in 64 hexadecimal digits.
 func digest(parts ...string) string {
-	b, _ := json.Marshal(parts) // texts always have JSON
+	b, _ := json.Marshal(parts) // strings always encode
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:])
 }
 
-// termsOf identifies what a person agrees to: who gets how much for what.
+// termsOf returns a digest of the terms that a person agrees to: plan, credits, prices, receivers, and more.
 func termsOf(p *toll.Plan, more ...string) string {
 	parts := []string{
 		string(p.ID), p.Price.CurrencyName(), p.Price.TokenAddress.Lower(), p.Credits.Amount.String(),

@@ -15,18 +15,18 @@ import (
 )
 
 const (
-	contextLife  = 60 * time.Second // of a text
-	contextPause = 10 * time.Second // between reads that fail
+	contextLife  = 60 * time.Second // for which a text is cached
+	contextPause = 10 * time.Second // before a failed read is repeated
 	contextTime  = 1500 * time.Millisecond
 	maxContext   = 500 // characters
-	maxContexts  = 16  // accounts and plans whose text is kept
+	maxContexts  = 16  // cached texts, one per account and plan
 )
 
 // contexts caches the texts for the next prompts. The zero value is empty. It is safe for concurrent use.
 type contexts struct {
 	mu      sync.Mutex
 	known   *cache.Cache[contextKey, contextText]
-	reads   map[contextKey]*contextRead // that are in flight
+	reads   map[contextKey]*contextRead // in flight
 	failing bool                        // the last read failed
 }
 
@@ -37,21 +37,21 @@ type contextKey struct {
 }
 
 type contextText struct {
-	of   *account // a login, a logout and another configuration make a new account
+	of   *account // a login, logout, or configuration change creates a new account
 	text string
 }
 
 type contextRead struct {
 	contextText
-	done chan struct{} // closed when text is there
+	done chan struct{} // closed when the read has ended
 }
 
 func (a *account) contextKey() contextKey {
 	return contextKey{a.environment, a.address, a.PlanID}
 }
 
-// promptContext returns the text before the next prompt: the credits of the configured plan. It is "" without a key or a plan,
-// and if the balance cannot be read, which must not look like 0 credits. It returns within 1.5 s and caches for a minute.
+// promptContext returns the text before the next prompt: the credits of the configured plan. It returns "" without a key or
+// plan, and if the balance cannot be read, which must not look like 0 credits. It returns within 1.5 s and caches for a minute.
 func (c *Core) promptContext(ctx context.Context) string {
 	a, err := c.account()
 	if err != nil || a.PlanID == "" {
@@ -83,9 +83,9 @@ func (c *Core) promptContext(ctx context.Context) string {
 	return r.text
 }
 
-// readContext reads the balance for all callers that wait for r.
+// readContext reads the balance for all callers that wait for r, and closes r.done.
 func (c *Core) readContext(ctx context.Context, a *account, r *contextRead) {
-	// Other callers wait for this read, so it does not end with the first one.
+	// Other callers wait for this read, so the first caller's ctx must not cancel it.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), contextTime)
 	defer cancel()
 	b, err := a.service.Balance(ctx, a.PlanID)
@@ -98,7 +98,7 @@ func (c *Core) readContext(ctx context.Context, a *account, r *contextRead) {
 	now := c.now()
 	c.contexts.mu.Lock()
 	defer c.contexts.mu.Unlock()
-	if c.contexts.reads[k] == r { // the balance did not change meanwhile
+	if c.contexts.reads[k] == r { // the balance has not changed meanwhile
 		delete(c.contexts.reads, k)
 		c.contexts.known.Put(k, r.contextText, now.Add(life), now)
 	}
@@ -109,7 +109,7 @@ func (c *Core) readContext(ctx context.Context, a *account, r *contextRead) {
 	close(r.done)
 }
 
-// balanceChanged invalidates the context of an account.
+// balanceChanged drops the cached context of an account.
 func (c *Core) balanceChanged(a *account) {
 	c.contexts.mu.Lock()
 	defer c.contexts.mu.Unlock()
@@ -117,10 +117,10 @@ func (c *Core) balanceChanged(a *account) {
 		return
 	}
 	c.contexts.known.Drop(a.contextKey())
-	delete(c.contexts.reads, a.contextKey()) // what it reads may be older than the change
+	delete(c.contexts.reads, a.contextKey()) // its result may be older than the change
 }
 
-// contextOf describes a balance in one line. The name of the plan is untrusted text that cannot leave its quotes.
+// contextOf describes a balance in one line. The name of the plan is untrusted text; it is quoted and cannot end its quotation.
 func contextOf(names x402.Namespace, env toll.Environment, b *toll.Balance) string {
 	order := ": ask the user before ordering with " + names.Tool(orderPlanName)
 	held := fmt.Sprintf(" available (balance %d, held %d)", b.Balance, b.Held)
@@ -143,7 +143,7 @@ func contextOf(names x402.Namespace, env toll.Environment, b *toll.Balance) stri
 		names.Word, quotable(b.PlanName), b.PlanID, state), maxContext)
 }
 
-// quotable removes characters that end a quote or look like structure.
+// quotable removes quotes, brackets, and other characters that can end a quotation or look like structure.
 func quotable(name string) string {
 	return plain.Name(strings.Map(func(r rune) rune {
 		if unicode.In(r, unicode.Ps, unicode.Pe, unicode.Pi, unicode.Pf) || strings.ContainsRune("<>\"'`\\＂＇＜＞❛❜❝❞", r) {

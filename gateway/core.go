@@ -20,27 +20,27 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-// Options configure a [Core]. Only Dir is required.
+// Options configures a [Core]. Only Dir is required.
 type Options struct {
-	Config Config // of the core's file and environment
-	// Dir is the data directory: core token, key store, and its master key. It is created with mode 0700.
+	Config Config // from the core's file and environment
+	// Dir is the data directory: core token, key store, and its master key. New creates it with mode 0700.
 	Dir string
-	// Names are the words of the wire; the zero value is [x402.Default].
+	// Names are the words used on the wire. The zero value means [x402.Default].
 	Names x402.Namespace
-	// Handler answers paid requests if the core is part of another program; it wins over Config.AgentHandler. Its result is
-	// encoded as JSON. Up to 32 requests call it at once. After 120 s ctx ends and the request is answered without it; a call
-	// that ignores ctx keeps its goroutine, beside the 32, until it returns.
+	// Handler answers paid requests if the core is part of another program. It takes precedence over Config.AgentHandler. Its
+	// result is encoded as JSON. At most 32 requests call it at once. After 120 s ctx ends and the request fails; a call that
+	// ignores ctx keeps its goroutine until it returns, in addition to the 32.
 	Handler func(ctx context.Context, r PaidRequest) (any, error)
-	// CoreToken is the core token; "" reads it from Dir, where the first start creates it.
+	// CoreToken is the core token. If it is "", the core reads the token from Dir, where New creates it if it does not exist.
 	CoreToken string
-	// Listen is the address of the core, such as 127.0.0.1:8791. Requests to agents do not go there.
+	// Listen is the address of the core, such as 127.0.0.1:8791. Requests to agents at this address are refused.
 	Listen string
-	// Hosts are allowed Host headers besides loopback.
+	// Hosts are allowed Host headers in addition to loopback.
 	Hosts   []string
-	Version string           // of the program, in /gateway/v1/health
+	Version string           // program version, returned by /gateway/v1/health
 	Log     *slog.Logger     // nil discards
-	Now     func() time.Time // nil: time.Now
-	// ServiceClient makes the requests to the service; nil for the default. For tests.
+	Now     func() time.Time // nil means time.Now
+	// ServiceClient sends the requests to the service; nil means the default client. For tests.
 	ServiceClient *http.Client
 }
 
@@ -49,37 +49,37 @@ type Core struct {
 	opts  Options
 	now   func() time.Time
 	log   *slog.Logger
-	rows  []*tool          // in their documented order
+	rows  []*tool          // in documented order
 	tools map[string]*tool // by full name
 	hash  string           // of the registry
 
-	instance string // random, of this core
+	instance string // random id of this core
 	mcp      *mcp.Server
 	reach    reach
 	endpoint endpoint
 	contexts contexts
 
 	mu       sync.Mutex
-	greeted  bool     // since the start of the core
-	guards   guards   // of the last hello
-	settings settings // Options.Config and the plugin's of the last hello, resolved
+	greeted  bool     // a plugin has sent a hello since the core started
+	guards   guards   // from the last hello
+	settings settings // Options.Config and the plugin's configuration from the last hello, resolved
 	signIn   signIn
-	// current is nil without a key. Setting it to nil after a change of settings makes account create it again.
+	// current is the cached account, or nil. After a change of settings set it to nil, so that account creates it again.
 	current *account
 
-	acts       acts            // what conversations confirmed
-	delegated  delegated       // the delegations that the core made
-	registered map[string]pair // what conversations registered, by [call.subject]; of mu
+	acts       acts            // confirmations
+	delegated  delegated       // delegations that the core created
+	registered map[string]pair // last registration of a conversation, by [call.subject]; guarded by mu
 }
 
-// guards are the guards of a host that keep keys away from models and transcripts (design 11).
+// guards reports which guards of a host keep keys away from models and transcripts (design 11).
 type guards struct {
-	Write bool `json:"write"` // messages are cleaned before they are written
-	Run   bool `json:"run"`   // a prompt that holds a key is stopped
+	Write bool `json:"write"` // removes keys from messages before they are stored
+	Run   bool `json:"run"`   // stops prompts that contain a key
 }
 
-// New returns a core. It creates the data directory and, without one in the options, the core token. Errors name the field of
-// the configuration or the file.
+// New returns a core. It creates the data directory and, unless Options.CoreToken is set, the core token. Errors name the
+// configuration field or the file.
 func New(opts Options) (*Core, error) {
 	if opts.Dir == "" {
 		return nil, errors.New("gateway: Options.Dir is required")
@@ -121,8 +121,8 @@ func New(opts Options) (*Core, error) {
 	return c, err
 }
 
-// configure sets the configuration of a plugin from its hello, and returns the fields that do not apply, see [Config.within].
-// An error changes nothing.
+// configure applies the configuration from a plugin's hello and returns the fields that it ignored, see [Config.within]. After
+// an error the settings are unchanged.
 func (c *Core) configure(plugin Config, g guards) (ignored []string, err error) {
 	merged, ignored, err := plugin.within(c.opts.Config, c.opts.Names)
 	if err != nil {
@@ -138,7 +138,7 @@ func (c *Core) configure(plugin Config, g guards) (ignored []string, err error) 
 	return ignored, nil
 }
 
-// isGreeted reports whether a plugin has sent its configuration since the start.
+// isGreeted reports whether a plugin has sent its configuration since the core started.
 func (c *Core) isGreeted() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -152,12 +152,12 @@ func (c *Core) set() settings {
 	return c.settings
 }
 
-// callTime bounds a tool that spends or writes. It exceeds the 120 s that an agent may take.
+// callTime limits a tool that spends or writes. It exceeds the 120 s that an agent may take.
 const callTime = 150 * time.Second
 
-// Call runs a tool by its full name. params is one JSON object or empty. The result is one JSON object with its warnings; every
-// error is an [*Error]. A tool that spends or writes continues after the end of ctx: a host that disconnects would not know its
-// outcome.
+// Call runs a tool by its full name. params is empty or one JSON object. The result is one JSON object that includes any
+// warnings. Every error is an [*Error]. A tool that spends or writes continues after ctx ends, because a host that disconnects
+// could not learn its outcome.
 func (c *Core) Call(
 	ctx context.Context, name string, params []byte, callID string, caller Caller,
 ) (json.RawMessage, error) {
@@ -173,7 +173,7 @@ func (c *Core) Call(
 func (c *Core) call(
 	ctx context.Context, name string, params []byte, callID string, caller Caller,
 ) (result json.RawMessage, err error) {
-	// A panic of one call must not end a core that serves paid requests.
+	// A panic in one call must not stop a core that serves paid requests.
 	defer func() {
 		if r := recover(); r != nil {
 			c.log.Error("a tool panicked", "name", name, "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
@@ -211,7 +211,7 @@ func (c *Core) call(
 	return resultOf(value, append(one.warnings, c.announcement(caller)...))
 }
 
-// allow restricts tools that spend or write to the owner.
+// allow returns [NotOwner] if ownerOnlySpending is set and a caller other than the owner uses a tool that spends or writes.
 func (c *Core) allow(t *tool, caller Caller) error {
 	if t.effect == EffectRead || caller.SenderIsOwner || !c.set().ownerOnly {
 		return nil
@@ -220,7 +220,7 @@ func (c *Core) allow(t *tool, caller Caller) error {
 		withHint("Ask the owner, or let the owner set ownerOnlySpending to false.")
 }
 
-// resultOf encodes a result, with the unique warnings as its last member.
+// resultOf encodes a result and adds the warnings, without duplicates, as its last member.
 func resultOf(value any, warnings []string) (json.RawMessage, error) {
 	b, err := x402.Encode(value)
 	if err != nil || len(b) < 2 || b[0] != '{' {
@@ -246,7 +246,7 @@ func resultOf(value any, warnings []string) (json.RawMessage, error) {
 	return slices.Concat(b[:len(b)-1], []byte(comma+`"warnings":`), more, []byte("}")), nil
 }
 
-// Bounds of the description of a caller, in bytes.
+// Limits on the description of a caller, in bytes.
 const (
 	maxSession = 256
 	maxSender  = 256
@@ -254,7 +254,7 @@ const (
 	maxCallID  = 256
 )
 
-// check rejects descriptions that are too long.
+// check returns [InvalidParams] if callID or a field of the caller is too long.
 func (c Caller) check(callID string) error {
 	for _, f := range []struct {
 		name, value string

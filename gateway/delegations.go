@@ -19,14 +19,14 @@ import (
 
 const (
 	delegationsFile = "delegations.json"
-	maxDelegations  = 64 // that are remembered of one account
+	maxDelegations  = 64 // recorded per account
 )
 
-// delegated records the ids of delegations that this core made; it uses no others, because their limits were not agreed here.
-// It is safe for concurrent use.
+// delegated records the ids of the delegations that this core created. The core uses only recorded delegations, because their
+// limits were confirmed here. It is safe for concurrent use.
 type delegated struct{ mu sync.Mutex }
 
-// read returns the ids by account, none after an error.
+// read returns the ids by account, oldest first, or an empty map after an error.
 func (d *delegated) read(dir string) (map[string][]string, error) {
 	b, err := os.ReadFile(filepath.Join(dir, delegationsFile))
 	all := map[string][]string{}
@@ -42,11 +42,11 @@ func (d *delegated) read(dir string) (map[string][]string, error) {
 	return all, nil
 }
 
-// change stores the ids of an account that f returns.
+// change replaces the recorded ids of an account with the result of f.
 func (d *delegated) change(dir, account string, f func(ids []string) []string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	all, _ := d.read(dir) // one that cannot be read is replaced
+	all, _ := d.read(dir) // replace an unreadable file
 	all[account] = f(all[account])
 	b, err := json.Marshal(all)
 	if err != nil {
@@ -65,11 +65,11 @@ func (d *delegated) of(dir, account string) ([]string, error) {
 	return ids, err
 }
 
-// recordKey names the account in the record.
+// recordKey returns the key of the account in the record.
 func (a *account) recordKey() string { return string(a.environment) + " " + a.address.Lower() }
 
-// delegation returns a delegation for a budget: a recorded one that covers it, which known reports, else a new one under this
-// Idempotency-Key.
+// delegation returns the id of a delegation for a budget: a recorded delegation that covers it, with known true, or a new one,
+// created with an Idempotency-Key derived from key.
 func (c *call) delegation(ctx context.Context, d *budget, key string) (id string, known bool, err error) {
 	if id, err := c.covering(ctx, d); id != "" || err != nil {
 		return id, true, err
@@ -92,19 +92,19 @@ func (c *call) delegation(ctx context.Context, d *budget, key string) (id string
 		if slices.Contains(ids, made.DelegationID) {
 			return ids
 		}
-		return append(ids, made.DelegationID)[max(0, len(ids)+1-maxDelegations):] // the oldest one of many is forgotten
+		return append(ids, made.DelegationID)[max(0, len(ids)+1-maxDelegations):] // keep only the newest
 	})
 	return made.DelegationID, false, nil
 }
 
-// forget removes a delegation from the record and reports whether it could.
+// forget removes a delegation from the record and reports whether it succeeded.
 func (c *call) forget(ctx context.Context, id string) bool {
 	return c.record(ctx, func(ids []string) []string {
 		return slices.DeleteFunc(ids, func(known string) bool { return known == id })
 	})
 }
 
-// record changes the recorded ids of the account and reports whether it could: an id that is not recorded is not used again.
+// record changes the recorded ids of the account and reports whether it succeeded. An unrecorded delegation is not reused.
 func (c *call) record(ctx context.Context, f func(ids []string) []string) bool {
 	err := c.core.delegated.change(c.core.opts.Dir, c.account.recordKey(), f)
 	if err != nil {
@@ -113,7 +113,7 @@ func (c *call) record(ctx context.Context, f func(ids []string) []string) bool {
 	return err == nil
 }
 
-// covering returns the newest recorded delegation that covers a budget, "" for none. It removes ended ones.
+// covering returns the newest recorded delegation that covers a budget, or "". It removes ended delegations from the record.
 func (c *call) covering(ctx context.Context, d *budget) (string, error) {
 	ids, err := c.core.delegated.of(c.core.opts.Dir, c.account.recordKey())
 	if err != nil {
@@ -133,8 +133,8 @@ func (c *call) covering(ctx context.Context, d *budget) (string, error) {
 	return "", nil
 }
 
-// coveredBy reports whether an existing delegation serves a budget. For pay-as-you-go plans, whose number of orders does not
-// bound the money, the remaining money must be equal.
+// coveredBy reports whether an existing delegation can serve a budget. For pay-as-you-go plans the remaining money must be
+// equal, because the number of orders does not bound it.
 func (d *budget) coveredBy(known *toll.Delegation, now time.Time) bool {
 	switch {
 	case known.Status != toll.StatusActive, known.Provider != d.provider, known.Currency != d.currency:

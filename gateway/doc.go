@@ -1,9 +1,8 @@
-// Package gateway is the core of the chat gateway: it lets an agent in a chat host buy and sell
-// paid requests. It has the registry of tools, checks their arguments, asks for confirmations,
-// signs people in, gives the balance as context for a prompt, and serves the paid endpoint.
+// Package gateway is the core of the chat gateway, with which an agent in a chat host buys and sells paid requests.
 //
-// A plugin of a chat host forwards to it over HTTP ([Core.Handler]); any other host reaches the
-// same tools over MCP. One core has one identity: the API key of the operator's account.
+// [New] returns a [Core]. [Core.Call] runs one of its tools: it checks the arguments and requires confirmations before it
+// spends. [Core.Handler] serves the plugins of chat hosts, MCP, and the paid endpoint; [Core.ServeMCP] serves MCP over a pair
+// of streams. A core acts for one account: the account of a browser login or of the configured API key.
 //
-// Decision 51 says why the rules are here and not in a plugin.
+// Decision 51 explains why these rules are in the core and not in a plugin.
 package gateway

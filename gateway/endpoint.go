@@ -18,35 +18,35 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-// Bounds of the paid endpoint.
+// Limits of the paid endpoint.
 const (
 	maxPaidRequests = 32       // in progress at once
 	maxPaidBody     = 1 << 20  // bytes of a request
-	shortPaidBody   = 64 << 10 // bytes up to which requests are read without a bound on their number
-	maxLongBodies   = 64       // that are read at once
+	shortPaidBody   = 64 << 10 // bytes; any number of requests up to this size is read at once
+	maxLongBodies   = 64       // longer bodies read at once
 	maxPaidAnswer   = 4 << 20  // bytes of an answer
 	maxPrompt       = 100_000  // characters
 	maxHandlerTime  = 120 * time.Second
-	paidHoldSecs    = 180 // maxHandlerTime and a minute to settle
+	paidHoldSecs    = 180 // maxHandlerTime plus a minute to settle
 )
 
 // endpoint is the paid endpoint. It is safe for concurrent use.
 type endpoint struct {
-	handlerTime time.Duration // that an agent handler may take
+	handlerTime time.Duration // limit for an agent handler
 
 	mu      sync.Mutex
-	of      *account     // that handler serves
-	handler http.Handler // nil when the account cannot serve
-	running int          // requests that passed the checks of their body
-	long    int          // long bodies that are being read
+	of      *account     // account that handler serves
+	handler http.Handler // nil if the account cannot serve
+	running int          // requests in progress with a valid body
+	long    int          // long bodies being read
 }
 
 // paidCall is the state of one paid request.
 type paidCall struct {
 	offersPayment bool
-	counted       bool // among endpoint.running
+	counted       bool // included in endpoint.running
 	prompt        string
-	charge        *toll.Credits // nil: the whole price
+	charge        *toll.Credits // nil means the full price
 }
 
 type paidCallKey struct{}
@@ -56,8 +56,8 @@ func paidCallOf(r *http.Request) *paidCall {
 	return c
 }
 
-// servePaid serves the paid endpoint, with the cheapest checks first. It verifies only after the body is valid, and responds
-// only after the settlement.
+// servePaid serves the paid endpoint. It performs the cheapest checks first, verifies the payment only after the body is valid,
+// and responds only after the settlement.
 func (c *Core) servePaid(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
@@ -84,7 +84,7 @@ func notConfigured(w http.ResponseWriter) {
 	answer(w, http.StatusServiceUnavailable, endpointError{"not configured"})
 }
 
-// endpointHandler returns the handler for the current account, nil if key, plan or agent handler are missing.
+// endpointHandler returns the handler for the current account, or nil if the key, plan, or agent handler is missing.
 func (c *Core) endpointHandler() http.Handler {
 	a, err := c.account()
 	if err != nil {
@@ -98,7 +98,7 @@ func (c *Core) endpointHandler() http.Handler {
 	return c.endpoint.handler
 }
 
-// newEndpoint prices the agent handler of an account.
+// newEndpoint returns a handler that charges for the agent handler of an account, or nil if plan or agent handler is missing.
 func (c *Core) newEndpoint(a *account) http.Handler {
 	handle := c.agentHandler(a)
 	if a.PlanID == "" || handle == nil {
@@ -139,11 +139,11 @@ func (c *Core) newEndpoint(a *account) http.Handler {
 	return paid.Handler(a.service, c.answering(handle), opts...)
 }
 
-// readPaid reads the prompt of a request with a payment, before it is verified, and counts the request among those in progress.
+// readPaid reads the prompt of a request that offers a payment, before verification, and counts the request as in progress.
 func (c *Core) readPaid(r *http.Request) error {
 	p := paidCallOf(r)
 	if !p.offersPayment {
-		return nil // it learns the price
+		return nil // the response states the price
 	}
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil ||
 		kind != "application/json" && !strings.HasSuffix(kind, "+json") {
@@ -177,7 +177,7 @@ func (c *Core) readPaid(r *http.Request) error {
 	return c.endpoint.begin(p)
 }
 
-// begin counts a request whose body has arrived, so that slow bodies use no slot.
+// begin counts a request whose body has arrived, so that slow bodies do not occupy slots. It fails if all slots are in use.
 func (e *endpoint) begin(p *paidCall) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -195,7 +195,7 @@ func busy(requests int) error {
 	return err
 }
 
-// beginLong counts a long body while it is read, before its payment is known, so that many of them cannot fill the memory.
+// beginLong counts a long body while it is read. Its payment is not verified yet, so the limit keeps bodies from filling memory.
 func (e *endpoint) beginLong() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -220,7 +220,7 @@ func (e *endpoint) end(p *paidCall) {
 	}
 }
 
-// answering runs an agent handler for a verified request. It writes only whole answers, and logs errors.
+// answering returns a handler that runs an agent handler for a verified request. It writes only complete answers and logs errors.
 func (c *Core) answering(handle agentHandler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		payment, _ := paid.FromContext(r.Context())
@@ -244,14 +244,14 @@ func (c *Core) answering(handle agentHandler) http.Handler {
 		}
 		h := w.Header()
 		h.Set("Content-Type", "application/json")
-		h.Set("Cache-Control", "no-store") // paid makes it private
+		h.Set("Cache-Control", "no-store") // package paid changes it to private
 		h.Set("X-Content-Type-Options", "nosniff")
-		_, _ = w.Write(body) // kept until it is settled
+		_, _ = w.Write(body) // buffered until settlement
 	})
 }
 
-// CheckPaidEndpoint returns why the paid endpoint does not serve, nil if it is off or ready. Errors are [InvalidParams] for a
-// missing configuration, and those of the service.
+// CheckPaidEndpoint returns the reason that the paid endpoint cannot serve, or nil if it is disabled or ready. Every error is an
+// [*Error]: [NotAuthenticated] for a missing key or right, [InvalidParams] for a wrong configuration, or an error of the service.
 func (c *Core) CheckPaidEndpoint(ctx context.Context) error {
 	s := c.set()
 	if !s.paidEndpoint {

@@ -11,15 +11,15 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-// Word is the code of an error of the core. Errors of the service keep their codes (BCK.…).
+// Word is the code of an error of the core. Errors of the service keep their own codes (BCK.…).
 type Word string
 
-// Words.
+// Codes of the errors of tools.
 const (
 	NotAuthenticated   Word = "not_authenticated"
 	PlanRequired       Word = "plan_required"
 	NotOwner           Word = "not_owner"
-	InvalidParams      Word = "invalid_params" // the message names the argument and the form it takes
+	InvalidParams      Word = "invalid_params" // the message names the argument and its accepted form
 	UnknownTool        Word = "unknown_tool"
 	NoPaymentMethod    Word = "no_payment_method"
 	PaymentRequired    Word = "payment_required"
@@ -30,21 +30,21 @@ const (
 	OrderFailed        Word = "order_failed"
 	OrderPending       Word = "order_pending"
 	OverCap            Word = "over_cap"
-	ServiceUnavailable Word = "service" + "_unavailable" // the word of English, not the brand
+	ServiceUnavailable Word = "service" + "_unavailable" // the English word, not the brand
 )
 
-// Error is the error of a tool. Message and Hint are safe to show: they contain neither keys nor access tokens.
+// Error is an error of a tool. Message and Hint are safe to display: they never contain keys or access tokens.
 type Error struct {
 	Code          Word            `json:"code"`
 	Message       string          `json:"message"`
 	Hint          string          `json:"hint,omitempty"`
 	Retryable     bool            `json:"retryable"`
-	Status        int             `json:"status,omitzero"`   // of the agent's answer
+	Status        int             `json:"status,omitzero"`   // HTTP status of the agent's answer
 	Details       json.RawMessage `json:"details,omitempty"` // one JSON value
 	CorrelationID string          `json:"correlationId,omitempty"`
 }
 
-// Error returns message, code and hint on one line.
+// Error returns the message, code, and hint on one line.
 func (e *Error) Error() string {
 	text := fmt.Sprintf("%s (%s).", strings.TrimSuffix(e.Message, "."), e.Code)
 	if e.Hint != "" {
@@ -62,13 +62,13 @@ func (e *Error) withHint(hint string) *Error {
 	return e
 }
 
-// invalid is the error of an argument, with its accepted form.
+// invalid returns an [InvalidParams] error that names an argument and its accepted form.
 func invalid(name, form string, args ...any) *Error {
 	return errorf(InvalidParams, "%s %s", name, fmt.Sprintf(form, args...))
 }
 
-// asError converts any error of a tool to an [Error]. Errors of the service keep code, message, hint and params; an unreachable
-// service is [ServiceUnavailable].
+// asError converts any error to an [Error]. Errors of the service keep their code, message, hint, and params. An unreachable or
+// failing service is [ServiceUnavailable].
 func asError(err error) *Error {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e
@@ -90,11 +90,11 @@ func asError(err error) *Error {
 		Retryable:     e.Code.Info().Retryable,
 		CorrelationID: e.CorrelationID,
 	}
-	if e.Code == toll.CodeNotAuthenticated { // its hint asks for a key, which never belongs in a chat
+	if e.Code == toll.CodeNotAuthenticated { // its own hint requests a key, which must not appear in a chat
 		out.Message = "The service does not accept the key: it is unknown, expired or revoked."
 		out.Hint = "The user must log in again. Only the operator can replace a key of the configuration."
 	}
-	if len(e.Params) > 0 { // hints refer to them
+	if len(e.Params) > 0 { // hints can refer to them
 		out.Details, _ = x402.Encode(map[string]any{"params": e.Params})
 	}
 	return out

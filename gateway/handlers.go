@@ -15,16 +15,16 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-// agentHandler answers a paid request with one JSON value. charge lowers the price; nil is the whole price. The error is
-// logged; it contains nothing of the prompt.
+// agentHandler answers a paid request with one JSON value. charge is a lower price in credits, or nil for the full price. The
+// error is logged, so it must not contain the prompt.
 type agentHandler func(ctx context.Context, r PaidRequest) (body []byte, charge *toll.Credits, err error)
 
-// agentHandler returns the handler for the requests of an account, nil without one.
+// agentHandler returns the handler for the requests of an account, or nil if none applies.
 func (c *Core) agentHandler(a *account) agentHandler {
 	switch {
 	case c.opts.Handler != nil:
 		return c.function
-	case a.handler.Kind == HandlerDemo && a.environment != toll.Live: // a login may be of live
+	case a.handler.Kind == HandlerDemo && a.environment != toll.Live: // a login can be for live
 		return demo
 	case a.handler.Kind == HandlerHTTP:
 		return func(ctx context.Context, r PaidRequest) ([]byte, *toll.Credits, error) {
@@ -41,8 +41,8 @@ func (c *Core) agentHandler(a *account) agentHandler {
 
 var errTooLong = fmt.Errorf("the answer is longer than %d bytes", maxPaidAnswer)
 
-// ask runs a handler. A panic, a timeout and an answer that is too long are errors. A handler that ignores the timeout
-// continues, and its answer is lost.
+// ask runs a handler. It returns an error after a panic, after a timeout, and for an answer of more than [maxPaidAnswer] bytes.
+// A handler that ignores the timeout keeps running, and its answer is discarded.
 func (c *Core) ask(
 	ctx context.Context, handle agentHandler, r PaidRequest,
 ) (body []byte, charge *toll.Credits, err error) {
@@ -85,7 +85,7 @@ func (c *Core) run(
 	return body, charge, err
 }
 
-// function calls the handler of the program that embeds the core.
+// function calls [Options.Handler] and encodes its result.
 func (c *Core) function(ctx context.Context, r PaidRequest) ([]byte, *toll.Credits, error) {
 	value, err := c.opts.Handler(ctx, r)
 	if err != nil {
@@ -106,7 +106,7 @@ func demo(_ context.Context, r PaidRequest) ([]byte, *toll.Credits, error) {
 	return body, nil, err
 }
 
-// program calls an HTTP server of the operator. Only the core sees the header with the price.
+// program calls an HTTP server of the operator. The core uses the response header with the charge and does not forward it.
 func (c *Core) program(
 	ctx context.Context, cfg HandlerConfig, r PaidRequest,
 ) (body []byte, charge *toll.Credits, err error) {
@@ -128,7 +128,7 @@ func (c *Core) program(
 	return body, charge, nil
 }
 
-// hostAgent calls an agent of the chat host through its chat completions, in a session of its own.
+// hostAgent calls an agent of the chat host through its chat completions API, in a separate session.
 func hostAgent(ctx context.Context, cfg HandlerConfig, r PaidRequest) ([]byte, error) {
 	type message struct {
 		Role    string `json:"role"`
@@ -158,13 +158,13 @@ func hostAgent(ctx context.Context, cfg HandlerConfig, r PaidRequest) ([]byte, e
 	}{out.Choices[0].Message.Content})
 }
 
-// operators calls programs of the operator. It follows no redirects, because the operator chooses the address that gets prompts
-// and credentials.
+// operators is the client for servers of the operator. It does not follow redirects, because only the operator may choose the
+// addresses that receive prompts and credentials.
 var operators = &http.Client{
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 }
 
-// postJSON sends a value and returns a 2xx answer of at most [maxPaidAnswer] bytes.
+// postJSON posts a value and returns the body and header of a 2xx response of at most [maxPaidAnswer] bytes.
 func postJSON(
 	ctx context.Context, url string, headers map[string]string, value any,
 ) ([]byte, http.Header, error) {
