@@ -80,7 +80,7 @@ func (t *tool) check(params json.RawMessage) (args arguments, warnings []string,
 	return args, append(warnings, unknownArguments(given)...), nil
 }
 
-// unknownArguments returns a warning for each of the first maxUnknown unknown arguments, and one that counts the rest.
+// unknownArguments returns a warning for each unknown argument, up to maxUnknown, and then a warning that counts the rest.
 func unknownArguments(given map[string]json.RawMessage) (warnings []string) {
 	for i, name := range slices.Sorted(maps.Keys(given)) {
 		if i == maxUnknown {

@@ -33,7 +33,7 @@ type act struct {
 	key     string // its Idempotency-Key
 	callID  string
 	at      time.Time
-	running int    // calls with the key that are not finished
+	running int    // unfinished calls with the key
 	unknown bool   // it is not known whether the service acted
 	orderID string // pending order, if any
 	made    string // delegation created or chosen, if any

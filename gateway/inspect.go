@@ -13,11 +13,11 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-// Check is one finding of [Inspect].
+// Check is a finding of [Inspect].
 type Check = check.Check
 
-// Inspect finds what keeps a core with these options from working, with the configuration of a plugin, or its zero value. It
-// changes nothing, and asks the service about the key, the plan and the paid endpoint.
+// Inspect checks whether a core with these options and the configuration of a plugin, which may be zero, can work. It changes
+// nothing, and calls the service to check the key, the plan, and the paid endpoint.
 func Inspect(ctx context.Context, opts Options, plugin Config) (found []Check) {
 	add := func(name, status, format string, args ...any) {
 		found = append(found, Check{Name: name, Status: status, Detail: redact(fmt.Sprintf(format, args...))})
@@ -74,7 +74,7 @@ func Inspect(ctx context.Context, opts Options, plugin Config) (found []Check) {
 	return found
 }
 
-// inspectKey asks the service whether it accepts the key of an account, and returns the missing rights.
+// inspectKey checks that the service accepts the key of an account, and returns the rights that the key lacks.
 func (c *Core) inspectKey(ctx context.Context, a *account) (lacks toll.Rights, err error) {
 	if err := checkEnvironment(ctx, c.client("", a.BaseURL), a.environment); err != nil {
 		return nil, err

@@ -23,7 +23,7 @@ const (
 	maxLogin   = 32 << 10 // bytes of the login file
 )
 
-// loginUse binds an envelope to its use.
+// loginUse is the associated data that binds a sealed login to its use.
 const loginUse = "toll gateway login 1"
 
 var newLogin = tempfile.Kind{Prefix: ".login-"}
@@ -32,16 +32,16 @@ type login struct {
 	Key         string           `json:"key"`
 	Environment toll.Environment `json:"environment"`
 	BaseURL     string           `json:"baseUrl"`
-	Browser     bool             `json:"browser"`        // made by the browser login, so that a logout revokes it
-	Ends        *toll.Time       `json:"ends,omitempty"` // nil: not known
+	Browser     bool             `json:"browser"`        // from a browser login, so that a logout revokes the key
+	Ends        *toll.Time       `json:"ends,omitempty"` // nil if unknown
 }
 
-// keyStore stores the login in a directory, sealed under a master key beside it with mode 0600. Several processes may share it.
+// keyStore stores the login in dir, sealed under a master key with mode 0600 in the same directory. Several processes can share it.
 type keyStore struct{ dir string }
 
 func (k keyStore) path() string { return filepath.Join(k.dir, loginFile) }
 
-// stamp changes when the login file is replaced or removed. It is nil without a file.
+// stamp returns file information that changes when the login file is replaced or removed. It is nil without a file.
 func (k keyStore) stamp() os.FileInfo {
 	info, err := os.Stat(k.path())
 	if err != nil {
@@ -50,7 +50,7 @@ func (k keyStore) stamp() os.FileInfo {
 	return info
 }
 
-// sameStamp reports whether two stamps are of the same file.
+// sameStamp reports whether two stamps describe the same version of the file.
 func sameStamp(a, b os.FileInfo) bool {
 	if a == nil || b == nil {
 		return a == nil && b == nil
@@ -58,7 +58,7 @@ func sameStamp(a, b os.FileInfo) bool {
 	return os.SameFile(a, b) && a.ModTime().Equal(b.ModTime()) && a.Size() == b.Size()
 }
 
-// read returns the login, nil without one. Errors name the file without its content.
+// read returns the login, or nil if no login is stored. Errors name the file but not its content.
 func (k keyStore) read() (*login, error) {
 	info, err := os.Stat(k.path())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -119,7 +119,7 @@ func (k keyStore) write(l *login) error {
 	return nil
 }
 
-// remove removes the login, if there is one.
+// remove deletes the stored login, if any.
 func (k keyStore) remove() error {
 	if err := os.Remove(k.path()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove the login: %w", err)
@@ -127,7 +127,7 @@ func (k keyStore) remove() error {
 	return nil
 }
 
-// ends returns the end of the login, zero if unknown.
+// ends returns the time at which the login ends, or zero if it is unknown.
 func (l *login) ends() time.Time {
 	if l.Ends == nil {
 		return time.Time{}

@@ -14,34 +14,34 @@ import (
 	"github.com/tollhq/toll/internal/plain"
 )
 
-// chatClient is the name of this program at the service, for keys that live 90 days.
+// chatClient is the client name of this program at the service, which issues 90-day keys to it.
 const chatClient = "toll-chat"
 
-// revokeTime bounds the revocation of a replaced key.
+// revokeTime limits a request to revoke a key.
 const revokeTime = 10 * time.Second
 
 // signIn is the state of logins. [Core.mu] guards it.
 type signIn struct {
-	stored  *login        // nil: not logged in
-	damaged error         // why the stored login cannot be read
-	stamp   os.FileInfo   // of the file that stored was read from; nil without one
-	pending *pendingLogin // that waits for a person
-	outcome string        // why the last browser login failed, a sentence; "" when it did not
-	// approved is the person that approved the last browser login, until a tool has shown it to the owner.
+	stored  *login        // nil if logged out
+	damaged error         // error of reading the stored login
+	stamp   os.FileInfo   // of the file that contained stored; nil without a file
+	pending *pendingLogin // waiting for approval; nil without one
+	outcome string        // sentence about the failure of the last browser login, or ""
+	// approved is a sentence that names the account of the last browser login, until a tool has shown it to the owner.
 	approved string
-	// pause is [backoff.Sleep] between two polls; tests replace it.
+	// pause is [backoff.Sleep] between polls; tests replace it.
 	pause   func(ctx context.Context, d time.Duration) bool
-	waiting sync.WaitGroup // logins that poll
+	waiting sync.WaitGroup // polling logins
 }
 
-// pendingLogin is a browser login that waits for a person.
+// pendingLogin is a browser login that waits for approval.
 type pendingLogin struct {
 	cancel      context.CancelFunc
 	environment toll.Environment
 	baseURL     string
 }
 
-// loginStarted tells a person how to log in. It contains no secret: the approval of the code decides about the account.
+// loginStarted is the page and code for a browser login. It contains no secret: approving the code selects the account.
 type loginStarted struct {
 	URL         string           `json:"url"`
 	Code        string           `json:"code"`
@@ -50,7 +50,7 @@ type loginStarted struct {
 	ExpiresIn   int64            `json:"expiresInSecs"`
 }
 
-// loginRights are the rights that a browser login requests. The person can grant fewer.
+// loginRights returns the rights that a browser login requests. The person can grant fewer.
 func loginRights(s settings) []toll.Right {
 	rights := []toll.Right{toll.RightRead, toll.RightSpend, toll.RightManage}
 	if s.paidEndpoint {
@@ -59,9 +59,9 @@ func loginRights(s settings) []toll.Right {
 	return rights
 }
 
-// startLogin begins a browser login (RFC 8628) at the service of an environment, "" for the configured one, and waits in the
-// background for the decision. It cancels an earlier one. Errors: [InvalidParams] for an environment of another service, and
-// those of the service.
+// startLogin starts a browser login (RFC 8628) at the service of an environment, "" for the configured one, and polls for its
+// approval in the background. It cancels a pending login. It returns [InvalidParams] if the service belongs to another
+// environment, or an error of the service.
 func (c *Core) startLogin(ctx context.Context, env toll.Environment) (*loginStarted, error) {
 	s, err := c.loginSettings(env)
 	if err != nil {
@@ -94,8 +94,8 @@ func (c *Core) startLogin(ctx context.Context, env toll.Environment) (*loginStar
 	}, nil
 }
 
-// loginSettings returns the settings for a login, or [InvalidParams] if they do not fit its environment. The address of a
-// plugin with its own key is only for that key: a login uses the service of the core, if it has one.
+// loginSettings returns the settings for a login, or [InvalidParams] if they do not fit its environment. A login uses the
+// service of the core, if configured, because the address from a plugin with its own key applies only to that key.
 func (c *Core) loginSettings(env toll.Environment) (settings, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -108,7 +108,7 @@ func (c *Core) loginSettings(env toll.Environment) (settings, error) {
 	return config.resolve(c.opts.Names)
 }
 
-// checkEnvironment rejects a service of another environment.
+// checkEnvironment returns [InvalidParams] if the service belongs to another environment.
 func checkEnvironment(ctx context.Context, service *client.Client, want toll.Environment) error {
 	info, err := service.Info(ctx)
 	if err != nil {
@@ -122,7 +122,7 @@ func checkEnvironment(ctx context.Context, service *client.Client, want toll.Env
 	return nil
 }
 
-// cancelLogin cancels a waiting login; c.mu is held.
+// cancelLogin cancels the pending login, if any, and clears the outcome of the previous one. The caller must hold c.mu.
 func (c *Core) cancelLogin() {
 	if p := c.signIn.pending; p != nil {
 		p.cancel()
@@ -131,7 +131,7 @@ func (c *Core) cancelLogin() {
 	c.signIn.outcome = ""
 }
 
-// Close cancels a waiting login. It returns when the core runs nothing except calls of others.
+// Close cancels a pending login and waits for its goroutine to end. It does not wait for calls in progress.
 func (c *Core) Close() {
 	c.mu.Lock()
 	c.cancelLogin()
@@ -139,7 +139,7 @@ func (c *Core) Close() {
 	c.signIn.waiting.Wait()
 }
 
-// awaitPerson polls the service until the person has decided, or ctx ends.
+// awaitPerson polls the service until the person approves or refuses the login, or ctx ends.
 func (c *Core) awaitPerson(
 	ctx context.Context, p *pendingLogin, service *client.Client, device *client.DeviceSignIn,
 ) {
@@ -161,7 +161,7 @@ func (c *Core) awaitPerson(
 		case e.Params["error"] == "expired_token":
 			c.failLogin(p, "Nobody approved the last login in time.")
 			return
-		case e.HTTPStatus() >= 500 || e.HTTPStatus() == 429: // the next question may get through
+		case e.HTTPStatus() >= 500 || e.HTTPStatus() == 429: // retry at the next poll
 		default:
 			c.log.Warn("login", "error", err)
 			c.failLogin(p, "The service ended the last login.")
@@ -170,7 +170,7 @@ func (c *Core) awaitPerson(
 	}
 }
 
-// failLogin records why a login failed, unless another one replaced it.
+// failLogin records the reason that a login failed, unless a newer login has replaced it.
 func (c *Core) failLogin(p *pendingLogin, outcome string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -179,7 +179,7 @@ func (c *Core) failLogin(p *pendingLogin, outcome string) {
 	}
 }
 
-// finishLogin stores the key of a browser login, or revokes it if the login was cancelled meanwhile.
+// finishLogin stores the key of a browser login. If the login was canceled meanwhile or storing fails, it revokes the key.
 func (c *Core) finishLogin(p *pendingLogin, key string, life time.Duration) {
 	l := &login{
 		Key:         key,
@@ -207,7 +207,7 @@ func (c *Core) finishLogin(p *pendingLogin, key string, life time.Duration) {
 	c.mu.Unlock()
 	if err != nil {
 		c.log.Error("login", "error", err)
-		_ = c.revoke(context.Background(), l) // it is unusable
+		_ = c.revoke(context.Background(), l) // best effort: the key is not in use
 		return
 	}
 	c.log.Info("logged in", "environment", l.Environment, "url", l.BaseURL)
@@ -217,8 +217,8 @@ func (c *Core) finishLogin(p *pendingLogin, key string, life time.Duration) {
 	}
 }
 
-// announcement returns, once, the account of a browser login, only for the owner: in a group anyone could have approved its
-// code.
+// announcement returns a sentence with the account of a browser login, once and only to the owner, because in a group anyone
+// could have approved the code.
 func (c *Core) announcement(caller Caller) (warnings []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -230,7 +230,7 @@ func (c *Core) announcement(caller Caller) (warnings []string) {
 	return []string{text}
 }
 
-// keep stores a login and makes its account current; c.mu is held. After an error the earlier login stays.
+// keep stores a login and makes it current. After an error the earlier login remains. The caller must hold c.mu.
 func (c *Core) keep(l *login) error {
 	if _, err := c.accountOf(l); err != nil {
 		return err
@@ -245,7 +245,7 @@ func (c *Core) keep(l *login) error {
 	return nil
 }
 
-// replaced revokes the key of a replaced login.
+// replaced revokes the key of a replaced browser login, and logs a failure.
 func (c *Core) replaced(old *login) {
 	if old == nil || !old.Browser {
 		return
@@ -255,14 +255,14 @@ func (c *Core) replaced(old *login) {
 	}
 }
 
-// revoke revokes the key of a login at its service (RFC 7009), with its access tokens.
+// revoke revokes the key of a login and its access tokens at its service (RFC 7009).
 func (c *Core) revoke(ctx context.Context, l *login) error {
 	ctx, cancel := context.WithTimeout(ctx, revokeTime)
 	defer cancel()
 	return c.client("", l.BaseURL).RevokeToken(ctx, l.Key)
 }
 
-// readLogin reads the stored login if its file has changed; c.mu is held.
+// readLogin reads the stored login if its file has changed. The caller must hold c.mu.
 func (c *Core) readLogin() {
 	store := keyStore{c.opts.Dir}
 	stamp := store.stamp()
@@ -278,13 +278,13 @@ func (c *Core) readLogin() {
 }
 
 type loggedOut struct {
-	was     *login // nil: not logged in
-	revoked error  // of the revocation at the service
-	other   bool   // the key of the configuration is in use now
+	was     *login // nil if not logged in
+	revoked error  // error of the revocation at the service
+	other   bool   // the configured key is in use now
 }
 
-// logout forgets the login and cancels a waiting one. It revokes the key of a browser login. The error means that the stored
-// key could not be removed.
+// logout deletes the stored login, cancels a pending login, and revokes the key of a browser login. It returns an error only if
+// the stored key cannot be deleted.
 func (c *Core) logout(ctx context.Context) (out loggedOut, err error) {
 	c.mu.Lock()
 	c.readLogin()
@@ -306,7 +306,7 @@ func (c *Core) logout(ctx context.Context) (out loggedOut, err error) {
 	return out, nil
 }
 
-// paste stores a key from the chat, after the service has accepted it. Errors contain nothing of the key.
+// paste stores a key from the chat after the service has accepted it. Errors do not contain the key.
 func (c *Core) paste(ctx context.Context, env toll.Environment, key string) (*account, error) {
 	s, err := c.loginSettings(env)
 	if err != nil {

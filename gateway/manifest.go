@@ -10,13 +10,13 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-// PluginVersion is the version in the package of the plugin.
+// PluginVersion is the version of the plugin's package.
 const PluginVersion = "1.1.0"
 
 // DefaultListen is the default address of the core.
 const DefaultListen = "127.0.0.1:8791"
 
-// Files of a plugin that are generated from the registry, relative to its folder.
+// Files of a plugin that are generated from the registry, relative to its directory.
 const (
 	ManifestFile = "openclaw.plugin.json"
 	RegistryFile = "src/registry.json"
@@ -27,8 +27,8 @@ const (
 	pluginDescription = "Buy and sell paid requests with the credits of plans."
 )
 
-// Manifest returns the generated files of a plugin of a chat host by their names (design 14). The same namespace always gives
-// the same bytes.
+// Manifest returns the generated files of a chat host's plugin by file name (design 14). For the same namespace it always
+// returns the same bytes.
 func Manifest(names x402.Namespace) (map[string][]byte, error) {
 	list, err := entries(names)
 	if err != nil {
@@ -71,7 +71,7 @@ func plugin(names x402.Namespace) pluginInfo {
 	}
 }
 
-// hostManifest is read by the host before it loads a plugin (design 12).
+// hostManifest is the file that the host reads before it loads the plugin (design 12).
 type hostManifest struct {
 	pluginInfo
 	Categories      []string               `json:"categories"`
@@ -200,7 +200,7 @@ func registryOf(names x402.Namespace, list []toolEntry, hash string) hostRegistr
 	return r
 }
 
-// configField is a field of [Config] in the settings of a host. A nested field has no schema of its own.
+// configField is a field of [Config] in the settings of a host. A nested field has a nil schema: its parent's schema includes it.
 type configField struct {
 	name string
 	uiHint
@@ -270,7 +270,7 @@ func oneOf(values ...string) *jsonschema.Schema {
 	return s
 }
 
-// object is a schema without additional properties.
+// object returns an object schema without additional properties.
 func object(required []string, properties map[string]*jsonschema.Schema) *jsonschema.Schema {
 	return &jsonschema.Schema{
 		Type:                 "object",
@@ -280,7 +280,7 @@ func object(required []string, properties map[string]*jsonschema.Schema) *jsonsc
 	}
 }
 
-// secretText is a string, or a reference to a secret that the host keeps.
+// secretText returns a schema for a string, or a reference to a secret stored by the host.
 func secretText() *jsonschema.Schema {
 	return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{
 		anyText(),

@@ -15,13 +15,13 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-// firstModern is the first protocol version without sessions. An absent MCP-Protocol-Version means an older one.
+// firstModern is the first protocol version without sessions. A request without MCP-Protocol-Version uses an older version.
 const firstModern = "2026-07-28"
 
 // mcpIdle is the idle timeout of a session (protocol versions up to 2025-11-25).
 const mcpIdle = 4 * time.Hour
 
-// maxIndented bounds results that are indented, in bytes: indentation makes a nested list of an agent many times longer.
+// maxIndented is the size in bytes up to which results are indented. Indentation makes a deeply nested list many times longer.
 const maxIndented = 64 << 10
 
 // Headers of streamable HTTP.
@@ -30,8 +30,8 @@ const (
 	headerSession = "Mcp-Session-Id"
 )
 
-// mcpHandler serves all protocol versions of streamable HTTP, after the checks of Host, Origin and token. A call without a
-// session needs none.
+// mcpHandler serves all protocol versions of streamable HTTP. The caller has checked Host, Origin, and token. Calls without a
+// session id are stateless.
 func (c *Core) mcpHandler() http.Handler {
 	get := func(*http.Request) *mcp.Server { return c.mcp }
 	alone := mcp.NewStreamableHTTPHandler(get, &mcp.StreamableHTTPOptions{
@@ -56,7 +56,7 @@ func (c *Core) mcpHandler() http.Handler {
 			return
 		}
 		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
-		r.Header.Set("Accept", "application/json, text/event-stream") // the SDK wants both
+		r.Header.Set("Accept", "application/json, text/event-stream") // the SDK requires both
 		var message struct {
 			Method string `json:"method"`
 		}
@@ -76,7 +76,7 @@ func serveVersion(w http.ResponseWriter, r *http.Request, older, modern http.Han
 	older.ServeHTTP(w, r)
 }
 
-// ServeMCP serves the tools over a pair of streams, one message a line, until ctx or in ends.
+// ServeMCP serves the tools over a pair of streams, one message per line, until ctx or in ends.
 func (c *Core) ServeMCP(ctx context.Context, in io.ReadCloser, out io.Writer) error {
 	err := c.mcp.Run(ctx, finishing{&mcp.IOTransport{Reader: in, Writer: nopCloser{out}}})
 	if ctx.Err() != nil || errors.Is(err, io.EOF) {
@@ -89,10 +89,10 @@ type nopCloser struct{ io.Writer }
 
 func (nopCloser) Close() error { return nil }
 
-// EndSessions ends the MCP sessions, whose streams would delay a shutdown.
+// EndSessions closes the MCP sessions, whose streams would delay a shutdown.
 func (c *Core) EndSessions() {
 	for s := range c.mcp.Sessions() {
-		_ = s.Close() // it ends with its stream at the latest
+		_ = s.Close() // otherwise it ends with its stream
 	}
 }
 
@@ -127,7 +127,7 @@ func (c *Core) mcpTool(t *tool) *mcp.Tool {
 	return described
 }
 
-// mcpCall runs a tool. Text and structured content of a result or an error are equal.
+// mcpCall returns the handler of a tool. Text and structured content of a result or error are the same JSON.
 func (c *Core) mcpCall(name string) mcp.ToolHandler {
 	return func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		caller := Caller{SessionKey: "mcp", SenderIsOwner: true, Channel: "mcp"}
@@ -142,7 +142,7 @@ func (c *Core) mcpCall(name string) mcp.ToolHandler {
 	}
 }
 
-// mcpError is the result for an error. It names no slash command, which MCP does not have.
+// mcpError returns the result for an error. Its hint names the login tool instead of a slash command, which MCP lacks.
 func mcpError(err error) (*mcp.CallToolResult, error) {
 	e := *asError(err)
 	if e.Code == NotAuthenticated {

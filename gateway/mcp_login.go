@@ -25,7 +25,7 @@ var environmentParam = param{
 	description: "sandbox or live. Default: the configuration.",
 }
 
-// addLogin adds tools in place of the slash commands. They take no key, because arguments appear in transcripts.
+// addLogin adds tools that replace the slash commands. They do not accept a key, because arguments appear in transcripts.
 func (c *Core) addLogin(s *mcp.Server) {
 	login := &tool{
 		name: actLogin, title: "Log in",

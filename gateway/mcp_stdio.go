@@ -11,11 +11,11 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// finishTime bounds the wait for responses after the end of input: a cancelled request may have none.
+// finishTime limits the wait for responses after the end of input, because a canceled request may never get a response.
 const finishTime = 30 * time.Second
 
-// finishing is a transport whose end of input waits for the responses to earlier requests. The SDK cancels them, and a host may
-// close its side once it has sent everything.
+// finishing is a transport that reports the end of input only after earlier requests are answered. Otherwise the SDK would
+// cancel them, and a host may close its side as soon as it has sent everything.
 type finishing struct{ mcp.Transport }
 
 func (t finishing) Connect(ctx context.Context) (mcp.Connection, error) {
@@ -29,8 +29,8 @@ func (t finishing) Connect(ctx context.Context) (mcp.Connection, error) {
 type finishingConn struct {
 	mcp.Connection
 	mu     sync.Mutex
-	open   map[jsonrpc.ID]bool // requests without an answer
-	idle   chan struct{}       // gets a value when the last of them is answered
+	open   map[jsonrpc.ID]bool // unanswered requests
+	idle   chan struct{}       // receives a value when open becomes empty
 	once   sync.Once
 	closed chan struct{}
 }
@@ -67,7 +67,7 @@ func (c *finishingConn) Write(ctx context.Context, m jsonrpc.Message) error {
 	return err
 }
 
-// note records a request, or its response.
+// note adds a request to open, or removes it when it is answered.
 func (c *finishingConn) note(id jsonrpc.ID, open bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

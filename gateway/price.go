@@ -7,15 +7,15 @@ import (
 	"github.com/tollhq/toll"
 )
 
-// pricing is the currency of a price. Amounts are exact big integers; one that does not fit is rejected, never rounded.
+// pricing is the currency of a price. Amounts are exact big integers: an amount that does not fit is rejected, never rounded.
 type pricing struct {
 	card     bool
 	token    toll.Address // zero for the native token and for cards
 	currency string       // ETH, USDC, EURC, USD; the address of any other token
-	decimals int          // 18 for ETH, 6 for USDC, EURC and USD; not known of any other token
+	decimals int          // 18 for ETH, 6 for USDC, EURC and USD; unknown for any other token
 }
 
-// newPricing parses the arguments pricingType and tokenAddress, "" for an absent one.
+// newPricing parses the arguments pricingType and tokenAddress, each "" if absent. Errors are [InvalidParams].
 func newPricing(kind, token string, env toll.Environment) (pricing, error) {
 	var address toll.Address
 	if token != "" {
@@ -48,7 +48,7 @@ func newPricing(kind, token string, env toll.Environment) (pricing, error) {
 	}, nil
 }
 
-// dollars reports whether amounts may be written as "$1.50" and "1.50".
+// dollars reports whether amounts can be written as "$1.50" or "1.50".
 func (p pricing) dollars() bool {
 	switch p.currency {
 	case toll.CurrencyUSDC, toll.CurrencyEURC, toll.CurrencyUSD:
@@ -57,7 +57,7 @@ func (p pricing) dollars() bool {
 	return false
 }
 
-// read parses an amount into base units. name is its argument.
+// read parses an amount into base units. name is the argument that errors name.
 func (p pricing) read(name, text string) (toll.Units, error) {
 	if units, err := toll.ParseUnits(text); err == nil {
 		return units, nil
@@ -75,7 +75,7 @@ func (p pricing) read(name, text string) (toll.Units, error) {
 	return toll.Units{}, invalid(name, "must be %s; got %q", p.forms(), text).withHint(p.hint())
 }
 
-// forms describes the accepted spellings.
+// forms describes the accepted notations of an amount.
 func (p pricing) forms() string {
 	switch {
 	case p.dollars():
@@ -93,8 +93,8 @@ func (p pricing) hint() string {
 	return "Amounts have no sign, exponent or separator of thousands, and are never rounded."
 }
 
-// price returns the price of amounts and their receivers; without receivers one amount goes to own. names are the arguments of
-// amounts and receivers.
+// price returns the price with these amounts and receivers. Without receivers, the single amount goes to own. Errors use names,
+// the argument names of amounts and receivers.
 func (p pricing) price(
 	amounts, receivers []string, own toll.Address, names [2]string,
 ) (toll.Price, error) {
@@ -109,7 +109,7 @@ func (p pricing) price(
 			"must be as many as %s: %d; got %d", names[0], len(amounts), len(receivers))
 	}
 	for i, text := range amounts {
-		// "$1,500" in a list with commas is two amounts: they must at least look alike.
+		// A list splits "$1,500" at the comma into two amounts, so all amounts must have the same notation.
 		if signed(text) != signed(amounts[0]) {
 			return toll.Price{}, invalid(names[0], "must be written alike; got %q and %q", amounts[0], text)
 		}
@@ -134,14 +134,14 @@ func (p pricing) price(
 	return made, err
 }
 
-// signed reports whether an amount is a sum, not base units.
+// signed reports whether an amount is written as a sum rather than in base units.
 func signed(amount string) bool { return strings.ContainsAny(amount, "$ .") }
 
-// pricedAs repeats a price in both forms, so that a wrong unit is visible.
+// pricedAs repeats a price in both notations, so that a wrong unit is visible.
 type pricedAs struct {
-	Units     string   `json:"units"`    // in all, in base units
+	Units     string   `json:"units"`    // total in base units
 	Readable  string   `json:"readable"` // for example "1.50 USDC"
-	Amounts   []string `json:"amounts"`  // in base units, one for each receiver
+	Amounts   []string `json:"amounts"`  // in base units, one per receiver
 	Receivers []string `json:"receivers"`
 }
 
@@ -159,8 +159,8 @@ func echo(p toll.Price) pricedAs {
 	return out
 }
 
-// readable formats a price: "1.50 USDC", "0.001 ETH", "free". The price of a token without a name stays in base units, as its
-// decimals are unknown.
+// readable formats a price: "1.50 USDC", "0.001 ETH", "free". The price of a token without a name stays in base units, because
+// its decimals are unknown.
 func readable(p toll.Price) string {
 	switch {
 	case p.IsFree():
@@ -171,11 +171,11 @@ func readable(p toll.Price) string {
 	return p.Text() + " " + p.CurrencyName()
 }
 
-// named reports whether the currency of a price has a name, and so known decimals.
+// named reports whether the currency of a price has a name and therefore known decimals.
 func named(p toll.Price) bool { return !p.IsCrypto || p.CurrencyName() != p.TokenAddress.String() }
 
-// centsOf returns a price in cents of its currency, rounded up, and false for a currency without cents. The result is at most
-// [toll.MaxCents] + 1.
+// centsOf returns a price in cents of its currency, rounded up, at most [toll.MaxCents] + 1. It returns false for a currency
+// without cents.
 func centsOf(p toll.Price) (toll.Cents, bool) {
 	if p.IsFree() {
 		return 0, true
@@ -192,7 +192,7 @@ func centsOf(p toll.Price) (toll.Cents, bool) {
 	return toll.Cents(n.Int64()), true
 }
 
-// warnOfDust warns about a price so low that its unit is probably wrong.
+// warnOfDust warns if a price is below one cent or 10^12 wei, because its unit is probably wrong.
 func (c *call) warnOfDust(p toll.Price) {
 	dust := toll.UnitsOfCents(1)
 	if p.CurrencyName() == toll.CurrencyETH {

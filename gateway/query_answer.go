@@ -16,13 +16,13 @@ import (
 )
 
 const (
-	maxErrorBody  = 2000 // characters of an agent's error that are shown
-	maxForeign    = 300  // characters of other texts of an agent
+	maxErrorBody  = 2000 // characters shown of an agent's error
+	maxForeign    = 300  // characters of other texts from an agent
 	maxForeignKey = 200  // characters of a name in an agent's JSON
 )
 
-// responseJSON returns the response of an agent as JSON: strict JSON unchanged, anything else as a string. Invisible characters
-// are removed from all texts.
+// responseJSON returns the response of an agent as JSON. Strict JSON keeps its structure, and any other body becomes a string.
+// Invisible characters are removed from all texts.
 func responseJSON(body []byte) json.RawMessage {
 	if len(body) == 0 {
 		return json.RawMessage(`""`)
@@ -34,8 +34,8 @@ func responseJSON(body []byte) json.RawMessage {
 	return encoded(plain.Lines(string(body), outbound.MaxBody))
 }
 
-// clean removes invisible characters from the strings and names of a valid JSON value that is not deeper than [x402.MaxDepth].
-// Of names that become equal, one stays.
+// clean removes invisible characters from the strings and names of a JSON value, which must be valid and at most
+// [x402.MaxDepth] deep. If names become equal, only one of them remains.
 func clean(value json.RawMessage) json.RawMessage {
 	switch value[0] {
 	case '"':
@@ -60,7 +60,7 @@ func clean(value json.RawMessage) json.RawMessage {
 	return value
 }
 
-// encoded is x402.Encode for values that always encode.
+// encoded returns the JSON of a value that always encodes.
 func encoded(v any) json.RawMessage {
 	b, err := x402.Encode(v)
 	if err != nil {
@@ -69,17 +69,17 @@ func encoded(v any) json.RawMessage {
 	return b
 }
 
-// queryFault is the details of a failed query: untrusted text, and what was paid.
+// queryFault contains the details of a failed query: untrusted texts and the payment.
 type queryFault struct {
 	Accepts  []offered     `json:"accepts,omitempty"`
-	Error    string        `json:"error,omitempty"`    // of the agent's 402
-	Body     string        `json:"body,omitempty"`     // of the agent's answer
-	Location string        `json:"location,omitempty"` // of a redirect that was not followed
+	Error    string        `json:"error,omitempty"`    // from the agent's 402
+	Body     string        `json:"body,omitempty"`     // from the agent's answer
+	Location string        `json:"location,omitempty"` // of an unfollowed redirect
 	Payment  *agentPayment `json:"payment,omitempty"`
 	Notice   string        `json:"notice,omitempty"`
 }
 
-// offered is a way to pay that an agent asks for.
+// offered is a payment option in an agent's 402.
 type offered struct {
 	Scheme  string `json:"scheme"`
 	Network string `json:"network"`
@@ -107,7 +107,7 @@ func offersOf(c *x402.Challenge) (all []offered) {
 	return all
 }
 
-// with adds details to an error of a query.
+// with adds details to an error of a query. If a payment was sent and its cost is unknown, the error is not retryable.
 func (q *query) with(e *Error, f queryFault) *Error {
 	f.Payment = q.paid()
 	if f.Payment != nil && f.Payment.CreditsRedeemed == "" {
@@ -125,7 +125,7 @@ func (q *query) with(e *Error, f queryFault) *Error {
 
 func (q *query) withPayment(e *Error) *Error { return q.with(e, queryFault{}) }
 
-// unanswered explains why the agent was not called, not paid, or did not answer.
+// unanswered returns an [*Error] for a query that could not be sent, could not be paid, or got no answer.
 func (q *query) unanswered(err error) error {
 	unpaid, ok := errors.AsType[*client.PaymentError](err)
 	switch {
@@ -137,7 +137,7 @@ func (q *query) unanswered(err error) error {
 		return q.withPayment(e)
 	}
 	if e, ok := errors.AsType[*Error](unpaid.Reason); ok {
-		return e // no card, a limit that was refused
+		return e // such as a missing card or a refused limit
 	}
 	if e, ok := errors.AsType[*toll.Error](unpaid.Reason); ok && undecided(e) {
 		return asError(e)
@@ -156,15 +156,15 @@ var (
 	oneSymbol  = regexp.MustCompile(`^[A-Za-z0-9:/._?&=%+-]{1,128}$`)
 )
 
-// withoutSentences reduces the quoted texts in a reason, which an agent wrote, to one symbol each. Hosts pass the message of an
-// error to the model, without the notice in its details.
+// withoutSentences reduces each quoted text in a reason, which an agent wrote, to a [symbol]. Hosts pass the message of an
+// error to the model without the notice in its details.
 func withoutSentences(reason string) string {
 	return quotedText.ReplaceAllStringFunc(reason, func(quoted string) string {
 		return `"` + symbol(quoted[1:len(quoted)-1]) + `"`
 	})
 }
 
-// symbol returns a text of an agent that is one symbol, such as an address, else "…".
+// symbol returns s if it is a single symbol, such as an address, else "…".
 func symbol(s string) string {
 	if !oneSymbol.MatchString(s) {
 		return "…"
@@ -172,8 +172,8 @@ func symbol(s string) string {
 	return s
 }
 
-// guidance suggests what to do when nothing was paid. A chat never pays from a wallet (scheme exact): price and address are for
-// the user.
+// guidance suggests a next step when nothing was paid. A chat never pays from a wallet (scheme exact), so price and address are
+// for the user.
 func (q *query) guidance(asked *x402.Challenge) string {
 	var plans, exact []string
 	for i := range asked.Entries {
@@ -198,7 +198,7 @@ func (q *query) guidance(asked *x402.Challenge) string {
 	return "It names no way to pay that is known here."
 }
 
-// refused handles a status other than 2xx.
+// refused returns the error for a status other than 2xx.
 func (q *query) refused(res *http.Response, body []byte) *Error {
 	f := queryFault{Body: plain.Lines(string(body), maxErrorBody)}
 	switch {
@@ -217,7 +217,7 @@ func (q *query) refused(res *http.Response, body []byte) *Error {
 	return q.with(e, f)
 }
 
-// unsold handles a 402 without an answer: an unknown challenge, or a refused payment.
+// unsold returns the error for a final 402: an unknown challenge, or a refused payment.
 func (q *query) unsold(res *http.Response, body []byte) *Error {
 	f := queryFault{}
 	if asked, err := x402.ReadChallenge(res.Header, body); err == nil {
@@ -233,7 +233,7 @@ func (q *query) unsold(res *http.Response, body []byte) *Error {
 	return q.with(e, f)
 }
 
-// shortage suggests what to do when a payment was refused, mostly for lack of credits.
+// shortage suggests a next step after a refused payment, usually because credits are missing.
 func (q *query) shortage() string {
 	check := "Check the balance of plan " + string(q.plan.ID) + ". If credits are missing, "
 	switch {

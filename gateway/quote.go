@@ -7,28 +7,28 @@ import (
 	"github.com/tollhq/toll/internal/plain"
 )
 
-// quote is the answer of a tool that waits for a confirmation. Its message contains no untrusted text.
+// quote is the answer of a tool that waits for a confirmation. Message contains no untrusted text.
 type quote struct {
 	PlanID              string `json:"planId,omitempty"`
 	Name                string `json:"name,omitempty"`
-	Price               string `json:"price,omitempty"` // in whole units of the currency
+	Price               string `json:"price,omitempty"` // decimal number of the currency
 	PriceUnits          string `json:"priceUnits,omitempty"`
 	Currency            string `json:"currency,omitempty"`
 	Credits             string `json:"credits,omitempty"`
 	AccessLimit         string `json:"accessLimit,omitempty"`
-	DurationSecs        string `json:"durationSecs,omitempty"` // of what is bought
+	DurationSecs        string `json:"durationSecs,omitempty"` // duration of an order
 	FiatPaymentProvider string `json:"fiatPaymentProvider,omitempty"`
 	PaymentType         string `json:"paymentType,omitempty"`
 	Environment         string `json:"environment,omitempty"`
 
-	// Of a spending limit.
+	// For a spending limit.
 	SpendingLimitCents     string `json:"spendingLimitCents,omitempty"`
 	DelegationDurationSecs int64  `json:"delegationDurationSecs,omitzero"`
 	OrderLimit             int64  `json:"orderLimit,omitzero"`
 	PaymentMethodID        string `json:"paymentMethodId,omitempty"`
 	PaymentMethod          string `json:"paymentMethod,omitempty"` // for example "visa 4242"
 	AgentURL               string `json:"agentUrl,omitempty"`
-	AgentID                string `json:"agentId,omitempty"`       // the only one that takes the token
+	AgentID                string `json:"agentId,omitempty"`       // the only agent that accepts the token
 	ExpirationSecs         int64  `json:"expirationSecs,omitzero"` // life of the token
 
 	RequiresConfirmation bool   `json:"requiresConfirmation,omitzero"`
@@ -36,7 +36,7 @@ type quote struct {
 	Message              string `json:"message,omitempty"`
 }
 
-// paymentTypeOf returns how a plan is bought, as in the arguments of tools.
+// paymentTypeOf returns the payment type of a price, as in the arguments of tools: "crypto" or "fiat".
 func paymentTypeOf(p toll.Price) string {
 	if p.IsCrypto {
 		return "crypto"
@@ -44,7 +44,7 @@ func paymentTypeOf(p toll.Price) string {
 	return "fiat"
 }
 
-// planQuote describes a plan to a buyer.
+// planQuote returns a quote that describes a plan to a buyer. It has no message yet.
 func (c *call) planQuote(p *toll.Plan) quote {
 	q := quote{
 		PlanID:               string(p.ID),
@@ -73,13 +73,13 @@ func (c *call) planQuote(p *toll.Plan) quote {
 	return q
 }
 
-// ask completes a quote with its message.
+// ask sets the message of a quote and whether its terms changed, and returns q.
 func (q *quote) ask(c *call, changed bool, what string) *quote {
 	q.PriceChanged, q.Message = changed, c.request(changed, what)
 	return q
 }
 
-// request asks for a confirmation.
+// request returns the message that requests a confirmation. The sentence what describes the action.
 func (c *call) request(changed bool, what string) string {
 	begin := "Nothing was done yet. "
 	switch {
@@ -93,7 +93,7 @@ func (c *call) request(changed bool, what string) string {
 		" Show this to the user. After the user agreed, repeat the call with confirm true."
 }
 
-// capped rejects a price above the configured cap, and with a cap also a price that has no cents.
+// capped returns [OverCap] if a price exceeds the configured maximum or, with a maximum set, if the price has no cents.
 func (c *call) capped(p toll.Price) error {
 	most := c.account.maxOrder
 	if most == 0 {
@@ -111,7 +111,7 @@ func (c *call) capped(p toll.Price) error {
 	return nil
 }
 
-// plan reads the plan of the call, or the configured one.
+// plan reads the plan that planID selects.
 func (c *call) plan(ctx context.Context) (*toll.Plan, error) {
 	id, err := c.planID()
 	if err != nil {
@@ -120,8 +120,8 @@ func (c *call) plan(ctx context.Context) (*toll.Plan, error) {
 	return c.account.service.Plan(ctx, id)
 }
 
-// planID returns the argument planId, else the configured plan, else the last one that this conversation registered; or
-// [PlanRequired].
+// planID returns the argument planId, else the configured plan, else the plan that this conversation registered last. Otherwise
+// the error is [PlanRequired].
 func (c *call) planID() (toll.PlanID, error) {
 	if id := c.args.text("planId", string(c.account.PlanID)); id != "" {
 		return toll.PlanID(id), nil
@@ -133,8 +133,8 @@ func (c *call) planID() (toll.PlanID, error) {
 		"planId is required: pass planId or set it in the plugin configuration.")
 }
 
-// agentID returns the argument agentId, else the agent of a plan in the configuration or among those that this conversation
-// registered; "" for none.
+// agentID returns the argument agentId. Otherwise it returns the agent that belongs to the plan in the configuration or in the
+// last registration of this conversation, or "".
 func (c *call) agentID(plan toll.PlanID) toll.AgentID {
 	if id := c.args.text("agentId", ""); id != "" {
 		return toll.AgentID(id)
@@ -154,18 +154,18 @@ type pair struct {
 	plan  toll.PlanID
 }
 
-// registered returns the last registration of this conversation.
+// registered returns the last registration of this conversation, or a zero pair.
 func (c *call) registered() pair {
 	c.core.mu.Lock()
 	defer c.core.mu.Unlock()
 	return c.core.registered[c.subject("registered")]
 }
 
-// maxRegistered bounds how many conversations have an agent of their own as default.
+// maxRegistered is the maximum number of conversations whose last registration is kept.
 const maxRegistered = 1024
 
-// setRegistered makes a new agent and its plan the defaults of this conversation, where the
-// configuration has none.
+// setRegistered stores a new agent and its plan as the defaults of this conversation. The configuration takes precedence over
+// them.
 func (c *call) setRegistered(p pair) {
 	c.core.mu.Lock()
 	defer c.core.mu.Unlock()

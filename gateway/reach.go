@@ -25,15 +25,14 @@ const (
 	maxAgentURL   = 2048 // characters
 	agentTimeout  = 120 * time.Second
 	cardTimeout   = 5 * time.Second
-	maxWarned     = 256 // hosts without https whose log line is remembered
+	maxWarned     = 256 // hosts without https that were logged
 	warnedForTime = 24 * time.Hour
 )
 
-// agentURL reads the address of an agent: http or https, a host, no user, at most 2,048 visible
-// ASCII characters. The fragment is removed. warning is a sentence for the user when what is sent
-// there can be read on the way: http to another machine. Whether requests may go there is not
-// checked, as names are not resolved. The error says which form is accepted, without the argument's
-// name; see [call.agentURL].
+// agentURL parses the address of an agent: an absolute http or https URL with a host, without user information, of at most
+// 2,048 visible ASCII characters. It removes the fragment. warning is a sentence for the user if requests to the address can be
+// read on the way, as with http to another machine. agentURL does not resolve names, so it does not check whether requests to
+// the address are allowed. The error describes the accepted form without the argument's name, which [call.agentURL] adds.
 func agentURL(raw string) (u *url.URL, warning string, err error) {
 	const form = "must be an absolute URL such as https://agent.example.com/ask"
 	hidden := func(r rune) bool { return r <= ' ' || r > '~' || r == '\\' }
@@ -61,7 +60,7 @@ func agentURL(raw string) (u *url.URL, warning string, err error) {
 	return u, warning, nil
 }
 
-// bracketed adds the brackets around an IPv6 address that is the whole authority of a URL.
+// bracketed adds the missing brackets if the authority of a URL is a bare IPv6 address.
 func bracketed(raw string) string {
 	scheme, rest, found := strings.Cut(raw, "://")
 	host := rest
@@ -74,7 +73,7 @@ func bracketed(raw string) string {
 	return scheme + "://[" + host + "]" + rest[len(host):]
 }
 
-// agentURL parses the address of an agent, and warns if it is not https.
+// agentURL parses the argument name as the address of an agent, and warns if it is not https.
 func (c *call) agentURL(name string) (*url.URL, error) {
 	u, warning, err := agentURL(c.args.text(name, ""))
 	if err != nil {
@@ -87,16 +86,16 @@ func (c *call) agentURL(name string) (*url.URL, error) {
 	return u, nil
 }
 
-// reach sends the requests to agents. Its zero value is ready, and safe for concurrent use.
+// reach sends the requests to agents. The zero value is ready to use. It is safe for concurrent use.
 type reach struct {
 	mu      sync.Mutex
-	clients map[bool]*outbound.Client // by whether private networks are allowed
+	clients map[bool]*outbound.Client // key: whether private networks are allowed
 	warned  *cache.Cache[string, struct{}]
-	sent    *cache.Cache[toll.Hash, struct{}] // access tokens with a limit that a query had
+	sent    *cache.Cache[toll.Hash, struct{}] // tokens with a spending limit that a query used
 	adjust  func(*outbound.Config)            // for tests; nil changes nothing
 }
 
-// to returns the client for the agents of an account.
+// to returns the HTTP client for the agents of an account.
 func (r *reach) to(c *Core, a *account) *outbound.Client {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -120,8 +119,8 @@ func (r *reach) to(c *Core, a *account) *outbound.Client {
 	return r.clients[private]
 }
 
-// isSelf reports whether an address is the core itself: an agent there would be paid with credits that the core earns, and
-// could call without end.
+// isSelf reports whether an address is the core itself. An agent there would be paid with credits that the core itself earns,
+// and could call itself endlessly.
 func (c *Core) isSelf(to netip.AddrPort) bool {
 	host, port, err := net.SplitHostPort(c.opts.Listen)
 	if err != nil || port != strconv.Itoa(int(to.Port())) {
@@ -146,7 +145,7 @@ func isOwn(a netip.Addr) bool {
 	})
 }
 
-// logPlain logs once a day that a host is called without https.
+// logPlain logs, at most once a day for each host, that an agent is called without https.
 func (r *reach) logPlain(c *Core, host string) {
 	now := c.now()
 	r.mu.Lock()
@@ -161,8 +160,8 @@ func (r *reach) logPlain(c *Core, host string) {
 	c.log.Warn("an agent is asked without https", "host", host)
 }
 
-// first reports whether no query had this access token with a limit. One confirmation is for one query: a repeated call gets
-// the same token.
+// first reports whether no earlier query used this access token with a spending limit. Each confirmation allows one query, but
+// a repeated call gets the same token.
 func (r *reach) first(permission toll.Hash, now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -176,7 +175,7 @@ func (r *reach) first(permission toll.Hash, now time.Time) bool {
 	return true
 }
 
-// reachError explains why a request to an agent failed.
+// reachError returns the error for a failed request to an agent: [AgentBlocked] or [AgentUnreachable].
 func reachError(u *url.URL, err error) *Error {
 	if errors.Is(err, outbound.ErrRefused) {
 		return errorf(AgentBlocked, "requests to %s are not allowed", u.Host).
@@ -187,13 +186,13 @@ func reachError(u *url.URL, err error) *Error {
 	return e
 }
 
-// card is the self-description of an agent. Its texts are untrusted: one line each, bounded.
+// card is the self-description of an agent. Its texts are untrusted; each is one line of limited length.
 type card struct {
-	Name string // at most 80 characters, blanks not counted
+	Name string // at most 80 characters
 	URL  string // at most 2,048 characters
 }
 
-// agentCard reads <agentUrl>/.well-known/agent.json within 5 s. It returns nil without a readable card, which is optional.
+// agentCard reads <agentUrl>/.well-known/agent.json within 5 s. It returns nil if the card, which is optional, cannot be read.
 func (c *Core) agentCard(ctx context.Context, a *account, agent *url.URL) *card {
 	ctx, cancel := context.WithTimeout(ctx, cardTimeout)
 	defer cancel()

@@ -11,12 +11,12 @@ import (
 // removed replaces a secret in a text.
 const removed = "[key removed]"
 
-// A JWT has three segments. Header and payload are JSON objects, whose base64 begins with eyJ. The bound on the header keeps
-// backtracking engines linear: a second per MiB.
+// jwtPattern matches a JWT of three segments. Header and payload are JSON objects, whose base64url begins with eyJ. The limit
+// on the length of the header keeps backtracking engines linear, at about a second per MiB.
 const jwtPattern = `eyJ[A-Za-z0-9_-]{8,200}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{16,}`
 
-// secretPatterns are regular expressions, for Go and JavaScript, of texts that must not reach models, transcripts or logs: API
-// keys with a prefix, and bare JWTs. They are applied in this order.
+// secretPatterns returns regular expressions, valid in Go and JavaScript, for texts that must not reach models, transcripts, or
+// logs: API keys with a prefix, and bare JWTs. Apply them in this order.
 func secretPatterns() []string {
 	return []string{
 		`[A-Za-z0-9-]{1,32}:` + jwtPattern,
@@ -24,7 +24,7 @@ func secretPatterns() []string {
 	}
 }
 
-// logPatterns are further texts that must not reach logs: x402 access tokens, and Authorization values.
+// logPatterns match further texts that must not reach logs: x402 access tokens and bearer tokens.
 var logPatterns = []string{
 	`eyJ4NDAy[A-Za-z0-9+/_=-]{40,}`,
 	`(?i:bearer)[ +]+[A-Za-z0-9._~+/=-]{16,}`,
@@ -32,11 +32,11 @@ var logPatterns = []string{
 
 var secrets = regexp.MustCompile(strings.Join(append(secretPatterns(), logPatterns...), "|"))
 
-// redact removes keys and access tokens from a text.
+// redact replaces keys and access tokens in a text with the constant removed.
 func redact(text string) string { return secrets.ReplaceAllLiteralString(text, removed) }
 
-// redactLog returns a logger that redacts every message and value. Values other than numbers, times and strings are logged as
-// text.
+// redactLog returns a logger that redacts every message and value, or discards everything if l is nil. It logs values of other
+// types than the basic kinds of slog as text.
 func redactLog(l *slog.Logger) *slog.Logger {
 	if l == nil {
 		l = slog.New(slog.DiscardHandler)

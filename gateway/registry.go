@@ -6,7 +6,7 @@ import (
 	"github.com/tollhq/toll"
 )
 
-// registry returns the nine tools, in their documented order.
+// registry returns the nine tools in documented order.
 func registry() []*tool {
 	return []*tool{
 		checkBalance, getAccessToken, orderPlan, orderFiatPlan, listPaymentMethods, queryAgent,
@@ -14,13 +14,13 @@ func registry() []*tool {
 	}
 }
 
-// Names of tools in the hints of others.
+// Names of tools that hints mention.
 const (
 	orderPlanName     = "orderPlan"
 	orderFiatPlanName = "orderFiatPlan"
 )
 
-// Parameters that several tools have.
+// Parameters shared by several tools.
 var (
 	planParam = param{
 		name: "planId", kind: kindID,
@@ -49,7 +49,7 @@ var (
 		},
 		{name: "delegationDurationSecs", kind: kindInteger, least: 60, most: 31_536_000, description: "How long the limit lasts, in seconds."},
 	}
-	// receiverParam goes with receivers of a price.
+	// receiverParam confirms receivers other than the account itself.
 	receiverParam = param{
 		name: "confirm", kind: kindFlag, fallback: false,
 		description: "Needed when others than the own account get the price: true after the user has seen their addresses and agreed.",

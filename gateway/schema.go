@@ -14,7 +14,7 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-// toolEntry is a tool as hosts see it.
+// toolEntry describes a tool to hosts.
 type toolEntry struct {
 	Name         string             `json:"name"`
 	Title        string             `json:"title"`
@@ -24,7 +24,7 @@ type toolEntry struct {
 	OutputSchema *jsonschema.Schema `json:"outputSchema,omitempty"`
 }
 
-// entries returns the registry as hosts see it.
+// entries returns the descriptions of all tools for hosts, with the names of the namespace.
 func entries(names x402.Namespace) ([]toolEntry, error) {
 	var list []toolEntry
 	for _, t := range registry() {
@@ -44,14 +44,14 @@ func entries(names x402.Namespace) ([]toolEntry, error) {
 	return list, nil
 }
 
-// registryHash identifies the registry: it changes with everything that a plugin registers with its host.
+// registryHash returns a hash of everything that a plugin registers with its host: sha256: and 64 hexadecimal digits.
 func registryHash(names x402.Namespace) (string, error) {
 	list, err := entries(names)
 	if err != nil {
 		return "", err
 	}
 	for i := range list {
-		list[i].OutputSchema = nil // plugins do not register it
+		list[i].OutputSchema = nil // plugins do not register output schemas
 	}
 	b, err := json.Marshal(list)
 	if err != nil {
@@ -61,7 +61,7 @@ func registryHash(names x402.Namespace) (string, error) {
 	return "sha256:" + hex.EncodeToString(sum[:]), nil
 }
 
-// inputSchema describes the arguments of a tool.
+// inputSchema returns the JSON Schema of a tool's arguments.
 func (t *tool) inputSchema() *jsonschema.Schema {
 	s := &jsonschema.Schema{Type: "object", Properties: map[string]*jsonschema.Schema{}}
 	for _, p := range t.params {
@@ -98,17 +98,17 @@ func (p *param) schema() *jsonschema.Schema {
 		}
 	}
 	if p.fallback != nil {
-		s.Default, _ = json.Marshal(p.fallback) // a text, an integer or a flag
+		s.Default, _ = json.Marshal(p.fallback) // strings, integers, and bools always encode
 	}
 	return s
 }
 
 const idPattern = "^[1-9][0-9]{0,77}$"
 
-// number is a bound of a schema, which is exact in floating point.
+// number returns a bound for a schema. It must be exact in floating point.
 func number(n int64) *float64 { return new(float64(n)) }
 
-// wireTypes are types with their own encoding.
+// wireTypes are the schemas of types with their own JSON encoding.
 var wireTypes = map[reflect.Type]*jsonschema.Schema{
 	reflect.TypeFor[toll.Credits]():      {Type: "string"},
 	reflect.TypeFor[toll.Units]():        {Type: "string"},
@@ -118,15 +118,15 @@ var wireTypes = map[reflect.Type]*jsonschema.Schema{
 	reflect.TypeFor[toll.Time]():         {Type: "string"},
 	reflect.TypeFor[toll.Int]():          {Type: "integer"},
 	reflect.TypeFor[time.Time]():         {Type: "string"},
-	reflect.TypeFor[json.RawMessage]():   {Description: "Any JSON value."}, // MCP clients refuse true, as {} is written
+	reflect.TypeFor[json.RawMessage]():   {Description: "Any JSON value."}, // MCP clients reject true, the encoding of an empty schema
 	reflect.TypeFor[*toll.PlanID]():      {Type: "string"},
 	reflect.TypeFor[*toll.Address]():     {Type: "string"},
 	reflect.TypeFor[map[string]any]():    {Type: "object"},
 	reflect.TypeFor[[]json.RawMessage](): {Type: "array"},
 }
 
-// outputSchema describes the result of a tool. No member is required: an answer is a result, a quote, or an error as {"error":
-// …}. Hosts validate answers against it.
+// outputSchema returns the JSON Schema of a tool's answer, which hosts validate. All members are optional, because an answer is
+// a result, a quote, or an error as {"error": …}.
 func (t *tool) outputSchema() (*jsonschema.Schema, error) {
 	s, err := jsonschema.ForType(reflect.TypeOf(t.output), &jsonschema.ForOptions{TypeSchemas: wireTypes})
 	if err != nil {
@@ -148,7 +148,7 @@ func (t *tool) outputSchema() (*jsonschema.Schema, error) {
 	return s, nil
 }
 
-// loosen makes members optional and allows others.
+// loosen makes all members optional and allows additional members.
 func loosen(s *jsonschema.Schema) {
 	if s == nil {
 		return

@@ -17,10 +17,10 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-// maxControl bounds the body of a control request, in bytes.
+// maxControl is the maximum size of a control request's body, in bytes.
 const maxControl = 1 << 20
 
-// Codes of errors of the control paths; tools use [Word].
+// Error codes of the control paths. Tools use the exported codes.
 const (
 	codeForbidden    Word = "forbidden"
 	codeUnauthorized Word = "unauthorized"
@@ -30,8 +30,8 @@ const (
 	codeMismatch     Word = "registry_mismatch"
 )
 
-// Handler serves the control paths, MCP and, if enabled, the paid endpoint. Control paths are for programs with the core token:
-// another Host and any Origin are rejected, so that web pages cannot call them.
+// Handler serves the control paths, MCP and, if enabled, the paid endpoint. All control paths except health require the core
+// token. They reject unknown Host headers and any Origin, so that web pages cannot call them.
 func (c *Core) Handler() http.Handler {
 	control := http.NewServeMux()
 	control.HandleFunc("GET /gateway/v1/tools", c.serveTools)
@@ -50,7 +50,7 @@ func (c *Core) Handler() http.Handler {
 	mux.Handle("/", c.withToken(control))
 	guarded := c.guarded(mux)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// The escaped path is compared without cleaning it, so that it has only one reading.
+		// Compare the escaped path without cleaning it, so that only one spelling matches.
 		if s := c.set(); s.paidEndpoint && r.URL.EscapedPath() == s.AgentEndpointPath {
 			c.servePaid(w, r)
 			return
@@ -60,7 +60,7 @@ func (c *Core) Handler() http.Handler {
 	})
 }
 
-// guarded rejects requests that may come from a web page.
+// guarded rejects requests that may come from a web page: with an unknown Host or with an Origin.
 func (c *Core) guarded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
@@ -74,7 +74,7 @@ func (c *Core) guarded(next http.Handler) http.Handler {
 	})
 }
 
-// isHost reports whether a Host is loopback or one of the options, with or without its port.
+// isHost reports whether a Host header names loopback or, with or without its port, one of [Options.Hosts].
 func (c *Core) isHost(host string) bool {
 	host = strings.ToLower(host)
 	name := (&url.URL{Host: host}).Hostname()
@@ -83,7 +83,7 @@ func (c *Core) isHost(host string) bool {
 	})
 }
 
-// withToken checks the core token, or at /mcp also the MCP token, before it reads the body.
+// withToken requires the core token or, at /mcp, the MCP token, and rejects another registry. It does not read the body.
 func (c *Core) withToken(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		headers := r.Header.Values("Authorization")
@@ -101,7 +101,7 @@ func (c *Core) withToken(next http.Handler) http.Handler {
 	})
 }
 
-// readAll reads the body of a control request. On an error it writes the response and returns false.
+// readAll reads the body of a control request, up to maxControl. On an error it writes the response and returns false.
 func readAll(w http.ResponseWriter, r *http.Request) ([]byte, bool) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxControl))
 	if _, large := errors.AsType[*http.MaxBytesError](err); large {
@@ -115,8 +115,8 @@ func readAll(w http.ResponseWriter, r *http.Request) ([]byte, bool) {
 	return body, true
 }
 
-// registryHeader is sent with each call of a plugin: the hash of its registry. Some instances of a plugin call without their
-// own hello.
+// registryHeader carries the hash of the plugin's registry on each call, because some instances of a plugin call without having
+// sent a hello.
 const registryHeader = "Toll-Registry"
 
 func mismatch(w http.ResponseWriter) {
@@ -133,7 +133,7 @@ func readBody(w http.ResponseWriter, r *http.Request, v any) bool {
 	return ok
 }
 
-// fail responds with an error object.
+// fail writes an error response.
 func fail(w http.ResponseWriter, status int, code Word, message string) {
 	answer(w, status, errorAnswer{&Error{Code: code, Message: message}})
 }
@@ -142,7 +142,7 @@ type errorAnswer struct {
 	Error *Error `json:"error"`
 }
 
-// answer responds with JSON that is not cached.
+// answer writes a JSON response with Cache-Control: no-store.
 func answer(w http.ResponseWriter, status int, body any) {
 	b, err := x402.Encode(body)
 	if err != nil {
@@ -153,7 +153,7 @@ func answer(w http.ResponseWriter, status int, body any) {
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
-	_, _ = w.Write(b) // a caller that has gone away
+	_, _ = w.Write(b) // fails if the caller has disconnected
 }
 
 type health struct {
@@ -161,7 +161,7 @@ type health struct {
 	Version  string `json:"version"`
 	Registry string `json:"registry"`
 	LoggedIn bool   `json:"loggedIn"`
-	Instance string `json:"instance"` // changes when the core is restarted: plugins say hello again
+	Instance string `json:"instance"` // changes when the core restarts, so that plugins send a hello again
 }
 
 func (c *Core) serveHealth(w http.ResponseWriter, _ *http.Request) {
@@ -179,7 +179,7 @@ type hello struct {
 	Config        json.RawMessage `json:"config"`
 }
 
-// serveHello sets the configuration of a plugin. A plugin with another registry would promise unknown arguments.
+// serveHello applies the configuration of a plugin. It rejects another registry, whose arguments the core may not know.
 func (c *Core) serveHello(w http.ResponseWriter, r *http.Request) {
 	var h hello
 	if !readBody(w, r, &h) {
@@ -210,7 +210,7 @@ func (c *Core) serveHello(w http.ResponseWriter, r *http.Request) {
 	}{true, append(ignoredWarnings(ignored), c.helloWarnings(r.Context(), h.Guards)...)})
 }
 
-// configError returns the first error of a configuration.
+// configError returns the first [Error] in err.
 func configError(err error) *Error {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e
@@ -218,7 +218,7 @@ func configError(err error) *Error {
 	return errorf(InvalidParams, "The configuration cannot be used.")
 }
 
-// ignoredWarnings name the fields of a plugin that do not apply.
+// ignoredWarnings returns a warning for each ignored field of a plugin's configuration.
 func ignoredWarnings(fields []string) []string {
 	warnings := []string{}
 	for _, f := range fields {
@@ -228,10 +228,10 @@ func ignoredWarnings(fields []string) []string {
 	return warnings
 }
 
-// helloTime bounds the calls to the service during hello.
+// helloTime limits the calls to the service during a hello.
 const helloTime = 5 * time.Second
 
-// helloWarnings describe what is missing, for the log of a host.
+// helloWarnings returns warnings for the log of a host about inactive guards and a paid endpoint that cannot serve.
 func (c *Core) helloWarnings(ctx context.Context, g guards) []string {
 	ctx, cancel := context.WithTimeout(ctx, helloTime)
 	defer cancel()
@@ -261,7 +261,7 @@ func (c *Core) serveTool(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if r.Header.Get(registryHeader) != "" && c.tools[name].effect != EffectRead && !c.isGreeted() {
-		// The bounds of the plugin's configuration are unknown yet.
+		// The limits in the plugin's configuration are not known yet.
 		e := errorf(ServiceUnavailable, "The plugin has not sent its configuration since the core started.").
 			withHint("Retry in 15 seconds. The chat host must be running.")
 		e.Retryable = true

@@ -13,11 +13,11 @@ import (
 	"github.com/tollhq/toll/client"
 )
 
-// accessToken is the result of getAccessToken: a quote of a spending limit, or an access token.
+// accessToken is the result of getAccessToken: a quote for a spending limit, or an access token.
 type accessToken struct {
 	quote
 	AccessToken  string `json:"accessToken,omitempty"`
-	Token        string `json:"token,omitempty"` // the same
+	Token        string `json:"token,omitempty"` // same as AccessToken
 	Scheme       string `json:"scheme,omitempty"`
 	Network      string `json:"network,omitempty"`
 	DelegationID string `json:"delegationId,omitempty"`
@@ -65,7 +65,7 @@ func runGetAccessToken(ctx context.Context, c *call) (any, error) {
 	return out, nil
 }
 
-// warnOfNoCredits warns that an access token without a limit pays nothing without credits.
+// warnOfNoCredits warns if the plan has no credits left, because a token without a spending limit then pays for nothing.
 func (c *call) warnOfNoCredits(ctx context.Context, plan *toll.Plan) {
 	b, err := c.account.service.Balance(ctx, plan.ID)
 	if err != nil || b.Available > 0 || plan.Kind().Covers(b.Available, b.IsSubscriber, 1) {
@@ -75,22 +75,22 @@ func (c *call) warnOfNoCredits(ctx context.Context, plan *toll.Plan) {
 		"or ask the user for spendingLimitCents, for example " + c.account.proposedLimit.String() + ".")
 }
 
-// tokenAsk describes an access token for a tool.
+// tokenAsk describes the access token that a tool needs.
 type tokenAsk struct {
-	// purpose separates confirmations: one for getAccessToken does not count for a query.
+	// purpose separates confirmations: confirming getAccessToken does not confirm a query.
 	purpose    string
 	plan       *toll.Plan
-	agent      toll.AgentID  // "": every agent of the plan
-	agentURL   string        // who gets the token; "" when it is not known
-	redemption toll.Credits  // most credits in all; 0: no limit
-	orders     int64         // most orders under a spending limit, never 0; below 0: as many as the limit pays
+	agent      toll.AgentID  // "" means every agent of the plan
+	agentURL   string        // recipient of the token, or "" if unknown
+	redemption toll.Credits  // maximum credits; 0 means no limit
+	orders     int64         // maximum orders under a spending limit, never 0; negative means as many as the limit pays
 	life       time.Duration // 60 s to 365 days
 }
 
-// accessToken makes an access token by the arguments paymentType, paymentMethodId, spendingLimitCents and
-// delegationDurationSecs. Without a spending limit it spends existing credits and causes no order. With one it needs a
-// confirmation: without it, it returns a quote and makes nothing. Errors: [InvalidParams], [OverCap], [NoPaymentMethod], and
-// those of the service.
+// accessToken creates an access token from the arguments paymentType, paymentMethodId, spendingLimitCents, and
+// delegationDurationSecs. Without a spending limit, the token spends existing credits and places no orders. With a spending
+// limit, accessToken creates nothing until the call is confirmed and returns a quote instead. Errors are [InvalidParams],
+// [OverCap], [NoPaymentMethod], or errors of the service.
 func (c *call) accessToken(ctx context.Context, ask tokenAsk) (*toll.AccessToken, *quote, error) {
 	opts := []client.TokenOption{client.WithExpiry(ask.life)}
 	if ask.agent != "" {
@@ -120,7 +120,7 @@ func (c *call) accessToken(ctx context.Context, ask tokenAsk) (*toll.AccessToken
 	return c.limitedToken(ctx, ask, limit, opts)
 }
 
-// checkPaymentType rejects a paymentType argument other than that of the plan. The configured type is only a default.
+// checkPaymentType returns [InvalidParams] if the argument paymentType differs from the plan's. The configured type is a default.
 func (c *call) checkPaymentType(p toll.Price) error {
 	if kind := c.args.text("paymentType", ""); kind != "" && kind != paymentTypeOf(p) {
 		return invalid("paymentType", "must be %s, as the plan is paid so; got %q", paymentTypeOf(p), kind)
@@ -128,7 +128,7 @@ func (c *call) checkPaymentType(p toll.Price) error {
 	return nil
 }
 
-// checkCard rejects an access token for a card plan without a card and credits.
+// checkCard returns [NoPaymentMethod] for a card plan if the account has neither a card nor credits.
 func (c *call) checkCard(ctx context.Context, plan *toll.Plan) error {
 	if plan.Price.IsCrypto {
 		return nil
@@ -144,7 +144,7 @@ func (c *call) checkCard(ctx context.Context, plan *toll.Plan) error {
 	return err
 }
 
-// limitedToken makes an access token that may buy up to a limit, after a confirmation.
+// limitedToken creates an access token with a spending limit or, until the user has confirmed it, returns a quote.
 func (c *call) limitedToken(
 	ctx context.Context, ask tokenAsk, limit toll.Cents, opts []client.TokenOption,
 ) (*toll.AccessToken, *quote, error) {
@@ -164,7 +164,7 @@ func (c *call) limitedToken(
 func (c *call) spendBudget(
 	ctx context.Context, ask tokenAsk, d *budget, p *permit, opts []client.TokenOption,
 ) (*toll.AccessToken, error) {
-	key := digest(p.key, p.agreed) // the key alone may be of an act on other terms, see agree
+	key := digest(p.key, p.agreed) // p.key can belong to an act on other terms, see agree
 	if d.orders > 0 {
 		opts = append(opts, client.WithOrderLimit(d.orders))
 	}
@@ -178,7 +178,7 @@ func (c *call) spendBudget(
 		}
 		opts := append(slices.Clip(opts), client.WithDelegation(p.made))
 		made, err := c.account.service.AccessToken(client.WithIdempotencyKey(ctx, digest("token", key)), ask.plan.ID, opts...)
-		// A member who logged in here before made this delegation. A member with a spending limit may use only their own.
+		// Another member created this delegation here. A member with a spending limit can use only their own delegations.
 		if known && errors.Is(err, toll.NewError(toll.CodeSpendLimitDelegation)) && c.forget(ctx, p.made) {
 			p.made = ""
 			continue
@@ -187,7 +187,7 @@ func (c *call) spendBudget(
 	}
 }
 
-// budget is a spending limit that a user confirms.
+// budget is a spending limit for a user to confirm.
 type budget struct {
 	plan     *toll.Plan
 	limit    toll.Cents
@@ -195,11 +195,11 @@ type budget struct {
 	currency string         // usdc, eurc, usd or eur
 	card     *paymentMethod // nil for crypto
 	lasts    time.Duration
-	needed   time.Duration // how long an existing delegation must still last: half of what is asked
-	orders   int64         // most orders of the access token; 0: no limit but the money
+	needed   time.Duration // minimum remaining time of an existing delegation: half of the lifetime of the token, or of lasts if shorter
+	orders   int64         // maximum orders of the access token; 0 means that only the money limits them
 }
 
-// newBudget checks the limit against plan and configuration.
+// newBudget returns the budget for a limit, or an error if the plan or the configuration does not allow it.
 func (c *call) newBudget(ctx context.Context, ask tokenAsk, limit toll.Cents) (*budget, error) {
 	price := ask.plan.Price
 	cents, ok := centsOf(price)
@@ -216,7 +216,7 @@ func (c *call) newBudget(ctx context.Context, ask tokenAsk, limit toll.Cents) (*
 			"spendingLimitCents may be at most %s; got %s.", c.account.maxLimit, limit,
 		).withHint("The operator set maxSpendingLimitCents.")
 	case !ask.plan.Kind().Prepaid() && c.account.maxOrder > 0 && limit > c.account.maxOrder:
-		// One order is as large as its request, so the limit alone bounds it.
+		// An order is as large as its request, so only the limit bounds it.
 		return nil, errorf(OverCap,
 			"spendingLimitCents may be at most %s for this plan; got %s.", c.account.maxOrder, limit,
 		).withHint("The operator set maxOrderCents.")
@@ -237,7 +237,7 @@ func (c *call) newBudget(ctx context.Context, ask tokenAsk, limit toll.Cents) (*
 	d.needed = min(d.lasts, ask.life) / 2
 	d.orders = max(ask.orders, 0)
 	if ask.plan.Kind().Prepaid() {
-		// An existing delegation may have more left than this limit, so orders are counted.
+		// An existing delegation may have more money left than this limit, so limit the number of orders.
 		most := int64(limit / cents)
 		d.orders = min(cmp.Or(d.orders, most), most)
 	}
@@ -250,7 +250,7 @@ func (c *call) newBudget(ctx context.Context, ask tokenAsk, limit toll.Cents) (*
 	return d, err
 }
 
-// terms is what the user agrees to.
+// terms returns a digest of the terms that the user agrees to.
 func (d *budget) terms(ask tokenAsk) string {
 	card := ""
 	if d.card != nil {
@@ -279,7 +279,7 @@ func (d *budget) quote(c *call, ask tokenAsk, changed bool) *quote {
 		") in all, for "+strconv.FormatInt(q.DelegationDurationSecs, 10)+" s.")
 }
 
-// card returns the card to pay with: the argument, else the configured one, else the first active one; or [NoPaymentMethod].
+// card returns the card in the argument or configuration, else the first active card. Errors: [InvalidParams], [NoPaymentMethod].
 func (c *call) card(ctx context.Context) (*paymentMethod, error) {
 	all, err := c.account.service.PaymentMethods(ctx, client.Accessible())
 	if err != nil {

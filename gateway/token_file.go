@@ -17,14 +17,14 @@ import (
 	"github.com/tollhq/toll/internal/tempfile"
 )
 
-// TokenFile is the name of the core token in the data directory.
+// TokenFile is the file name of the core token in the data directory.
 const TokenFile = "gateway.token"
 
-// newToken are temporary files of a new core token.
+// newToken describes the temporary files of a new core token.
 var newToken = tempfile.Kind{Prefix: ".gateway-token-"}
 
-// CoreToken returns the core token in a data directory: 32 random bytes in base64url. The first call creates it. A file that
-// group or others can access is an error.
+// CoreToken returns the core token in a data directory: 32 random bytes in base64url. The first call creates it. It is an error
+// if the file is accessible to its group or to other users.
 func CoreToken(dir string) (string, error) {
 	token, err := readToken(dir)
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -33,10 +33,10 @@ func CoreToken(dir string) (string, error) {
 	if err := writeToken(dir, false); err != nil && !errors.Is(err, fs.ErrExist) {
 		return "", fmt.Errorf("core token: %w", err)
 	}
-	return readToken(dir) // of two processes that make one, both get the same
+	return readToken(dir) // if two processes create a token, both return the same token
 }
 
-// RotateCoreToken replaces the core token and returns the new one. A running core uses it from the next request on.
+// RotateCoreToken replaces the core token and returns the new token. A running core uses it from the next request on.
 func RotateCoreToken(dir string) (string, error) {
 	if err := writeToken(dir, true); err != nil {
 		return "", fmt.Errorf("core token: %w", err)
@@ -44,7 +44,7 @@ func RotateCoreToken(dir string) (string, error) {
 	return readToken(dir)
 }
 
-// makeDir creates a data directory. A world-writable one is an error: others could place a core token or a login in it.
+// makeDir creates a data directory. It rejects a world-writable one, where any user could place a core token or a login.
 func makeDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -86,16 +86,16 @@ func readToken(dir string) (string, error) {
 	return token, nil
 }
 
-// MCPToken returns the MCP token of a core token: HMAC-SHA256 under the core token, 32 bytes in base64url. It is valid only for
-// /mcp, so that an MCP host cannot configure the core. It rotates with the core token.
+// MCPToken derives the MCP token from a core token: HMAC-SHA256 with the core token as the key, 32 bytes in base64url. It is
+// valid only for /mcp, so that an MCP host cannot configure the core. It changes with the core token.
 func MCPToken(coreToken string) string {
 	h := hmac.New(sha256.New, []byte(coreToken))
 	_, _ = h.Write([]byte("toll gateway mcp 1")) // it never fails
 	return base64.RawURLEncoding.EncodeToString(h.Sum(nil))
 }
 
-// isToken reports whether a caller has the core token or, for MCP, the MCP token. It reads the file each time, so that a
-// rotation takes effect at once.
+// isToken reports whether got is the core token or, for MCP, the MCP token. It reads the file on each call, so that a rotation
+// takes effect at once.
 func (c *Core) isToken(got string, forMCP bool) bool {
 	want := c.opts.CoreToken
 	if want == "" {

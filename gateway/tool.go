@@ -4,24 +4,24 @@ import (
 	"context"
 )
 
-// Effect is what a tool can change. Tools that spend or write need the owner ([Config.OwnerOnlySpending]).
+// Effect is the effect of a tool. Tools that spend or write require the owner, see [Config.OwnerOnlySpending].
 type Effect string
 
-// Effects.
+// Values of [Effect].
 const (
 	EffectRead  Effect = "read"
-	EffectSpend Effect = "spend" // may pay, or make something that can pay
+	EffectSpend Effect = "spend" // may pay, or create something that can pay
 	EffectWrite Effect = "write" // registers agents and plans
 )
 
-// kind is the type of an argument. Every kind also accepts the text of its value, since hosts differ in what they coerce.
+// kind is the type of an argument. Every kind also accepts its value as a string, because hosts convert arguments differently.
 type kind int
 
 const (
 	kindText    kind = iota // a string of 1 to param.most characters
 	kindID                  // a decimal uint256, as text
 	kindInteger             // an integer from param.least to param.most
-	kindFlag                // true, false, "true", "false"; nothing else
+	kindFlag                // true, false, "true", "false"; any other value counts as false
 	kindList                // an array of texts, or one text with commas
 	kindURL                 // an agent URL, see agentURL
 )
@@ -32,38 +32,38 @@ type param struct {
 	kind        kind
 	required    bool
 	description string
-	oneOf       []string // values of a text; nil for any
-	least, most int64    // bounds of an integer; most characters of a text, 0: 2,000
-	fallback    any      // is the documented default; nil when it comes from the configuration, or there is none
+	oneOf       []string // accepted values of a text; nil means any
+	least, most int64    // range of an integer; most is also the length limit of a text, 0 means 2,000
+	fallback    any      // documented default; nil if the configuration sets it or there is none
 }
 
 // tool is one row of the registry.
 type tool struct {
 	name        string // without the word of the namespace, for example "checkBalance"
 	title       string
-	description string // at most 500 characters; names no other tool, since hosts rename tools
+	description string // at most 500 characters, without names of other tools, because hosts rename tools
 	effect      Effect
 	params      []param
-	output      any // zero value of the result: its schema is derived from the type
+	output      any // zero value of the result; its type determines the output schema
 	run         func(ctx context.Context, c *call) (any, error)
 }
 
-// Caller is the person behind a call, as the host reports it.
+// Caller is the person who makes a call, as reported by the host.
 type Caller struct {
-	SessionKey    string `json:"sessionKey"`    // at most 256 characters; names one conversation
-	SenderID      string `json:"senderId"`      // at most 256 characters
+	SessionKey    string `json:"sessionKey"`    // at most 256 bytes; identifies one conversation
+	SenderID      string `json:"senderId"`      // at most 256 bytes
 	SenderIsOwner bool   `json:"senderIsOwner"` // false for an unknown sender
-	Channel       string `json:"channel"`       // at most 64 characters
+	Channel       string `json:"channel"`       // at most 64 bytes
 }
 
-// call is one call of a tool while it runs.
+// call is a running call of a tool.
 type call struct {
 	core     *Core
 	account  *account
 	args     arguments
-	id       string // of the host; "" when it gives none
+	id       string // from the host, or ""
 	caller   Caller
-	warnings []string // go into the result
+	warnings []string // added to the result
 }
 
 // warn adds a sentence to the warnings of the result.

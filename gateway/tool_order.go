@@ -19,11 +19,11 @@ type planOrder struct {
 	TxHash  string `json:"txHash,omitempty"`
 	Balance string `json:"balance,omitempty"`
 	Status  string `json:"status,omitempty"`
-	// Repeated means that an earlier call made this order, and nothing was bought again.
+	// Repeated means that an earlier call created this order, and this call bought nothing.
 	Repeated bool `json:"repeated,omitzero"`
 }
 
-// checkoutPage is the result of orderFiatPlan: a quote, or a payment page.
+// checkoutPage is the result of orderFiatPlan: a quote, or a checkout page.
 type checkoutPage struct {
 	quote
 	CheckoutURL string          `json:"checkoutUrl,omitempty"`
@@ -35,10 +35,10 @@ type checkoutPage struct {
 type checkoutResult struct {
 	CheckoutLink string `json:"checkoutLink"`
 	CheckoutURL  string `json:"checkoutUrl"`
-	ExpiresAt    int64  `json:"expiresAt"` // seconds since 1970
+	ExpiresAt    int64  `json:"expiresAt"` // Unix time in seconds
 }
 
-// orderable reads the plan of an order tool, and rejects the wrong rail and a price above the cap.
+// orderable reads the plan for an order tool. It rejects a plan of the other rail and, with [OverCap], a price above the maximum.
 func (c *call) orderable(ctx context.Context, card bool) (*toll.Plan, error) {
 	plan, err := c.plan(ctx)
 	if err != nil {
@@ -69,7 +69,7 @@ func runOrderPlan(ctx context.Context, c *call) (any, error) {
 	return c.order(ctx, plan, p)
 }
 
-// orderMeaning describes the order of a plan, without its untrusted name.
+// orderMeaning describes the effect of ordering a plan, without the plan's untrusted name.
 func orderMeaning(p *toll.Plan) string {
 	switch {
 	case !p.Kind().Prepaid():
@@ -83,7 +83,7 @@ func orderMeaning(p *toll.Plan) string {
 	return "The order takes " + readable(p.Price) + " from the wallet of the account."
 }
 
-// order orders a plan under a permit, or reads its undecided order.
+// order orders a plan under a permit, or reads the pending order of the permit. It ends the permit.
 func (c *call) order(ctx context.Context, plan *toll.Plan, p *permit) (any, error) {
 	var o *toll.Order
 	var err, refusal error
@@ -96,8 +96,8 @@ func (c *call) order(ctx context.Context, plan *toll.Plan, p *permit) (any, erro
 		}
 	}
 	if err != nil {
-		// A refusal is an outcome. Without an answer the next call uses the same key, and a known order stays known unless the
-		// service does not find it.
+		// A refusal decides the order. Without an answer the next call uses the same key, and a known order remains pending
+		// unless the service reports that it does not exist.
 		lost := undecided(err) ||
 			p.orderID != "" && (refusal != nil || toll.AsError(err).HTTPStatus() != http.StatusNotFound)
 		if !lost {
@@ -123,7 +123,7 @@ func (c *call) order(ctx context.Context, plan *toll.Plan, p *permit) (any, erro
 	return nil, e
 }
 
-// failed is the error of a failed order. The refusal of the service, if any, has code, hint and params.
+// failed returns [OrderFailed]. It includes the code, hint, and params of the service's refusal, if any.
 func failed(o *toll.Order, refusal error) error {
 	reason := plain.Text(o.FailureReason, 300)
 	if refusal == nil {
@@ -148,7 +148,7 @@ func (c *call) recorded(ctx context.Context, p *permit, failure error) (*toll.Or
 	return o, nil
 }
 
-// orderError is an error about an order; refusal is the error of the service, or nil.
+// orderError returns an error about an order. refusal is the error of the service, or nil.
 func orderError(code Word, message string, o *toll.Order, refusal *toll.Error) *Error {
 	e := errorf(code, "%s", strings.TrimSpace(message))
 	details := map[string]any{
@@ -159,11 +159,11 @@ func orderError(code Word, message string, o *toll.Order, refusal *toll.Error) *
 	if refusal != nil {
 		details["code"], details["params"] = refusal.Code, refusal.Params
 	}
-	e.Details, _ = x402.Encode(details) // what came as JSON goes as JSON
+	e.Details, _ = x402.Encode(details) // values decoded from JSON always encode
 	return e
 }
 
-// bought is the result of a completed order.
+// bought returns the result of a completed order with the new balance. It warns if the balance cannot be read.
 func (c *call) bought(ctx context.Context, o *toll.Order, p *permit) (any, error) {
 	out := planOrder{
 		quote:    quote{PlanID: string(o.PlanID)},

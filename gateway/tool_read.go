@@ -14,7 +14,7 @@ import (
 type balance struct {
 	PlanID       string `json:"planId"`
 	PlanName     string `json:"planName"`
-	Balance      string `json:"balance"` // held credits included
+	Balance      string `json:"balance"` // including held credits
 	Held         string `json:"held"`
 	Available    string `json:"available"`
 	IsSubscriber bool   `json:"isSubscriber"`
@@ -42,7 +42,7 @@ func runCheckBalance(ctx context.Context, c *call) (any, error) {
 	}, nil
 }
 
-// paymentMethods is the result of listPaymentMethods, an object as MCP requires.
+// paymentMethods is the result of listPaymentMethods. It is an object because MCP requires one.
 type paymentMethods struct {
 	PaymentMethods []paymentMethod `json:"paymentMethods"`
 }
@@ -87,7 +87,7 @@ func paymentMethodOf(m toll.PaymentMethod) paymentMethod {
 type planPage struct {
 	Total  int64     `json:"total"`
 	Page   int64     `json:"page"`
-	Offset int64     `json:"offset"` // plans on a page
+	Offset int64     `json:"offset"` // plans per page
 	Plans  []planRow `json:"plans"`
 }
 

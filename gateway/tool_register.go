@@ -10,8 +10,8 @@ import (
 	"github.com/tollhq/toll/client"
 )
 
-// registeredAgent is the result of registerAgent and createPlan: what was created, or a quote if another account would get the
-// money.
+// registeredAgent is the result of registerAgent and createPlan: the created agent and plan, or a quote if another account
+// would receive the money.
 type registeredAgent struct {
 	AgentID string   `json:"agentId,omitempty"`
 	PlanID  string   `json:"planId,omitempty"`
@@ -50,8 +50,8 @@ func runRegisterAgent(ctx context.Context, c *call) (any, error) {
 	return c.created(made, w), nil
 }
 
-// compareCard warns if the card of an agent has another name or address than registered. It repeats nothing of the untrusted
-// card.
+// compareCard warns if the card of an agent has a different name or address than the registration. The warning repeats no text
+// of the untrusted card.
 func (c *call) compareCard(ctx context.Context, agent *url.URL, name string) {
 	card := c.core.agentCard(ctx, c.account, agent)
 	if card == nil {
@@ -83,7 +83,7 @@ func runCreatePlan(ctx context.Context, c *call) (any, error) {
 	return c.created(made, w), nil
 }
 
-// newPlan reads a plan to register. name, amount and receiver are the names of its arguments.
+// newPlan returns a plan to register. name, amount, and receiver are the names of its arguments.
 func (c *call) newPlan(name, amount, receiver string, limit toll.AccessLimit) (client.PlanParams, error) {
 	var none client.PlanParams
 	how, err := newPricing(
@@ -119,7 +119,7 @@ func (c *call) newPlan(name, amount, receiver string, limit toll.AccessLimit) (c
 	return made, nil
 }
 
-// texts returns an argument that is a string or a list of strings.
+// texts returns a string or list argument as a list, or nil if it is absent.
 func (c *call) texts(name string) []string {
 	if s := c.args.text(name, ""); s != "" {
 		return []string{s}
@@ -127,8 +127,8 @@ func (c *call) texts(name string) []string {
 	return c.args.list(name)
 }
 
-// mayCreate returns the Idempotency-Key of a registration, and a function that takes its outcome. Money to another account
-// needs a confirmation: with a quote nothing may be created.
+// mayCreate returns the Idempotency-Key for a registration and a function to call with its outcome. If another account would
+// receive money and the user has not confirmed that, it returns a quote, and the caller must not create anything.
 func (c *call) mayCreate(
 	tool string, w client.PlanParams, more ...string,
 ) (key string, done func(error), q *registeredAgent) {
