@@ -35,7 +35,7 @@ type approvalAnswer struct {
 	Severity    string `json:"severity,omitempty"`
 }
 
-// serveApproval responds whether the host must ask a person before a call, with the text to show. A call with invalid params
+// serveApproval reports to the host whether it must ask a person before a call, and the text to show. A call with invalid params
 // needs no approval because it fails.
 func (c *Core) serveApproval(w http.ResponseWriter, r *http.Request) {
 	var in approvalRequest

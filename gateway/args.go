@@ -17,7 +17,7 @@ import (
 
 type arguments map[string]any
 
-// text returns a string argument, or fallback.
+// text returns a string argument, or fallback if it is absent.
 func (a arguments) text(name, fallback string) string {
 	if s, ok := a[name].(string); ok {
 		return s
@@ -25,7 +25,7 @@ func (a arguments) text(name, fallback string) string {
 	return fallback
 }
 
-// integer returns an integer argument, or fallback.
+// integer returns an integer argument, or fallback if it is absent.
 func (a arguments) integer(name string, fallback int64) int64 {
 	if n, ok := a[name].(int64); ok {
 		return n
@@ -33,10 +33,10 @@ func (a arguments) integer(name string, fallback int64) int64 {
 	return fallback
 }
 
-// flag returns a flag argument, default false.
+// flag returns a flag argument, or false if it is absent.
 func (a arguments) flag(name string) bool { b, _ := a[name].(bool); return b }
 
-// list returns a list argument, default nil.
+// list returns a list argument, or nil if it is absent.
 func (a arguments) list(name string) []string { l, _ := a[name].([]string); return l }
 
 // given reports whether the caller gave the argument.

@@ -29,7 +29,7 @@ func (c *Core) runCommand(ctx context.Context, name, args string, caller Caller)
 			text = "The command failed. Its cause is in the log of the gateway."
 		}
 	}()
-	// The login decides whose money is spent, so this does not depend on ownerOnlySpending.
+	// The login determines whose money is spent, so this rule does not depend on ownerOnlySpending.
 	if !caller.SenderIsOwner {
 		return "Only the owner of this gateway can log in or out."
 	}

@@ -15,9 +15,9 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-// Config is the configuration of an operator, from the file of the core or from its plugin (JSON names as on the wire). A zero
-// field is unset. Precedence: login, plugin, environment and file of the core, defaults. A plugin can only narrow the core's
-// configuration, see [Config.within].
+// Config is the configuration that an operator sets in the file or environment of the core, or in the plugin (JSON names as on
+// the wire). A zero field is unset. Precedence: login, plugin, environment and file of the core, defaults. A plugin
+// cannot allow more than the core, see [Config.within].
 type Config struct {
 	// APIKey is "<prefix>:<jwt>" or a bare JWT. [x402.Namespace.ConfigAPIKey] is its second name on the wire.
 	APIKey string `json:"apiKey,omitempty"`

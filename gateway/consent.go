@@ -67,9 +67,9 @@ type permit struct {
 }
 
 // agree returns a permit for an act on these terms, or nil if the tool must answer with a quote: without a confirmation, or if
-// this conversation did not show these terms in the last ten minutes and long enough ago to read them. changed reports that it
-// showed different terms. Each quote permits one act. A repeated call gets the earlier act, found by its key; any other call
-// needs a new quote. A subject with new terms, such as a plan whose price changed, remains the same act.
+// this conversation has not shown these terms in the last ten minutes or has shown them too recently for a person to read.
+// changed reports that the last quote had different terms. Each quote permits one act, and a repeated call gets the key of the
+// earlier act. A subject with new terms, such as a plan whose price changed, remains the same act.
 func (c *call) agree(subject, terms string) (p *permit, changed bool) {
 	now := c.core.now()
 	p = &permit{id: c.subject(subject), core: c.core}
@@ -109,7 +109,7 @@ func (c *call) agree(subject, terms string) (p *permit, changed bool) {
 	return p, changed
 }
 
-// wasRead reports whether a person can have read the last quote before this call.
+// wasRead reports whether a person can have read the last quote before this call. A quote for a call without confirm always counts.
 func (c *call) wasRead(a *act, now time.Time) bool {
 	since := now.Sub(a.shownAt)
 	switch {
@@ -121,8 +121,8 @@ func (c *call) wasRead(a *act, now time.Time) bool {
 	return since >= askTime
 }
 
-// repeats reports whether a call repeats the previous confirmed call: its outcome is not known yet, the ids are equal, or it has no id
-// and arrives within repeatTime. Some hosts reuse ids, so after a newer quote an equal id counts only within repeatTime.
+// repeats reports whether a call repeats the last act: its outcome is unknown (for at most quoteLife), the ids are equal, or the
+// call has no id and comes within repeatTime. Some hosts reuse ids: after a newer quote, equal ids must come within repeatTime too.
 func (c *call) repeats(a *act, now time.Time) bool {
 	since := now.Sub(a.at)
 	switch {
@@ -140,7 +140,7 @@ func (c *call) repeats(a *act, now time.Time) bool {
 func (p *permit) end(unknown bool) {
 	p.core.acts.change(p.id, p.core.now(), func(a *act) {
 		if a.key != p.key {
-			return // another act replaced it, or it expired
+			return // another act replaced it, or the cache dropped it
 		}
 		a.running = max(a.running-1, 0)
 		a.unknown = unknown
@@ -153,7 +153,7 @@ func (p *permit) end(unknown bool) {
 	})
 }
 
-// undecided reports whether the service may have acted despite err, also if err answers a repeated request.
+// undecided reports whether the service may have acted despite err: 401, 403, 429, 5xx, or a request with the same key is running.
 func undecided(err error) bool {
 	if err == nil {
 		return false
@@ -181,7 +181,7 @@ func (c *call) key(subject, terms string, now time.Time) string {
 	return digest("key", c.subject(subject), terms, id)
 }
 
-// once returns an Idempotency-Key for a creation that needs no confirmation. A repeated call gets the same key and answer.
+// once returns an Idempotency-Key for a creation without a confirmation. A repeated call gets the same key, and so the first answer.
 func (c *call) once(subject string) string {
 	now := c.core.now()
 	key := c.key(subject, "", now)
@@ -202,7 +202,7 @@ func digest(parts ...string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// termsOf returns a digest of the terms that a person agrees to: plan, credits, prices, receivers, and more.
+// termsOf returns a digest of the terms that a person agrees to: plan, credits, amounts, receivers, and more.
 func termsOf(p *toll.Plan, more ...string) string {
 	parts := []string{
 		string(p.ID), p.Price.CurrencyName(), p.Price.TokenAddress.Lower(), p.Credits.Amount.String(),

@@ -156,8 +156,8 @@ func (c *Core) set() settings {
 const callTime = 150 * time.Second
 
 // Call runs a tool by its full name. params is empty or one JSON object. The result is one JSON object that includes any
-// warnings. Every error is an [*Error]. A tool that spends or writes continues after ctx ends, because a host that disconnects
-// could not learn its outcome.
+// warnings. Every error is an [*Error]. The end of ctx does not cancel a tool that spends or writes, because a host
+// that has disconnected could not learn its outcome.
 func (c *Core) Call(
 	ctx context.Context, name string, params []byte, callID string, caller Caller,
 ) (json.RawMessage, error) {

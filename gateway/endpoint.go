@@ -22,7 +22,7 @@ import (
 const (
 	maxPaidRequests = 32       // in progress at once
 	maxPaidBody     = 1 << 20  // bytes of a request
-	shortPaidBody   = 64 << 10 // bytes; any number of requests up to this size is read at once
+	shortPaidBody   = 64 << 10 // bytes; any number of bodies up to this size is read at once
 	maxLongBodies   = 64       // longer bodies read at once
 	maxPaidAnswer   = 4 << 20  // bytes of an answer
 	maxPrompt       = 100_000  // characters
@@ -244,7 +244,7 @@ func (c *Core) answering(handle agentHandler) http.Handler {
 		}
 		h := w.Header()
 		h.Set("Content-Type", "application/json")
-		h.Set("Cache-Control", "no-store") // package paid changes it to private
+		h.Set("Cache-Control", "no-store") // package paid adds private
 		h.Set("X-Content-Type-Options", "nosniff")
 		_, _ = w.Write(body) // buffered until settlement
 	})

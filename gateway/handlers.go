@@ -19,7 +19,7 @@ import (
 // error is logged, so it must not contain the prompt.
 type agentHandler func(ctx context.Context, r PaidRequest) (body []byte, charge *toll.Credits, err error)
 
-// agentHandler returns the handler for the requests of an account, or nil if none applies.
+// agentHandler returns the handler for the requests of an account, or nil if the account has no handler.
 func (c *Core) agentHandler(a *account) agentHandler {
 	switch {
 	case c.opts.Handler != nil:
@@ -106,7 +106,7 @@ func demo(_ context.Context, r PaidRequest) ([]byte, *toll.Credits, error) {
 	return body, nil, err
 }
 
-// program calls an HTTP server of the operator. The core uses the response header with the charge and does not forward it.
+// program calls an HTTP server of the operator. A response header can lower the charge; the core does not forward it.
 func (c *Core) program(
 	ctx context.Context, cfg HandlerConfig, r PaidRequest,
 ) (body []byte, charge *toll.Credits, err error) {

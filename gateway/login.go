@@ -108,7 +108,7 @@ func (c *Core) loginSettings(env toll.Environment) (settings, error) {
 	return config.resolve(c.opts.Names)
 }
 
-// checkEnvironment returns [InvalidParams] if the service belongs to another environment.
+// checkEnvironment returns [InvalidParams] if the service belongs to another environment, or an error of the service.
 func checkEnvironment(ctx context.Context, service *client.Client, want toll.Environment) error {
 	info, err := service.Info(ctx)
 	if err != nil {
@@ -122,7 +122,7 @@ func checkEnvironment(ctx context.Context, service *client.Client, want toll.Env
 	return nil
 }
 
-// cancelLogin cancels the pending login, if any, and clears the outcome of the previous one. The caller must hold c.mu.
+// cancelLogin cancels the pending login, if any, and clears the outcome of the previous login. The caller must hold c.mu.
 func (c *Core) cancelLogin() {
 	if p := c.signIn.pending; p != nil {
 		p.cancel()
@@ -139,7 +139,7 @@ func (c *Core) Close() {
 	c.signIn.waiting.Wait()
 }
 
-// awaitPerson polls the service until the person approves or refuses the login, or ctx ends.
+// awaitPerson polls the service until the person approves or refuses the login, the service ends it, or ctx ends.
 func (c *Core) awaitPerson(
 	ctx context.Context, p *pendingLogin, service *client.Client, device *client.DeviceSignIn,
 ) {
@@ -170,7 +170,7 @@ func (c *Core) awaitPerson(
 	}
 }
 
-// failLogin records the reason that a login failed, unless a newer login has replaced it.
+// failLogin records the reason that a login failed, unless the login was replaced or canceled.
 func (c *Core) failLogin(p *pendingLogin, outcome string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -31,7 +31,7 @@ const (
 )
 
 // mcpHandler serves all protocol versions of streamable HTTP. The caller has checked Host, Origin, and token. Calls without a
-// session id are stateless.
+// session id, except initialize, are stateless.
 func (c *Core) mcpHandler() http.Handler {
 	get := func(*http.Request) *mcp.Server { return c.mcp }
 	alone := mcp.NewStreamableHTTPHandler(get, &mcp.StreamableHTTPOptions{
@@ -92,7 +92,7 @@ func (nopCloser) Close() error { return nil }
 // EndSessions closes the MCP sessions, whose streams would delay a shutdown.
 func (c *Core) EndSessions() {
 	for s := range c.mcp.Sessions() {
-		_ = s.Close() // otherwise it ends with its stream
+		_ = s.Close() // after a failure the session ends with its stream
 	}
 }
 
@@ -127,7 +127,7 @@ func (c *Core) mcpTool(t *tool) *mcp.Tool {
 	return described
 }
 
-// mcpCall returns the handler of a tool. Text and structured content of a result or error are the same JSON.
+// mcpCall returns the handler of a tool. The text and structured content of a result or error contain the same JSON.
 func (c *Core) mcpCall(name string) mcp.ToolHandler {
 	return func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		caller := Caller{SessionKey: "mcp", SenderIsOwner: true, Channel: "mcp"}
@@ -142,7 +142,7 @@ func (c *Core) mcpCall(name string) mcp.ToolHandler {
 	}
 }
 
-// mcpError returns the result for an error. Its hint names the login tool instead of a slash command, which MCP lacks.
+// mcpError returns the result for an error. For [NotAuthenticated] its hint names the login tool, not a slash command.
 func mcpError(err error) (*mcp.CallToolResult, error) {
 	e := *asError(err)
 	if e.Code == NotAuthenticated {

@@ -57,7 +57,7 @@ func (p pricing) dollars() bool {
 	return false
 }
 
-// read parses an amount into base units. name is the argument that errors name.
+// read parses an amount into base units. name is the argument's name, for errors.
 func (p pricing) read(name, text string) (toll.Units, error) {
 	if units, err := toll.ParseUnits(text); err == nil {
 		return units, nil
@@ -102,7 +102,7 @@ func (p pricing) price(
 	*out.IsCrypto = toll.Bool(!p.card)
 	wanted := len(receivers)
 	if wanted == 0 {
-		wanted = 1 // the own account
+		wanted = 1 // own
 	}
 	if len(amounts) != wanted {
 		return toll.Price{}, invalid(names[1],

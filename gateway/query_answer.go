@@ -125,7 +125,7 @@ func (q *query) with(e *Error, f queryFault) *Error {
 
 func (q *query) withPayment(e *Error) *Error { return q.with(e, queryFault{}) }
 
-// unanswered returns an [*Error] for a query that could not be sent, could not be paid, or got no answer.
+// unanswered returns an [*Error] for a query that could not be sent or paid, or whose agent did not answer.
 func (q *query) unanswered(err error) error {
 	unpaid, ok := errors.AsType[*client.PaymentError](err)
 	switch {

@@ -11,7 +11,7 @@ import (
 type quote struct {
 	PlanID              string `json:"planId,omitempty"`
 	Name                string `json:"name,omitempty"`
-	Price               string `json:"price,omitempty"` // decimal number of the currency
+	Price               string `json:"price,omitempty"` // decimal amount in Currency
 	PriceUnits          string `json:"priceUnits,omitempty"`
 	Currency            string `json:"currency,omitempty"`
 	Credits             string `json:"credits,omitempty"`
@@ -79,7 +79,7 @@ func (q *quote) ask(c *call, changed bool, what string) *quote {
 	return q
 }
 
-// request returns the message that requests a confirmation. The sentence what describes the action.
+// request returns the message that requests a confirmation. what, a sentence, describes the action.
 func (c *call) request(changed bool, what string) string {
 	begin := "Nothing was done yet. "
 	switch {
@@ -133,8 +133,8 @@ func (c *call) planID() (toll.PlanID, error) {
 		"planId is required: pass planId or set it in the plugin configuration.")
 }
 
-// agentID returns the argument agentId. Otherwise it returns the agent that belongs to the plan in the configuration or in the
-// last registration of this conversation, or "".
+// agentID returns the argument agentId, else the configured agent, unless a different plan is configured. Without a configured
+// agent, it returns the agent that this conversation registered last, if it belongs to plan. Otherwise it returns "".
 func (c *call) agentID(plan toll.PlanID) toll.AgentID {
 	if id := c.args.text("agentId", ""); id != "" {
 		return toll.AgentID(id)
@@ -165,7 +165,7 @@ func (c *call) registered() pair {
 const maxRegistered = 1024
 
 // setRegistered stores a new agent and its plan as the defaults of this conversation. The configuration takes precedence over
-// them.
+// them. If maxRegistered conversations are stored, it first drops them all.
 func (c *call) setRegistered(p pair) {
 	c.core.mu.Lock()
 	defer c.core.mu.Unlock()

@@ -30,9 +30,9 @@ const (
 )
 
 // agentURL parses the address of an agent: an absolute http or https URL with a host, without user information, of at most
-// 2,048 visible ASCII characters. It removes the fragment. warning is a sentence for the user if requests to the address can be
-// read on the way, as with http to another machine. agentURL does not resolve names, so it does not check whether requests to
-// the address are allowed. The error describes the accepted form without the argument's name, which [call.agentURL] adds.
+// 2,048 visible ASCII characters. It removes the fragment. warning is a sentence for the user if the URL is http to another
+// machine, because requests can then be read on the way. agentURL does not resolve names, so it does not check whether requests
+// to the address are allowed. The error describes the accepted form without the argument's name, which [call.agentURL] adds.
 func agentURL(raw string) (u *url.URL, warning string, err error) {
 	const form = "must be an absolute URL such as https://agent.example.com/ask"
 	hidden := func(r rune) bool { return r <= ' ' || r > '~' || r == '\\' }

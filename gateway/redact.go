@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// removed replaces a secret in a text.
+// removed is the text that replaces a secret.
 const removed = "[key removed]"
 
 // jwtPattern matches a JWT of three segments. Header and payload are JSON objects, whose base64url begins with eyJ. The limit
@@ -35,8 +35,8 @@ var secrets = regexp.MustCompile(strings.Join(append(secretPatterns(), logPatter
 // redact replaces keys and access tokens in a text with the constant removed.
 func redact(text string) string { return secrets.ReplaceAllLiteralString(text, removed) }
 
-// redactLog returns a logger that redacts every message and value, or discards everything if l is nil. It logs values of other
-// types than the basic kinds of slog as text.
+// redactLog returns a logger that redacts every message and value, or discards everything if l is nil. It formats values
+// of kind [slog.KindAny] as text.
 func redactLog(l *slog.Logger) *slog.Logger {
 	if l == nil {
 		l = slog.New(slog.DiscardHandler)

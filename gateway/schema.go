@@ -24,7 +24,7 @@ type toolEntry struct {
 	OutputSchema *jsonschema.Schema `json:"outputSchema,omitempty"`
 }
 
-// entries returns the descriptions of all tools for hosts, with the names of the namespace.
+// entries returns the description of each tool for hosts, in documented order.
 func entries(names x402.Namespace) ([]toolEntry, error) {
 	var list []toolEntry
 	for _, t := range registry() {
@@ -105,7 +105,7 @@ func (p *param) schema() *jsonschema.Schema {
 
 const idPattern = "^[1-9][0-9]{0,77}$"
 
-// number returns a bound for a schema. It must be exact in floating point.
+// number returns a bound for a schema. n must be exact in floating point.
 func number(n int64) *float64 { return new(float64(n)) }
 
 // wireTypes are the schemas of types with their own JSON encoding.
@@ -125,8 +125,8 @@ var wireTypes = map[reflect.Type]*jsonschema.Schema{
 	reflect.TypeFor[[]json.RawMessage](): {Type: "array"},
 }
 
-// outputSchema returns the JSON Schema of a tool's answer, which hosts validate. All members are optional, because an answer is
-// a result, a quote, or an error as {"error": …}.
+// outputSchema returns the JSON Schema against which hosts validate the answer of a tool. All members are optional, because an
+// answer is a result, a quote, or an error as {"error": …}.
 func (t *tool) outputSchema() (*jsonschema.Schema, error) {
 	s, err := jsonschema.ForType(reflect.TypeOf(t.output), &jsonschema.ForOptions{TypeSchemas: wireTypes})
 	if err != nil {

@@ -83,7 +83,7 @@ func (c *Core) isHost(host string) bool {
 	})
 }
 
-// withToken requires the core token or, at /mcp, the MCP token, and rejects another registry. It does not read the body.
+// withToken requires the core token or, at /mcp, the MCP token, and rejects a different registry hash. It does not read the body.
 func (c *Core) withToken(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		headers := r.Header.Values("Authorization")
@@ -179,7 +179,7 @@ type hello struct {
 	Config        json.RawMessage `json:"config"`
 }
 
-// serveHello applies the configuration of a plugin. It rejects another registry, whose arguments the core may not know.
+// serveHello applies the configuration of a plugin. It rejects a plugin with a different registry, which could offer unknown arguments.
 func (c *Core) serveHello(w http.ResponseWriter, r *http.Request) {
 	var h hello
 	if !readBody(w, r, &h) {
@@ -210,7 +210,7 @@ func (c *Core) serveHello(w http.ResponseWriter, r *http.Request) {
 	}{true, append(ignoredWarnings(ignored), c.helloWarnings(r.Context(), h.Guards)...)})
 }
 
-// configError returns the first [Error] in err.
+// configError returns the first [Error] in err, or else a general [InvalidParams] error.
 func configError(err error) *Error {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e

@@ -65,7 +65,7 @@ func runGetAccessToken(ctx context.Context, c *call) (any, error) {
 	return out, nil
 }
 
-// warnOfNoCredits warns if the plan has no credits left, because a token without a spending limit then pays for nothing.
+// warnOfNoCredits warns if the account has no credits of the plan, because a token without a spending limit cannot buy any.
 func (c *call) warnOfNoCredits(ctx context.Context, plan *toll.Plan) {
 	b, err := c.account.service.Balance(ctx, plan.ID)
 	if err != nil || b.Available > 0 || plan.Kind().Covers(b.Available, b.IsSubscriber, 1) {
@@ -89,7 +89,7 @@ type tokenAsk struct {
 
 // accessToken creates an access token from the arguments paymentType, paymentMethodId, spendingLimitCents, and
 // delegationDurationSecs. Without a spending limit, the token spends existing credits and places no orders. With a spending
-// limit, accessToken creates nothing until the call is confirmed and returns a quote instead. Errors are [InvalidParams],
+// limit, accessToken returns a quote and creates nothing until the user has confirmed. Errors are [InvalidParams],
 // [OverCap], [NoPaymentMethod], or errors of the service.
 func (c *call) accessToken(ctx context.Context, ask tokenAsk) (*toll.AccessToken, *quote, error) {
 	opts := []client.TokenOption{client.WithExpiry(ask.life)}
@@ -120,7 +120,7 @@ func (c *call) accessToken(ctx context.Context, ask tokenAsk) (*toll.AccessToken
 	return c.limitedToken(ctx, ask, limit, opts)
 }
 
-// checkPaymentType returns [InvalidParams] if the argument paymentType differs from the plan's. The configured type is a default.
+// checkPaymentType returns [InvalidParams] if the argument paymentType differs from the plan's. It ignores the configured type.
 func (c *call) checkPaymentType(p toll.Price) error {
 	if kind := c.args.text("paymentType", ""); kind != "" && kind != paymentTypeOf(p) {
 		return invalid("paymentType", "must be %s, as the plan is paid so; got %q", paymentTypeOf(p), kind)
@@ -178,7 +178,7 @@ func (c *call) spendBudget(
 		}
 		opts := append(slices.Clip(opts), client.WithDelegation(p.made))
 		made, err := c.account.service.AccessToken(client.WithIdempotencyKey(ctx, digest("token", key)), ask.plan.ID, opts...)
-		// Another member created this delegation here. A member with a spending limit can use only their own delegations.
+		// A member who logged in here earlier created this delegation. A member with a spending limit can use only their own.
 		if known && errors.Is(err, toll.NewError(toll.CodeSpendLimitDelegation)) && c.forget(ctx, p.made) {
 			p.made = ""
 			continue

@@ -4,7 +4,7 @@ import (
 	"context"
 )
 
-// Effect is the effect of a tool. Tools that spend or write require the owner, see [Config.OwnerOnlySpending].
+// Effect classifies the changes that a tool can make. Tools that spend or write require the owner, see [Config.OwnerOnlySpending].
 type Effect string
 
 // Values of [Effect].
@@ -37,7 +37,7 @@ type param struct {
 	fallback    any      // documented default; nil if the configuration sets it or there is none
 }
 
-// tool is one row of the registry.
+// tool is an entry of the registry.
 type tool struct {
 	name        string // without the word of the namespace, for example "checkBalance"
 	title       string
@@ -48,7 +48,7 @@ type tool struct {
 	run         func(ctx context.Context, c *call) (any, error)
 }
 
-// Caller is the person who makes a call, as reported by the host.
+// Caller describes the sender of a call, as reported by the host.
 type Caller struct {
 	SessionKey    string `json:"sessionKey"`    // at most 256 bytes; identifies one conversation
 	SenderID      string `json:"senderId"`      // at most 256 bytes
