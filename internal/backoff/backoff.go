@@ -1,4 +1,4 @@
-// Package backoff computes pauses between retries. Public rooms link it.
+// Package backoff computes pauses between retries: exponential, with jitter. Public packages depend on it.
 package backoff
 
 import (
@@ -13,7 +13,7 @@ func Delay(first, most time.Duration, failures int) time.Duration {
 	return Jitter(Double(first, most, failures))
 }
 
-// Double returns a pause that doubles from first, for n = 1, up to most.
+// Double returns first for n = 1 and doubles it for each higher n, up to most.
 func Double(first, most time.Duration, n int) time.Duration {
 	if n = max(n-1, 0); n < 32 && first <= most>>n {
 		return first << n

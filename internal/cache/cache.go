@@ -1,4 +1,4 @@
-// Package cache keeps values for a time, in bounded memory. Public rooms link it.
+// Package cache keeps values until they expire, in bounded memory. Public packages depend on it.
 package cache
 
 import (
@@ -11,7 +11,7 @@ import (
 type Cache[K comparable, V any] struct {
 	shards []shard[K, V]
 	shard  func(K) *shard[K, V]
-	most   int // values of one shard
+	most   int // values per shard
 }
 
 type shard[K comparable, V any] struct {
@@ -21,7 +21,7 @@ type shard[K comparable, V any] struct {
 
 type entry[V any] struct {
 	value V
-	ends  int64 // microseconds of the epoch; from then on the value is gone
+	ends  int64 // Unix microseconds at which the value expires
 }
 
 // New returns an empty cache of at most most values.
@@ -64,8 +64,8 @@ func (c *Cache[K, V]) Get(k K, now time.Time) (v V, ok bool) {
 	return v, false
 }
 
-// Put stores a value until ends. It removes expired values among a few others, so that the cache stays about as large as its
-// live values.
+// Put stores a value until ends. It also looks at a few arbitrary values and removes the expired ones, so that the cache does
+// not grow much beyond its live values.
 func (c *Cache[K, V]) Put(k K, v V, ends, now time.Time) {
 	s := c.shard(k)
 	s.mu.Lock()
@@ -111,7 +111,7 @@ func (c *Cache[K, V]) Clear() {
 	}
 }
 
-// Len returns the number of values, including expired ones that were not removed yet.
+// Len returns the number of values, including expired values until they are removed.
 func (c *Cache[K, V]) Len() int {
 	n := 0
 	for i := range c.shards {

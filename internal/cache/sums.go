@@ -10,15 +10,15 @@ import (
 // maxSumText bounds the texts in [Sums], in bytes.
 const maxSumText = 2 << 10
 
-// Sums caches the SHA-256 of frequent texts, such as credentials: a lookup costs a fifth of hashing. A slot holds the last text
-// of those that share it. Put only verified texts, so that strangers evict nothing. It is safe for concurrent use.
+// Sums caches the SHA-256 of frequent texts, such as credentials: a lookup takes a fifth of the time of hashing. Texts that share
+// a slot replace each other. Put only verified texts, so that strangers cannot evict entries. It is safe for concurrent use.
 type Sums struct {
 	seed  maphash.Seed
 	slots []atomic.Pointer[sumOf]
 }
 
 type sumOf struct {
-	mark uint64 // seeded hash: texts are compared only when they are almost certainly equal, which tells nobody how far they are
+	mark uint64 // seeded hash: only texts with equal marks are compared, so the time reveals no common prefix
 	text string
 	sum  [sha256.Size]byte
 }

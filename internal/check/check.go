@@ -1,4 +1,4 @@
-// Package check holds the findings of toll doctor, toll gateway doctor, and the operator's page.
+// Package check defines the findings of toll doctor, toll gateway doctor, and the operator's page.
 package check
 
 import "fmt"
@@ -7,7 +7,7 @@ import "fmt"
 type Check struct {
 	Name   string `json:"check"`
 	Status string `json:"status"` // OK, Warning, or Failed
-	Detail string `json:"detail"` // what was found and, unless the status is OK, what to do; holds no secret
+	Detail string `json:"detail"` // the observation and, unless the status is OK, how to fix it; never a secret
 }
 
 // Statuses of a check.
@@ -17,7 +17,7 @@ const (
 	Failed  = "failed"
 )
 
-// Report adds a check, such as [List.Add].
+// Report adds a check. [List.Add] is one.
 type Report func(name, status, format string, args ...any)
 
 // List is a list of findings.

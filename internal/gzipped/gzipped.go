@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Bytes compresses a text at a level of compress/gzip.
+// Bytes returns plain compressed with gzip, at a level of package compress/gzip. It panics on an invalid level.
 func Bytes(plain []byte, level int) []byte {
 	var b bytes.Buffer
 	z, err := gzip.NewWriterLevel(&b, level)
@@ -17,12 +17,12 @@ func Bytes(plain []byte, level int) []byte {
 		_, err = z.Write(plain)
 	}
 	if err = errors.Join(err, z.Close()); err != nil {
-		panic(err) // a level of the package, and memory
+		panic(err) // impossible for a valid level: the buffer does not fail
 	}
 	return b.Bytes()
 }
 
-// Taken reports whether the client accepts an encoding, without "q=0".
+// Taken reports whether the Accept-Encoding headers of a request name an encoding with a quality other than 0.
 func Taken(r *http.Request, encoding string) bool {
 	for _, part := range strings.Split(strings.Join(r.Header.Values("Accept-Encoding"), ","), ",") {
 		name, quality, _ := strings.Cut(part, ";")

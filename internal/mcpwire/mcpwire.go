@@ -1,17 +1,17 @@
-// Package mcpwire has the parts of the protocol that the priced MCP server (paidmcp) and the proxy of toll mcp (mcpproxy)
-// share: protocol versions, the caller in a context, and the spellings of a uri.
+// Package mcpwire has the parts of MCP that the priced server (paidmcp) and the proxy of toll mcp (mcpproxy) share: protocol
+// versions, the caller in a context ([WithCaller]), and the spellings of a uri ([ReadAs], [Spellings]).
 package mcpwire
 
 import "context"
 
-// Up to 2025-11-25 a client initializes a session and names it in each request; from 2026-07-28 each request stands alone.
-// MCP-Protocol-Version selects the version; without it the older one applies.
+// Up to 2025-11-25 a client initializes a session and names it in each request; from 2026-07-28 requests are stateless. The
+// MCP-Protocol-Version header selects the version. Without it, the older version applies.
 const (
 	FirstModern      = "2026-07-28"
 	LastWithSessions = "2025-11-25"
 )
 
-// AnyName is the name of the price for items without their own.
+// AnyName is the name of the price that applies to items without a price under their name.
 const AnyName = "*"
 
 type callerKey struct{}
@@ -21,7 +21,7 @@ func WithCaller(ctx context.Context, name string) context.Context {
 	return context.WithValue(ctx, callerKey{}, name)
 }
 
-// Caller returns the sender of [WithCaller], else "".
+// Caller returns the sender stored by [WithCaller], or "".
 func Caller(ctx context.Context) string {
 	name, _ := ctx.Value(callerKey{}).(string)
 	return name

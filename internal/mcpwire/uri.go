@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// ReadAs returns a canonical form of a uri, the same for all its Spellings, as a handler that decodes and cleans it may read
-// it. Host and path are one for schemes without hosts.
+// ReadAs returns a canonical form of a uri, as a handler that decodes and cleans it may read it. All Spellings of a uri have
+// the same form, except for a query. In a uri without a host, the first segment of the path takes the place of the host.
 func ReadAs(uri string) string {
 	uri, _, _ = strings.Cut(uri, "#")
 	uri, query, asked := strings.Cut(uri, "?")
@@ -25,7 +25,7 @@ func ReadAs(uri string) string {
 	return key
 }
 
-// Decoded removes percent-encoding, also a nested one. Invalid encodings stay.
+// Decoded removes percent-encoding, up to three nested layers. Invalid encodings stay.
 func Decoded(s string) string {
 	for range 3 {
 		var b strings.Builder
@@ -53,7 +53,7 @@ var expression = regexp.MustCompile(`\{[^{}]*\}`)
 // IsTemplate reports whether a uri has an RFC 6570 expression.
 func IsTemplate(uri string) bool { return expression.MatchString(uri) }
 
-// TemplateRegexp matches every uri of a template, and more: a priced uri must not be read for free.
+// TemplateRegexp returns an expression that matches every uri of a template, and more: no priced uri may be read for free.
 func TemplateRegexp(template string) *regexp.Regexp {
 	var b strings.Builder
 	b.WriteString(`(?s)^`)
@@ -68,8 +68,8 @@ func TemplateRegexp(template string) *regexp.Regexp {
 	return regexp.MustCompile(b.String())
 }
 
-// Spellings returns a uri and, if different, its readings by a handler that decodes and cleans it: with and without a query and
-// a trailing slash, with and without a host.
+// Spellings returns a uri and, if they differ, the forms in which a handler that decodes and cleans it may read it: with and
+// without a query, a trailing slash and a host.
 func Spellings(uri string) []string {
 	out := []string{uri}
 	add := func(s string) {

@@ -9,41 +9,41 @@ import (
 
 const (
 	shards = 64
-	// Entries bounds the callers of one meter.
+	// Entries is the maximum number of callers that a meter tracks.
 	Entries = 1 << 16
 )
 
-// Meter limits the rate of each of many callers with a bucket that fills at a steady rate (GCRA): it stores when the bucket
-// will be full. An unknown caller has a full bucket, so evicting an entry never punishes.
+// Meter limits the rate of each of many callers with a bucket that fills at a steady rate (GCRA). It stores only the time at
+// which a bucket will be full. An unknown caller has a full bucket, so an eviction never delays a caller.
 type Meter[K comparable] struct {
-	every  time.Duration // in which one comes into the bucket
-	burst  int64         // what a full bucket holds
+	every  time.Duration // time in which the bucket gains one call
+	burst  int64         // size of the bucket, in calls
 	seed   maphash.Seed
 	shards [shards]shard[K]
 }
 
 type shard[K comparable] struct {
 	mu   sync.Mutex
-	full map[K]int64 // nanoseconds since start
+	full map[K]int64 // time at which the bucket is full, in nanoseconds on the clock of Take
 }
 
-// New returns a meter that allows burst calls at once, and one more for each interval every.
+// New returns a meter that allows burst calls at once, and then one call per interval every.
 func New[K comparable](every time.Duration, burst int64) *Meter[K] {
 	return &Meter[K]{every: max(every, 1), burst: burst, seed: maphash.MakeSeed()}
 }
 
-// Burst returns the number of calls at once.
+// Burst returns the number of calls that a caller may make at once.
 func (m *Meter[K]) Burst() int64 { return m.burst }
 
-// Reading is the result of a call.
+// Reading is the result of [Meter.Take].
 type Reading struct {
 	OK    bool
-	Left  int64         // calls that may come at once
-	Full  time.Duration // until as many as ever may
-	Retry time.Duration // when not OK, until the call may come
+	Left  int64         // calls allowed at once, now
+	Full  time.Duration // time until the bucket is full
+	Retry time.Duration // if not OK, time until the call is allowed
 }
 
-// Take counts a call as n, at most a full bucket. now is the time since any fixed moment.
+// Take takes n from the bucket of a caller, or nothing if it holds less; n is capped at a full bucket. now is a monotonic time.
 func (m *Meter[K]) Take(who K, n int64, now time.Duration) Reading {
 	n = min(n, m.burst)
 	s := m.shard(who)
@@ -70,7 +70,7 @@ func (m *Meter[K]) Take(who K, n int64, now time.Duration) Reading {
 	return Reading{OK: true, Left: int64((room - need) / m.every), Full: time.Duration(full - int64(now))}
 }
 
-// Give returns n to a caller.
+// Give puts n back into the bucket of a caller.
 func (m *Meter[K]) Give(who K, n int64, now time.Duration) {
 	s := m.shard(who)
 	s.mu.Lock()

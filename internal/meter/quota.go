@@ -7,15 +7,15 @@ import (
 	"github.com/tollhq/toll"
 )
 
-// Quota bounds the acts of an account per hour. A nil Quota has no bound. It uses the time of this process, which cannot be
-// set.
+// Quota bounds the actions of an account per hour. A nil Quota has no bound. It uses the monotonic clock of this process, so
+// setting the clock of the machine does not affect it.
 type Quota struct {
 	what  string
 	meter *Meter[toll.Address]
 	began time.Time
 }
 
-// NewQuota returns a quota of perHour, 0 for usual; it returns nil for a negative number. what names the acts in the plural.
+// NewQuota returns a quota of perHour actions, of usual if that is 0, and nil if it is negative. Messages name the actions as what.
 func NewQuota(what string, perHour, usual int64) *Quota {
 	perHour = cmp.Or(perHour, usual)
 	if perHour < 0 {
@@ -40,7 +40,7 @@ func (q *Quota) Take(who toll.Address, n int64) *toll.Error {
 	return e
 }
 
-// Give returns one act.
+// Give returns one action to an account.
 func (q *Quota) Give(who toll.Address) {
 	if q != nil {
 		q.meter.Give(who, 1, time.Since(q.began))

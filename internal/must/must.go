@@ -1,7 +1,7 @@
-// Package must fails a test on an unexpected error. It imports nothing of this module, so the tests of every room may use it.
+// Package must fails a test on an unexpected error. It imports nothing from this module, so the tests of every package may use it.
 package must
 
-// TB is the part of testing.TB that this package calls. Tests of rapid have it too.
+// TB is the part of testing.TB that this package calls. The tests of package rapid implement it too.
 type TB interface {
 	Helper()
 	Error(args ...any)

@@ -1,9 +1,9 @@
-// Package oauthmeta has the discovery documents of OAuth, for the authorization server and protected resources. The service and
-// MCP servers share them.
+// Package oauthmeta defines the discovery documents of OAuth: [Server] for the authorization server and [Resource] for protected
+// resources. The service and MCP servers share them.
 package oauthmeta
 
-// Server is the document of an authorization server, for RFC 8414 and OpenID Connect Discovery 1.0, since clients read either
-// and expect the same.
+// Server is the metadata of an authorization server (RFC 8414, OpenID Connect Discovery 1.0). Clients read either document, so
+// both have the same content.
 type Server struct {
 	Issuer                string   `json:"issuer"`
 	AuthorizationEndpoint string   `json:"authorization_endpoint"`
@@ -25,11 +25,11 @@ type Server struct {
 	IssuerInAnswers       bool     `json:"authorization_response_iss_parameter_supported"`
 }
 
-// AgentScope is the prefix of a scope that names an agent by its id. An MCP server lists the scope of its agent, a client
-// requests the listed scopes, and so the consent page offers the plans of that agent.
+// AgentScope is the prefix of a scope that names an agent by its id. An MCP server lists the scope of its agent and a client
+// requests the listed scopes, so the consent page can offer the plans of that agent.
 const AgentScope = "agent:"
 
-// Of returns the document of the authorization server with this origin.
+// Of returns the metadata of the authorization server at the origin issuer.
 func Of(issuer string, scopes []string) Server {
 	return Server{
 		Issuer:                issuer,
@@ -53,7 +53,7 @@ func Of(issuer string, scopes []string) Server {
 	}
 }
 
-// Resource is the document of a protected resource (RFC 9728).
+// Resource is the metadata of a protected resource (RFC 9728).
 type Resource struct {
 	Resource      string   `json:"resource"`
 	Servers       []string `json:"authorization_servers"`

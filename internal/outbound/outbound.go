@@ -1,5 +1,5 @@
-// Package outbound sends requests to addresses that other parties chose, such as webhooks. It checks an address as text and,
-// when it dials, as an IP address. It follows no redirects, and bounds responses in size and time.
+// Package outbound sends requests to URLs that other parties chose, such as webhooks. A [Client] checks a URL as text and again
+// as an IP address when it dials. It does not follow redirects, and bounds the size and time of responses.
 package outbound
 
 import (
@@ -18,11 +18,11 @@ import (
 	"time"
 )
 
-// ErrRefused means that the service sends no requests to this address. It is the same for every reason, so that it reveals
-// nothing about the network of the service.
+// ErrRefused means that requests to this address are not allowed. It does not include the reason, which could reveal the network
+// of the service.
 var ErrRefused = errors.New("outbound: the address is not allowed")
 
-// ErrNoAnswer means that there was no valid response in time, for any reason.
+// ErrNoAnswer means that no valid response arrived before the deadline, for any reason.
 var ErrNoAnswer = errors.New("outbound: no answer")
 
 const (
@@ -45,16 +45,16 @@ type Resolver interface {
 type Config struct {
 	// Loopback also allows http and https to this machine, on every port, for developer sandboxes.
 	Loopback bool
-	// AnyPort also allows http and every port, for addresses that a person of this machine chose.
+	// AnyPort also allows http and every port, for addresses chosen by a user of this machine.
 	AnyPort bool
-	// Private also allows this machine, private networks, and names of one label that lead there. Link-local addresses and
-	// cloud metadata addresses are never allowed.
+	// Private also allows this machine, private networks, and host names of one label that resolve to them. Link-local addresses
+	// and cloud metadata addresses are never allowed.
 	Private bool
-	// Refuse refuses more addresses; nil refuses none.
+	// Refuse reports addresses to refuse in addition, if not nil.
 	Refuse func(netip.AddrPort) bool
-	// Resolver is nil for the resolver of the machine.
+	// Resolver resolves host names, nil for [net.DefaultResolver].
 	Resolver Resolver
-	// Timeout bounds a whole request, 0 for [DefaultTimeout].
+	// Timeout bounds a request up to the end of its response, 0 for [DefaultTimeout].
 	Timeout time.Duration
 	// IgnoreBody leaves response bodies unread.
 	IgnoreBody bool
@@ -76,7 +76,7 @@ func New(cfg Config) *Client {
 	cfg.Timeout = cmp.Or(cfg.Timeout, DefaultTimeout)
 	c := &Client{cfg: cfg}
 	t := &http.Transport{
-		Proxy:                  nil, // a proxy would dial what is checked here
+		Proxy:                  nil, // a proxy would dial the address without these checks
 		DialContext:            c.dial,
 		TLSHandshakeTimeout:    cfg.Timeout,
 		ResponseHeaderTimeout:  cfg.Timeout,
@@ -84,7 +84,7 @@ func New(cfg Config) *Client {
 		MaxIdleConns:           256,
 		MaxIdleConnsPerHost:    2,
 		IdleConnTimeout:        30 * time.Second,
-		DisableCompression:     true, // a small answer stays small
+		DisableCompression:     true, // a small body must not expand to a large one
 		ForceAttemptHTTP2:      true,
 	}
 	if cfg.Transport != nil {
@@ -97,11 +97,11 @@ func New(cfg Config) *Client {
 	return c
 }
 
-// Close closes connections that are not in use.
+// Close closes idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// Check reports whether requests may go to a url by its text: https, a plain host name or public IP address, a usual port, no
-// user. It does not resolve the name, which would reveal the network. Every refusal is [ErrRefused].
+// Check returns [ErrRefused] unless the text of a url is allowed: https, a plain host name or public IP address, port 443 or 8443,
+// no user, at most 2,048 bytes. [Config] allows more. It does not resolve the name, which would reveal the network.
 func (c *Client) Check(raw string) error {
 	_, err := c.parse(raw)
 	return err
@@ -138,17 +138,17 @@ func (c *Client) parse(raw string) (*url.URL, error) {
 	return u, nil
 }
 
-// odd reports characters on which url parsers disagree.
+// odd reports whether url parsers disagree on a character.
 func odd(r rune) bool { return r <= ' ' || r > '~' || r == '\\' }
 
-// plainName reports whether host is a name of at least two labels of the public internet.
+// plainName reports whether host may be a name on the public internet: at least two labels, not under localhost, local or internal.
 func plainName(host string) bool {
 	last := strings.ToLower(host[strings.LastIndexByte(host, '.')+1:])
 	return HostName(host) && strings.Contains(host, ".") && last != "localhost" && last != "local" && last != "internal"
 }
 
 // HostName reports whether host is an ASCII host name of letters, digits and hyphens. The last label must not begin with a
-// digit: some programs would read such a name as an IP address.
+// digit, because some programs would read such a name as an IP address.
 func HostName(host string) bool {
 	labels := strings.Split(strings.ToLower(host), ".")
 	for _, l := range labels {
@@ -165,7 +165,7 @@ func HostName(host string) bool {
 	return len(host) <= 253 && (last[0] < '0' || last[0] > '9')
 }
 
-// special are networks outside the public internet that netip does not know.
+// special are networks outside the public internet that the methods of [netip.Addr] do not exclude.
 var special = []netip.Prefix{
 	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("192.0.0.0/24"),
 	netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("192.88.99.0/24"), netip.MustParsePrefix("198.18.0.0/15"),
@@ -200,7 +200,7 @@ func public(a netip.Addr) bool {
 
 func isLoopback(a netip.Addr) bool { return a.Unmap().IsLoopback() && a.Zone() == "" }
 
-// shared are the addresses between a carrier and its customers, which count as private.
+// shared is the network between a carrier and its customers (RFC 6598), which counts as private.
 var shared = netip.MustParsePrefix("100.64.0.0/10")
 
 // allows reports whether connections to an address are allowed.
@@ -218,8 +218,8 @@ func (c *Client) allows(a netip.Addr) bool {
 	return c.cfg.Private && a.Zone() == "" && (a.IsPrivate() || shared.Contains(a))
 }
 
-// dial resolves a name, checks every address and connects to the first one, without resolving again. One address that is not
-// allowed refuses the name.
+// dial resolves a name, checks every address, and connects to the first address that accepts, without resolving again. If any
+// address is not allowed, it refuses the name.
 func (c *Client) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -277,7 +277,7 @@ func (c *Client) RoundTrip(req *http.Request) (*http.Response, error) {
 type Answer struct {
 	Status int
 	Header http.Header
-	Body   []byte // at most [MaxBody] bytes; what is longer is cut
+	Body   []byte // cut after [MaxBody] bytes
 }
 
 // Do sends a request and reads its response. It checks the url again, and ignores a Host header. Errors are [ErrRefused] and

@@ -2,5 +2,5 @@
 
 package pace
 
-// openFiles returns how many files this process may have open.
+// openFiles returns the number of files that this process is assumed to be allowed to open.
 func openFiles() int { return 16_384 }

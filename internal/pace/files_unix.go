@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// openFiles returns how many files this process may have open. Go has raised the soft limit to the hard one.
+// openFiles returns the maximum number of open files of this process, 1,024 if unknown. Go has raised it to the hard limit.
 func openFiles() int {
 	var r syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &r); err != nil {

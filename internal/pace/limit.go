@@ -8,35 +8,35 @@ import (
 	"sync"
 )
 
-// Usual bounds of connections: in total, and of one address or IPv6 /64 network.
+// Default bounds for connections: in total, and per IPv4 address or IPv6 /64 network.
 const (
 	MaxConns   = 2_000
 	MaxConnsOf = 100
 )
 
 const (
-	// kept are the descriptors that [Descriptors] reserves for the database, files and outgoing calls.
+	// kept is the number of descriptors that [Descriptors] reserves for the database, files and outgoing calls.
 	kept = 512
 	// mostConns bounds the memory of connections if a system has no descriptor limit.
 	mostConns = 65_536
 )
 
-// Descriptors returns how many connections a process may hold, each with this many descriptors: its limit of open files less
-// 512, and at least half of it.
+// Descriptors returns the number of connections that a process may hold if each uses this many descriptors. It divides the limit
+// of open files minus 512, or half the limit if that is more, at most 65,536.
 func Descriptors(each int) int {
 	open := openFiles()
 	return min(max(open-kept, open/2), mostConns) / each
 }
 
-// Limit returns a listener that bounds connections, in total and for each source. A connection above a bound replaces the
-// longest idle connection that [ConnState] knows; without one it is closed. Local and private addresses, which may be proxies,
-// have no bound for each source.
+// Limit returns a listener that bounds connections: at most most in total, and each per source. A connection above a bound replaces
+// the connection that [ConnState] has reported idle for longest; if all are busy, the new connection is closed. Local and private
+// addresses may be proxies, so only the total bound applies to them.
 func Limit(l net.Listener, most, each int) net.Listener {
 	return &limited{Listener: l, most: most, each: each, of: make(map[netip.Prefix]*source)}
 }
 
-// ConnState reports idle connections to the listener of [Limit], which must be the outermost except for TLS. Use it in an
-// [http.Server].
+// ConnState reports idle connections to the listener of [Limit]. Set it in an [http.Server] whose outermost listener, except for
+// TLS, comes from Limit.
 func ConnState(c net.Conn, state http.ConnState) {
 	if t, ok := c.(interface{ NetConn() net.Conn }); ok {
 		c = t.NetConn()
@@ -52,7 +52,7 @@ type limited struct {
 
 	mu   sync.Mutex
 	all  int
-	idle list.List // of *limitedConn, the longest idle first
+	idle list.List // *limitedConn, longest idle first
 	of   map[netip.Prefix]*source
 }
 
@@ -71,7 +71,7 @@ func (l *limited) Accept() (net.Conn, error) {
 		out := &limitedConn{Conn: c, at: l, from: sourceOf(c)}
 		ended := l.enter(out)
 		if ended != nil {
-			_ = ended.Conn.Close() // nothing was said yet, or nothing is being said
+			_ = ended.Conn.Close() // it is idle, or new and above a bound
 		}
 		if ended != out {
 			return out, nil
@@ -92,7 +92,7 @@ func sourceOf(c net.Conn) netip.Prefix {
 	return network(ip)
 }
 
-// enter counts a connection, and returns the connection to close for it, or c itself if there is no room.
+// enter counts a connection. At a bound it returns the connection to close: the longest idle, or c itself if all are busy.
 func (l *limited) enter(c *limitedConn) (ended *limitedConn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -161,7 +161,7 @@ type limitedConn struct {
 	at          *limited
 	from        netip.Prefix
 	left        bool
-	inAll, inOf *list.Element // while it is idle
+	inAll, inOf *list.Element // nil unless it is idle
 }
 
 func (c *limitedConn) Close() error {
@@ -171,7 +171,7 @@ func (c *limitedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// CloseWrite lets net/http close its side first, as with TCP.
+// CloseWrite closes the writing side, as net/http does for a TCP connection before it closes it.
 func (c *limitedConn) CloseWrite() error {
 	if c, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return c.CloseWrite()

@@ -1,5 +1,5 @@
-// Package pace closes connections of peers that send or read too slowly: after some seconds they must keep up a minimum average
-// rate. Only time in which the server waits for the peer counts, so event streams may last and pause.
+// Package pace protects a server from slow peers. [Body] and [Listen] require a minimum average rate after a grace period; only
+// time in which the server waits for the peer counts, so event streams may pause. [Limit] bounds the number of connections.
 package pace
 
 import (
@@ -9,24 +9,24 @@ import (
 	"time"
 )
 
-// Patience is how long a peer may be slow before the minimum rate applies.
+// Patience is the default grace period in which a peer may be slow before the minimum rate applies.
 const Patience = 10 * time.Second
 
-// MinRate is the usual minimum rate in bytes a second.
+// MinRate is the default minimum rate, in bytes per second.
 const MinRate = 16 << 10
 
-// Time returns how long n bytes may take.
+// Time returns the time that n bytes may take: patience, and n bytes at minRate bytes per second.
 func Time(patience time.Duration, n, minRate int64) time.Duration {
 	return patience + share(n, minRate)
 }
 
-// share is the time for n bytes at the minimum rate.
+// share returns the time for n bytes at the minimum rate.
 func share(n, minRate int64) time.Duration {
 	return time.Duration(float64(n) / float64(minRate) * float64(time.Second))
 }
 
-// Body sets the read deadline for a request body of at most most bytes, also of unknown length. net/http lifts it at the end of
-// the body, and keeps it for an unread body.
+// Body sets the read deadline for a request body of at most most bytes, even if its length is unknown. net/http clears the deadline
+// at the end of the body, and keeps it for an unread body.
 func Body(w http.ResponseWriter, r *http.Request, most int64, patience time.Duration, minRate int64) {
 	if r.ContentLength == 0 {
 		return
@@ -34,7 +34,7 @@ func Body(w http.ResponseWriter, r *http.Request, most int64, patience time.Dura
 	if r.ContentLength > 0 {
 		most = min(most, r.ContentLength)
 	}
-	// A connection without deadlines has other guards.
+	// A connection that does not support deadlines must be protected by other means.
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(Time(patience, most, minRate)))
 }
 
@@ -58,23 +58,23 @@ func (l listener) Accept() (net.Conn, error) {
 	return &conn{Conn: c, patience: l.patience, minRate: l.minRate, unread: l.unread}, nil
 }
 
-// shortWrite is a write, in bytes, that may reuse a recent deadline. Most responses are as short, and setting a deadline takes
-// time.
+// shortWrite is the largest write, in bytes, that may reuse a recent deadline. Most responses are no longer than this, and
+// setting a deadline takes time.
 const shortWrite = 4 << 10
 
 type conn struct {
 	net.Conn
 	patience time.Duration
 	minRate  int64
-	unread   *unread // nil: not counted
+	unread   *unread // nil if writes are not counted
 
 	mu    sync.Mutex
-	limit time.Time     // write deadline of the server, zero for none
-	armed time.Time     // write deadline of the connection, zero for none
-	late  time.Duration // how far the reader is behind the minimum rate
+	limit time.Time     // write deadline set by the server, or zero
+	armed time.Time     // write deadline set on the connection, or zero
+	late  time.Duration // time by which the reader is behind the minimum rate
 }
 
-// Write implements net.Conn. It writes pieces of one second at the minimum rate, so that it soon notices a stopped reader.
+// Write implements net.Conn. It writes in pieces of one second at the minimum rate, so that it detects a stopped reader early.
 // Calls must not overlap, as in net/http.
 func (c *conn) Write(p []byte) (n int, err error) {
 	var w *pending
@@ -115,7 +115,7 @@ func (c *conn) write(p []byte) (int, error) {
 	return n, err
 }
 
-// SetWriteDeadline implements net.Conn. A later deadline applies from the next write on.
+// SetWriteDeadline implements net.Conn. An earlier deadline applies at once, a later deadline from the next write.
 func (c *conn) SetWriteDeadline(t time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -135,7 +135,7 @@ func (c *conn) SetDeadline(t time.Time) error {
 	return c.Conn.SetDeadline(t)
 }
 
-// CloseWrite lets net/http close its side first, as with TCP.
+// CloseWrite closes the writing side, as net/http does for a TCP connection before it closes it.
 func (c *conn) CloseWrite() error {
 	if c, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return c.CloseWrite()

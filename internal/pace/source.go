@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Source returns the address of the caller of a request, for IPv6 its /64 network; "" if unknown. A local or private peer may
-// be a proxy, and is trusted about the origin of a request.
+// Source returns the address of the caller of a request, for IPv6 its /64 network, or "" if unknown. A local or private peer may
+// be a proxy, so for such a peer it returns the last address of X-Forwarded-For.
 func Source(r *http.Request) string {
 	from, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
@@ -32,7 +32,7 @@ func Source(r *http.Request) string {
 // mayBeProxy reports whether an address is local or private.
 func mayBeProxy(ip netip.Addr) bool { return ip.IsLoopback() || ip.IsPrivate() }
 
-// network returns what one caller may own: an IPv4 address, or an IPv6 /64 network.
+// network returns the network that a single caller may own: an IPv4 address (/32), or an IPv6 /64 network.
 func network(ip netip.Addr) netip.Prefix {
 	bits := 32
 	if ip.Is6() {

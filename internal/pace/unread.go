@@ -7,12 +7,12 @@ import (
 )
 
 const (
-	// MaxUnread bounds the large writes that wait for their readers, in bytes, over all connections of a listener. Above it the
-	// slowest reader loses its connection.
+	// MaxUnread bounds the large writes that wait for their readers, in bytes, over all connections of a listener. Above it, the
+	// connection of the slowest reader is closed.
 	MaxUnread = 128 << 20
-	// largeWrite is the size of a large write. Smaller ones are bounded by the number of connections.
+	// largeWrite is the size in bytes above which a write is large. The number of connections bounds smaller writes.
 	largeWrite = 64 << 10
-	// unreadTime is how long a write lasts before it can be cut for others.
+	// unreadTime is the age after which a write may be cut to free memory.
 	unreadTime = time.Second
 )
 
@@ -32,7 +32,7 @@ type pending struct {
 	since   time.Time
 }
 
-// begin counts a write until end.
+// begin counts a large write of n bytes until end.
 func (u *unread) begin(c *conn, n int) *pending {
 	w := &pending{conn: c, bytes: n, since: time.Now()}
 	u.mu.Lock()
@@ -59,7 +59,7 @@ func (u *unread) forget(w *pending) {
 	}
 }
 
-// makeRoom cuts the slowest of the long writes. While there is too much data and no such write, it tries again.
+// makeRoom closes the slowest writes above [MaxUnread] that are older than unreadTime. If only younger writes remain, it retries.
 func (u *unread) makeRoom() {
 	for u.bytes > MaxUnread {
 		var slowest *pending

@@ -8,11 +8,11 @@ import (
 const (
 	// nameRunes bounds the shown part of an untrusted name.
 	nameRunes = 80
-	// marksInRow bounds the marks on one letter: more of them cover the lines around.
+	// marksInRow bounds the marks on one letter: more would cover the lines around it.
 	marksInRow = 2
 )
 
-// unseen are invisible letters and symbols.
+// unseen lists invisible letters and symbols.
 const unseen = "\u115f\u1160\u2800\u3164\uffa0"
 
 // Name returns an untrusted name as one line of at most 80 characters, without anything that hides, reorders or covers other

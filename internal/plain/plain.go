@@ -1,4 +1,4 @@
-// Package plain turns untrusted text into plain text, for responses that models and people read.
+// Package plain cleans untrusted text for models and people: [Text], [Lines], [Name] for names, and [Cell] for spreadsheets.
 package plain
 
 import (
@@ -6,7 +6,7 @@ import (
 	"unicode"
 )
 
-// Text returns s as one line of at most most characters, without invisible ones.
+// Text returns s as one line of at most most visible characters.
 func Text(s string, most int) string {
 	if bound := 16 * most; len(s) > bound {
 		s = s[:bound]

@@ -1,5 +1,5 @@
-// Package recent keeps values that were read a moment ago, and shares one read between callers that need the same value at the
-// same time. It serves only decisions that are checked again under the lock of an account.
+// Package recent caches values for a short time, and shares one read between callers that need the same value at the same time.
+// Use it only for decisions that are checked again under the lock of an account.
 package recent
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/tollhq/toll/internal/cache"
 )
 
-// Reader reads values by key and keeps each for a time. Safe for concurrent use.
+// Reader reads values by key and caches each of them. It is safe for concurrent use.
 type Reader[K comparable, V any] struct {
 	load  func(context.Context, K) (V, error)
 	clock func() time.Time
@@ -27,22 +27,22 @@ type entry[V any] struct {
 	at    time.Time // when its read began
 }
 
-// flight is a read in progress. A caller that arrives while it runs waits for the next one: a read that began before the call
-// could miss a change made before the call.
+// flight is a read in progress. A caller that arrives while it runs waits for the next read, because a read that began before
+// the call could miss a change made before the call.
 type flight[V any] struct {
 	done  chan struct{}
 	value V
 	err   error
 	next  *flight[V]
-	stale bool // forgotten while it ran: its value is returned and not kept
+	stale bool // forgotten while it ran: its value is returned but not cached
 }
 
-// New returns a reader that keeps at most bound values, each for ttl.
+// New returns a reader that caches at most bound values, each for ttl from the start of its read.
 func New[K comparable, V any](clock func() time.Time, ttl time.Duration, bound int, load func(context.Context, K) (V, error)) *Reader[K, V] {
 	return &Reader[K, V]{load: load, clock: clock, ttl: ttl, kept: cache.New[K, entry[V]](bound), flights: map[K]*flight[V]{}}
 }
 
-// Get returns the value read at most ttl ago, or reads it. cached reports that it was not read for this call.
+// Get returns the value if it was read less than ttl ago, or else reads it. cached reports whether it was not read for this call.
 func (c *Reader[K, V]) Get(ctx context.Context, k K) (v V, cached bool, err error) {
 	now := c.clock()
 	// A clock that was set back must not make a value live longer.
@@ -103,7 +103,7 @@ func (c *Reader[K, V]) run(ctx context.Context, k K, before, f *flight[V]) {
 	close(f.done)
 }
 
-// loaded turns a panic of load into an error, because no request recovers in its goroutine.
+// loaded calls load, and returns a panic as an error: it runs in a goroutine where the recovery of the HTTP server does not apply.
 func (c *Reader[K, V]) loaded(ctx context.Context, k K) (v V, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -113,7 +113,7 @@ func (c *Reader[K, V]) loaded(ctx context.Context, k K) (v V, err error) {
 	return c.load(ctx, k)
 }
 
-// Put keeps a value that this process has just written.
+// Put caches a value that this process has just written.
 func (c *Reader[K, V]) Put(k K, v V) {
 	at := c.clock()
 	c.mu.Lock()
@@ -130,7 +130,7 @@ func (c *Reader[K, V]) Forget(k K) {
 	c.markStale(k)
 }
 
-// markStale keeps the cache from keeping a running read, which may have begun before the change.
+// markStale prevents the caching of a running read, which may have begun before the change.
 func (c *Reader[K, V]) markStale(k K) {
 	if f := c.flights[k]; f != nil {
 		f.stale = true

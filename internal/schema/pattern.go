@@ -6,15 +6,15 @@ import (
 )
 
 const (
-	// instructionsPerStep is how many instructions of a program can be built, or tried on one character, in one step.
+	// instructionsPerStep is the number of program instructions that are built, or tried on one character, in one step.
 	instructionsPerStep = 16
-	// stepsPerByte is the cost of parsing a byte: three of them can name a class of hundreds of ranges.
+	// stepsPerByte is the cost of parsing one byte: three bytes can name a class of hundreds of ranges.
 	stepsPerByte = 8
 	// maxClassSize bounds the cost of one character class; a match searches a large one in logarithmic time.
 	maxClassSize = 8
 )
 
-// matches reports whether text matches a regular expression. It costs the program's instructions for each character.
+// matches reports whether text matches a regular expression. Each character costs the instructions of the program.
 func (c *checker) matches(arg any, text string) bool {
 	source, ok := arg.(string)
 	if !ok {
@@ -24,7 +24,7 @@ func (c *checker) matches(arg any, text string) bool {
 	return c.spend(1+p.size*(len(text)+1)/instructionsPerStep) && p.re.MatchString(text)
 }
 
-// compiled returns a regular expression. It counts what repetitions multiply before it compiles.
+// compiled compiles a regular expression, or returns it from an earlier call. It spends the steps, multiplied by repetitions, first.
 func (c *checker) compiled(source string) pattern {
 	if p, ok := c.patterns[source]; ok || !c.spend(stepsPerByte*len(source)) {
 		return p
@@ -49,8 +49,8 @@ func (c *checker) compiled(source string) pattern {
 	return p
 }
 
-// sizeOf bounds the instructions of a regular expression. It does not overflow, because the parser bounds nested repetitions at
-// 1,000.
+// sizeOf returns an estimate of the instructions of a regular expression, with every repetition unrolled. It does not overflow,
+// because the parser limits nested repetitions to 1,000.
 func sizeOf(re *syntax.Regexp) int {
 	n := 1
 	switch re.Op {

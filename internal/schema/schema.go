@@ -1,5 +1,5 @@
-// Package schema checks an untrusted JSON value against an untrusted JSON Schema. It fetches nothing and counts every step, so
-// that its work is bounded without goroutines and timers.
+// Package schema checks an untrusted JSON value against an untrusted JSON Schema. [Check] does not fetch references, and counts
+// every step, so that its work is bounded without goroutines and timers.
 package schema
 
 import (
@@ -25,9 +25,9 @@ var ErrWork = errors.New("the schema takes too much work")
 // Dialect is the only accepted value of $schema.
 const Dialect = "https://json-schema.org/draft/2020-12/schema"
 
-// Check reports whether value fits the schema (JSON Schema, draft 2020-12) in at most budget steps. Both are JSON as decoded
-// into an any. References lead to members of the schema's own $defs. Patterns are those of package regexp. Words that are not
-// known, and format, say nothing. Errors: [ErrMisfit], [ErrWork], else what the schema has that is malformed or not supported.
+// Check returns nil if value fits the schema (JSON Schema, draft 2020-12) within budget steps. Both are JSON decoded into an any.
+// References must lead to members of $defs at the root of the schema. Patterns have the syntax of package regexp. Unknown keywords
+// and format are ignored. It returns [ErrMisfit], [ErrWork], or an error that names a malformed or unsupported part of the schema.
 func Check(schema, value any, budget int) error {
 	c := checker{left: budget}
 	if root, ok := schema.(map[string]any); ok {
@@ -74,8 +74,8 @@ func (c *checker) fail(format string, args ...any) bool {
 
 func (c *checker) malformed(word string) bool { return c.fail("the schema's %s is malformed", word) }
 
-// fits applies one schema to one value. It applies every keyword, also after a misfit, so that steps and error do not depend on
-// the order of a map.
+// fits reports whether a value fits a schema. It applies every keyword, even after a misfit, so that steps and errors do not
+// depend on the order of a map.
 func (c *checker) fits(schema, v any) bool {
 	if !c.spend(1) {
 		return false
@@ -93,7 +93,7 @@ func (c *checker) fits(schema, v any) bool {
 	return c.fail("a part of the schema is neither an object nor a boolean")
 }
 
-// all is fits for every value of a list.
+// all reports whether every value of a list fits a schema.
 func (c *checker) all(schema any, values []any) bool {
 	ok := true
 	for _, v := range values {
@@ -102,7 +102,7 @@ func (c *checker) all(schema any, values []any) bool {
 	return ok
 }
 
-// count returns how many schemas of a list a value fits.
+// count returns the number of schemas in a list that a value fits, and the length of the list.
 func (c *checker) count(word string, arg, v any) (fits, of int) {
 	list, ok := arg.([]any)
 	if !ok || len(list) == 0 {
@@ -116,7 +116,7 @@ func (c *checker) count(word string, arg, v any) (fits, of int) {
 	return fits, len(list)
 }
 
-// word applies one keyword of a schema.
+// word reports whether a value fits one keyword of a schema.
 func (c *checker) word(s map[string]any, word string, arg, v any) bool {
 	if c.err != nil {
 		return false
@@ -219,7 +219,7 @@ func (c *checker) contains(list []any, v any) bool {
 	return slices.ContainsFunc(list, func(e any) bool { return c.equal(e, v) })
 }
 
-// equal compares JSON values.
+// equal reports whether two JSON values are equal.
 func (c *checker) equal(a, b any) bool {
 	if !c.spend(1) {
 		return false
@@ -284,7 +284,7 @@ func (c *checker) text(word string, arg any, v string) bool {
 	return true
 }
 
-// within applies a keyword that begins with min or max to a count.
+// within reports whether a count is within the bound of a keyword that begins with min or max.
 func (c *checker) within(word string, arg any, n int) bool {
 	bound, ok := arg.(float64)
 	if !ok || bound < 0 || bound != math.Trunc(bound) {
@@ -373,7 +373,7 @@ func (c *checker) object(s map[string]any, word string, arg any, v map[string]an
 		case "dependentSchemas":
 			fits = (!has || c.fits(member, v)) && fits
 		case "patternProperties":
-			c.compiled(name) // also where there is no property that it could match
+			c.compiled(name) // reports a malformed pattern even if v has no properties
 			for property, value := range v {
 				fits = (!c.matches(name, property) || c.fits(member, value)) && fits
 			}

@@ -4,5 +4,5 @@ package tempfile
 
 import "os"
 
-// lock is not needed on Windows, where a file that is open cannot be removed.
+// lock does nothing and returns true: Windows cannot remove an open file, so no lock is needed.
 func lock(*os.File) bool { return true }

@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// lock locks an open file unless another process has the lock. The system releases it when the process ends.
+// lock reports whether it could lock an open file without waiting. The system releases the lock when the process ends.
 func lock(f *os.File) bool {
 	return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil
 }

@@ -1,6 +1,6 @@
-// Package tempfile creates temporary files that do not stay after their process was killed. A process locks each of its
-// temporary files. The next process that creates one of the same kind removes unlocked ones. Names have 32 random hexadecimal
-// digits, so that no other file matches.
+// Package tempfile creates temporary files that are removed even if their process was killed. A process locks each of its
+// temporary files. [Kind.Create] removes unlocked files of the same kind. Names contain 32 random hexadecimal digits, so that no
+// other file matches.
 package tempfile
 
 import (
@@ -30,7 +30,7 @@ type File struct{ *os.File }
 // Create creates an empty file of a kind in a directory, readable only by its owner, and removes files of killed processes.
 // Call Remove or Publish.
 func (k Kind) Create(dir string) (*File, error) {
-	_, _ = k.Clean(dir) // a file that belongs to another user does not stand in the way
+	_, _ = k.Clean(dir) // best effort: it fails for files of another user
 	for {
 		id := make([]byte, 16)
 		_, _ = rand.Read(id) // never fails since Go 1.24
@@ -43,12 +43,12 @@ func (k Kind) Create(dir string) (*File, error) {
 		if held(f) {
 			return &File{f}, nil
 		}
-		_ = f.Close() // it is removed by whoever has its lock
+		_ = f.Close() // the process that holds its lock removes it
 	}
 }
 
-// Write writes a file atomically, through a temporary file in the same directory. With replace it replaces an existing file;
-// otherwise that is [fs.ErrExist].
+// Write writes a file atomically, through a temporary file in the same directory. If the file exists, it replaces the file with
+// replace, and returns [fs.ErrExist] without.
 func (k Kind) Write(path string, content []byte, replace bool) error {
 	f, err := k.Create(filepath.Dir(path))
 	if err != nil {
@@ -63,15 +63,15 @@ func (k Kind) Write(path string, content []byte, replace bool) error {
 // Remove closes and removes the file with its SQLite side files. It does nothing for a removed or published file, so it can be
 // deferred.
 func (f *File) Remove() error {
-	err := f.Close() // first, as an open file cannot be removed on Windows
+	err := f.Close() // first, because Windows cannot remove an open file
 	if errors.Is(err, os.ErrClosed) {
 		err = nil
 	}
 	return errors.Join(err, remove(f.Name()))
 }
 
-// Publish flushes and renames the file. With replace it replaces an existing file; otherwise that is [fs.ErrExist]. Remove must
-// still be called.
+// Publish flushes the file and gives it the name path. If that file exists, it replaces the file with replace, and returns
+// [fs.ErrExist] without. The caller must still call Remove.
 func (f *File) Publish(path string, replace bool) error {
 	if err := f.Sync(); err != nil {
 		return err
@@ -81,7 +81,7 @@ func (f *File) Publish(path string, replace bool) error {
 		give = os.Rename
 	}
 	if replace && runtime.GOOS == "windows" {
-		_ = f.Close() // an open file cannot be renamed there
+		_ = f.Close() // Windows cannot rename an open file
 	}
 	err := give(f.Name(), path)
 	if err != nil && !errors.Is(err, fs.ErrExist) {
@@ -151,7 +151,7 @@ func (k Kind) matches(name string) bool {
 	return ok && also && digits.MatchString(middle)
 }
 
-// held locks an open file, and reports whether this process has the lock and the file still has its name.
+// held locks an open file. It reports whether this process has the lock and the file still has its name.
 func held(f *os.File) bool {
 	if !lock(f) {
 		return false
@@ -166,7 +166,7 @@ func held(f *os.File) bool {
 
 func remove(path string) error {
 	var errs []error
-	for i := len(sideFiles) - 1; i >= 0; i-- { // the file itself last, as it is what is looked for
+	for i := len(sideFiles) - 1; i >= 0; i-- { // the main file last: Clean finds its side files by it
 		if err := os.Remove(path + sideFiles[i]); !errors.Is(err, fs.ErrNotExist) {
 			errs = append(errs, err)
 		}
@@ -176,7 +176,7 @@ func remove(path string) error {
 
 func syncDir(dir string) error {
 	if runtime.GOOS == "windows" {
-		return nil // directories cannot be opened for this there
+		return nil // Windows cannot sync a directory
 	}
 	d, err := os.Open(dir)
 	if err != nil {
