@@ -19,17 +19,17 @@ import (
 
 // Codes of JSON-RPC errors (wire contract, section 22).
 const (
-	// CodePaymentRequired is the code for unpaid resources and prompts. Its data is the [x402.PaymentRequired]. A handler that
-	// returns it demands payment itself.
+	// CodePaymentRequired is the code for unpaid resources and prompts. Its data is the [x402.PaymentRequired]. A handler may
+	// return it to demand payment itself.
 	CodePaymentRequired = -32003
-	// CodeMisconfigured is the code of a server without a plan, and of failed settlements that propagate.
+	// CodeMisconfigured is the code for a server without a plan, and for failed settlements with [Propagate].
 	CodeMisconfigured = -32002
 )
 
 // cachePrivate keeps a result out of shared caches; the default of the protocol is public.
 const cachePrivate = "private"
 
-// Prefixes of the error of a demand for payment.
+// Prefixes of the error in a demand for payment.
 const (
 	wordRequired    = "payment required"
 	wordUnavailable = "plans unavailable"
@@ -37,22 +37,22 @@ const (
 	wordPending     = "settlement pending"
 )
 
-// Bounds of text of other parties that a model reads.
+// Bounds for text from other parties that a model reads, in characters, and for the plans that an error names.
 const (
 	maxNameRunes     = 80
 	maxSentenceRunes = 300
 	maxNamedPlans    = 3
 )
 
-// unpaid is the response to a call that is not paid.
+// unpaid is the response to an unpaid call.
 type unpaid struct {
 	call   *call
-	word   string      // how the error begins
+	word   string      // prefix of the error
 	reason string      // x402 reason word, may be empty
 	text   string      // one sentence, may be empty
-	err    *toll.Error // of the sale that was refused, may be nil
+	err    *toll.Error // error of the refused sale, may be nil
 	meta   *creditsMeta
-	wire   error // a JSON-RPC error in place of the demand
+	wire   error // JSON-RPC error to return instead of the demand, or nil
 }
 
 func (c *call) refuse(word, reason, text string) *unpaid {
@@ -86,7 +86,7 @@ func (r *unpaid) answer() (mcp.Result, error) {
 	return res, nil
 }
 
-// because joins the prefix, the reason and the sentence of a refusal with colons.
+// because joins word, the reason and the sentence of a refusal with colons.
 func (r *unpaid) because(word string) string {
 	for _, s := range []string{r.reason, plain.Text(r.text, maxSentenceRunes)} {
 		if s != "" {
@@ -96,8 +96,8 @@ func (r *unpaid) because(word string) string {
 	return word
 }
 
-// redeemFailed is the response to a call that ran and whose settlement was refused or has no outcome. It contains nothing of
-// the result.
+// redeemFailed returns the response to a call that ran, but whose settlement was refused or has no known outcome. It contains no
+// part of the result.
 func (c *call) redeemFailed(s *x402.SettleResponse, known bool) *unpaid {
 	r := c.refuse(wordFailed, s.ErrorReason, s.ErrorMessage)
 	if s.Extra != nil {
@@ -115,7 +115,7 @@ func (c *call) redeemFailed(s *x402.SettleResponse, known bool) *unpaid {
 	return r
 }
 
-// message is the text of a JSON-RPC error that demands payment.
+// message returns the text of a JSON-RPC error that demands payment.
 func (c *call) message() string {
 	text := "Payment required."
 	if c.cred.token == "" {
@@ -140,8 +140,8 @@ func (c *call) message() string {
 	return text
 }
 
-// newToolResult returns an empty result. From 2026-07-28 it must be marked as complete, which only the decoder of the SDK can
-// do from outside.
+// newToolResult returns an empty result. From 2026-07-28 a result must be marked as complete, in a field that only the decoder of
+// the SDK can set.
 func (c *call) newToolResult() *mcp.CallToolResult {
 	res := new(mcp.CallToolResult)
 	if r, ok := c.req.(*mcp.CallToolRequest); ok && r.ProtocolVersion() >= mcpwire.FirstModern {
@@ -152,7 +152,7 @@ func (c *call) newToolResult() *mcp.CallToolResult {
 	return res
 }
 
-// creditsMeta reports the credits of a call in _meta of its result.
+// creditsMeta reports the credits of a call in the _meta of its result.
 type creditsMeta struct {
 	Success           bool          `json:"success"`
 	TxHash            string        `json:"txHash,omitempty"`
@@ -179,7 +179,7 @@ func (c *call) burned(s *x402.SettleResponse) *creditsMeta {
 	}
 }
 
-// withMeta returns a copy of a result, which its handler may keep, with the outcome of the payment.
+// withMeta returns a copy of a result with the outcome of the payment in _meta. It copies because the handler may keep the result.
 func (c *call) withMeta(res mcp.Result, s *x402.SettleResponse, credits *creditsMeta) mcp.Result {
 	if isNil(res) {
 		return res
@@ -188,7 +188,7 @@ func (c *call) withMeta(res mcp.Result, s *x402.SettleResponse, credits *credits
 	if meta == nil {
 		meta = mcp.Meta{}
 	}
-	delete(meta, x402.MetaResponse) // never that of another call, which a proxy may have met upstream
+	delete(meta, x402.MetaResponse) // a proxy may pass on the receipt of an upstream call
 	if s != nil {
 		meta[x402.MetaResponse] = seller.Receipt(s)
 	}
@@ -215,7 +215,7 @@ func (c *call) withMeta(res mcp.Result, s *x402.SettleResponse, credits *credits
 
 func wireError(err error) (*jsonrpc.Error, bool) { return errors.AsType[*jsonrpc.Error](err) }
 
-// quoted returns a name that another party chose as data for a model: one quoted line of at most 80 characters.
+// quoted returns an untrusted name as data for a model: one quoted line of at most 80 characters, or "".
 func quoted(name string) string {
 	name = strings.ReplaceAll(plain.Text(name, maxNameRunes), `"`, "'")
 	if name == "" {

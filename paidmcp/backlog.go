@@ -16,29 +16,29 @@ import (
 const (
 	resumeBytes = 64 << 20
 	resumeTime  = 5 * time.Minute
-	resumeShare = 4    // a group has at most this part of the whole
-	streamBytes = 1024 // what a stream takes besides its events, generously
+	resumeShare = 4    // a group may use a quarter of the memory
+	streamBytes = 1024 // upper estimate of the memory of a stream without its events
 )
 
-// backlog bounds the memory for streams that clients with a broken connection can resume. A stream is kept as a whole or not at
-// all: from the first event id that its client receives until it was idle for its lifetime, its session ends, or others need
-// the room. A call that still runs then without a client is cancelled, because an answer that cannot be fetched must not be
-// paid.
+// backlog bounds the memory for streams that clients can resume after their connection broke. It keeps a complete stream from the
+// time at which the client receives the first event id until the stream was idle for its lifetime, its session ends, or other
+// streams need the memory. A call that still runs then without a client is cancelled, because the client must not pay for an
+// answer that it cannot fetch.
 type backlog struct {
-	most, each int64 // bytes of all sessions, and of one group; most is 0 when nothing is kept
+	most, each int64 // maximum bytes in total, and per group; most is 0 if streams are not kept
 	life       time.Duration
 
 	mu      sync.Mutex
 	bytes   int64
-	idle    list.List          // streams that have ended and have no reader, the oldest first
-	paid    list.List          // the same, of those whose call was paid
-	running map[string]*stream // those that have not ended, by id
+	idle    list.List          // ended streams of unpaid calls without a reader, oldest first
+	paid    list.List          // ended streams of paid calls without a reader, oldest first
+	running map[string]*stream // streams that have not ended, by id
 }
 
 // kept are the streams of one session, guarded by the lock of the backlog.
 type kept struct {
 	streams map[string]*stream // by id
-	paid    int                // of them, whose call was paid
+	paid    int                // number of streams whose call was paid
 	closed  bool
 }
 
@@ -67,7 +67,7 @@ func (b *backlog) open(s *session, polls bool, cancel func()) *stream {
 	return st
 }
 
-// keep begins to keep a stream, because its client is about to receive an event id.
+// keep starts to keep a stream. It is called when its client is about to receive the first event id. The caller holds the lock.
 func (b *backlog) keep(st *stream) {
 	k := &st.session.kept
 	if st.state != fresh || b.most == 0 || k.closed {
@@ -87,8 +87,8 @@ func (b *backlog) keep(st *stream) {
 	b.charge(st, n)
 }
 
-// charge counts bytes of a kept stream, and makes room for them: the streams that ended first go first, unpaid ones before paid
-// ones. An unpaid stream never displaces a paid one; it is dropped itself.
+// charge counts n bytes for a kept stream, and frees memory for them. It drops unpaid streams before paid streams, and the oldest
+// first. An unpaid stream never displaces a paid stream; it is dropped itself.
 func (b *backlog) charge(st *stream, n int64) {
 	g := st.session.group
 	for g.bytes+n > b.each && b.dropOldest(st, &g.idle, &g.paid) {
@@ -117,7 +117,7 @@ func (b *backlog) dropOldest(st *stream, idle, paid *list.List) bool {
 	return true
 }
 
-// pay marks the call of a stream as paid, before its answer is written.
+// pay marks the call of a stream as paid. It is called before the answer is written.
 func (b *backlog) pay(st *stream) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -127,7 +127,7 @@ func (b *backlog) pay(st *stream) {
 	st.paid = true
 }
 
-// drop forgets a kept stream. Its reader continues if at most the current event is missing.
+// drop removes a kept stream. Its reader continues if it lacks at most the current event.
 func (b *backlog) drop(st *stream) {
 	k := &st.session.kept
 	st.state = lost
@@ -140,7 +140,7 @@ func (b *backlog) drop(st *stream) {
 	st.bytes = 0
 	b.wake(st)
 	if st.reader != nil && st.reader.read < st.last()-1 {
-		st.reader = nil // what it lacks is counted no longer
+		st.reader = nil // its missing events are no longer counted
 	}
 	st.trim()
 	st.moved.Broadcast()
@@ -197,8 +197,8 @@ func (b *backlog) expire(st *stream) {
 	}
 }
 
-// resume attaches a new reader after the event with this id, and detaches the previous one: a broken connection may still look
-// alive. It returns nil for an event that is not kept.
+// resume attaches a new reader after the event with this id, and detaches the previous reader, whose connection may be broken
+// without notice. It returns nil if the event is unknown or dropped.
 func (b *backlog) resume(s *session, event string) (*stream, *reader) {
 	id, number, _ := strings.Cut(event, "_")
 	n, err := strconv.ParseUint(number, 10, 31)
@@ -214,8 +214,8 @@ func (b *backlog) resume(s *session, event string) (*stream, *reader) {
 	return st, st.reader
 }
 
-// closable is the middleware that lets a handler close the stream of its call until the client resumes it. The transport of the
-// SDK keeps no events. Clients that cannot resume stay connected.
+// closable is the middleware that lets a handler close the stream of its call until the client resumes it. It replaces the function
+// of the SDK, whose transport does not store events. Clients that cannot resume stay connected.
 func (b *backlog) closable(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		if extra := req.GetExtra(); extra != nil && len(extra.Header[headerStream]) > 0 {

@@ -19,12 +19,12 @@ import (
 
 // caller is the sender of a request: the holder of its bearer token.
 type caller struct {
-	subscriber toll.Address // zero when the keys of the service could not be had
-	digest     string       // of the token
+	subscriber toll.Address // zero if the keys of the service could not be read
+	digest     string       // SHA-256 of the token, hexadecimal
 }
 
-// owner names the owner of a session: the subscriber, with any of their tokens. A token that could not be checked owns only its
-// own sessions. A nil caller owns sessions that were opened without a credential.
+// owner returns the name of the owner of a session: the subscriber, with any of their tokens, or the token if it could not be
+// checked. For a nil caller, who has no credential, it returns "".
 func (c *caller) owner() string {
 	switch {
 	case c == nil:
@@ -37,8 +37,8 @@ func (c *caller) owner() string {
 
 const ownSubscriber = "subscriber "
 
-// signedIn checks the Authorization header. Any fault is a 401, so that clients sign in again; payments in the message are not
-// checked here. It returns nil for a request without the header.
+// signedIn returns the sender named by the Authorization header, nil without the header. It returns false after it responded: with
+// 401 to an invalid token, and with 503 if sign-in is required and no keys can be read. It does not check payments in the message.
 func (s *Server) signedIn(w http.ResponseWriter, r *http.Request) (*caller, bool) {
 	headers := r.Header.Values("Authorization")
 	if len(headers) == 0 {
@@ -87,15 +87,15 @@ const (
 	problemRevoked   = "The access token was revoked"
 	problemSignature = "The access token is not one of the service"
 	problemAudience  = "The access token is for another resource"
-	problemKeys      = "keys" // not told: nothing is known against the token
+	problemKeys      = "keys" // internal: the token could not be checked
 )
 
 const (
 	maxVerdicts = 10_000
-	verdictLife = 5 * time.Second // how late a revocation may be seen
+	verdictLife = 5 * time.Second // maximum delay of a revocation
 )
 
-// bearers check bearer tokens: signature and claims with the published keys of the service, later changes by asking it.
+// bearers checks bearer tokens: signature and claims with the published keys of the service, and revocation with a call to it.
 type bearers struct {
 	f     x402.Facilitator
 	keys  *keys
@@ -103,7 +103,7 @@ type bearers struct {
 	names x402.Namespace
 	clock func() time.Time
 
-	verdicts *cache.Cache[string, string] // what is wrong, by digest of the token
+	verdicts *cache.Cache[string, string] // problem or "", by digest of the token
 }
 
 // claims are the claims that the HTTP layer reads (wire contract, section 14).
@@ -114,7 +114,7 @@ type claims struct {
 	Accepted x402.Requirements `json:"accepted"`
 }
 
-// check returns the sender of the token, or its fault. base is the address of this server, "" if unknown.
+// check returns the sender of a token, or a problem. base is the address of this server, "" if unknown.
 func (b *bearers) check(ctx context.Context, token, base string) (*caller, string) {
 	sum := sha256.Sum256([]byte(token))
 	who := &caller{digest: hex.EncodeToString(sum[:])}
@@ -144,8 +144,8 @@ func (b *bearers) check(ctx context.Context, token, base string) (*caller, strin
 	return who, ""
 }
 
-// signed returns the claims of a JWS that a key of the service signed. The header only selects one of those keys (RFC 8725,
-// section 3.1).
+// signed verifies that a key of the service signed a JWS, and returns its claims or a problem. The header of the JWS only selects
+// the key (RFC 8725, section 3.1).
 func (b *bearers) signed(ctx context.Context, jws string) (*claims, string) {
 	id := x402.KeyID(jws)
 	if id == "" || len(id) > 128 {
@@ -162,8 +162,8 @@ func (b *bearers) signed(ctx context.Context, jws string) (*claims, string) {
 	return &c, ""
 }
 
-// revoked asks the service whether the token is still valid. Refusals because of plan, agent or balance are for the paid call,
-// and so is an unreachable service.
+// revoked returns a problem if the service considers the token expired, revoked or forged. It ignores refusals because of plan,
+// agent or balance, and an unreachable service: the paid call reports them.
 func (b *bearers) revoked(ctx context.Context, digest, token string, c *claims) string {
 	if problem, known := b.verdicts.Get(digest, b.clock()); known {
 		return problem

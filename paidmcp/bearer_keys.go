@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	keysLife  = time.Hour        // as the service lets them be cached
-	keysPause = 10 * time.Second // between two readings that unknown keys or failures cause
-	maxKeys   = 64 << 10         // bytes of the document
+	keysLife  = time.Hour        // cache lifetime that the service allows
+	keysPause = 10 * time.Second // minimum time between two requests
+	maxKeys   = 64 << 10         // maximum size of the document, in bytes
 )
 
 // keys caches the published keys of the service (RFC 7517, RFC 8037).
@@ -27,14 +27,14 @@ type keys struct {
 
 	mu      sync.Mutex
 	byID    map[string]ed25519.PublicKey
-	readAt  time.Time // zero: never
+	readAt  time.Time // last success, or zero
 	triedAt time.Time
-	failed  bool          // at triedAt
-	reading chan struct{} // closed at the end of the reading under way, nil without one
+	failed  bool          // the request at triedAt failed
+	reading chan struct{} // closed when the current request ends; nil if there is no request
 }
 
-// find returns the key with this id, nil if the service has none. Unknown ids cause a request only once in a while. Callers
-// with a known key never wait. An error means that the service did not answer, so that it may have the key.
+// find returns the key with this id, or nil if the service does not have it. An unknown id causes at most one request per 10 s. A
+// known key is returned without waiting. It returns an error if the service did not answer, so that it may have the key.
 func (k *keys) find(ctx context.Context, id string) (ed25519.PublicKey, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -42,7 +42,7 @@ func (k *keys) find(ctx context.Context, id string) (ed25519.PublicKey, error) {
 	passed := func(at time.Time, d time.Duration) bool { return at.IsZero() || now.Sub(at) >= d || now.Before(at) }
 	if k.reading == nil && (k.byID[id] == nil || passed(k.readAt, keysLife)) && passed(k.triedAt, keysPause) {
 		k.reading = make(chan struct{})
-		go k.refresh(context.WithoutCancel(ctx)) // the reading serves everybody
+		go k.refresh(context.WithoutCancel(ctx)) // all callers share the request
 	}
 	if reading := k.reading; reading != nil && k.byID[id] == nil {
 		k.mu.Unlock()

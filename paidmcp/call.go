@@ -31,17 +31,17 @@ type call struct {
 	args  json.RawMessage
 	url   string
 
-	offers  []*x402.Terms         // the plans that may pay
-	demand  *x402.PaymentRequired // what the caller is asked for
-	plan    toll.PlanID           // the one that is to pay
-	terms   *x402.Terms           // of the plan that pays
+	offers  []*x402.Terms         // terms of the plans that can pay
+	demand  *x402.PaymentRequired // response to an unpaid call
+	plan    toll.PlanID           // plan that pays
+	terms   *x402.Terms           // terms of that plan
 	cred    credential
-	sale    *seller.Sale // nil of a free item
+	sale    *seller.Sale // nil for a free item
 	notices *outbox
 }
 
-// receive is the middleware that demands payment. One payment covers everything inside it, also a second run of a handler with
-// the input that it asked for.
+// receive is the middleware that demands payment for items with a price. It also adapts the list of tools, see listed. One payment
+// covers all inner middleware, including a second run of a handler with the input that it requested.
 func (p *Payments) receive(next mcp.MethodHandler) mcp.MethodHandler {
 	return withCodes(func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		c := &call{Payments: p, Seller: p.seller, req: req, next: next}
@@ -81,7 +81,7 @@ func (p *Payments) receive(next mcp.MethodHandler) mcp.MethodHandler {
 	})
 }
 
-// withCodes sets the code of an internal error on errors without a code; the SDK sends 0.
+// withCodes sets the code of an internal error on errors without a code, for which the SDK would send 0.
 func withCodes(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		res, err := next(ctx, method, req)
@@ -92,8 +92,8 @@ func withCodes(next mcp.MethodHandler) mcp.MethodHandler {
 	}
 }
 
-// LogicalURL returns the url under which an agent registers an item, for example "mcp://demo/tools/ask"; the name "*" stands
-// for all items of the type.
+// LogicalURL returns the url under which an agent registers an item, for example "mcp://demo/tools/ask". The name "*" means all
+// items of the type.
 func (p *Payments) LogicalURL(t Type, name string) string {
 	if name != mcpwire.AnyName {
 		name = url.PathEscape(name)
@@ -128,7 +128,7 @@ func (c *call) serve(ctx context.Context, run func(context.Context) (mcp.Result,
 	keeper := c.sale.Keep(ctx)
 	defer keeper.Stop()
 	if c.price.stream {
-		// The hold pays what leaves, only while it lasts.
+		// Notifications are covered only while the hold lasts.
 		cut := func() {
 			cancel(paid.ErrHoldEnded)
 			c.notices.cut()
@@ -141,7 +141,7 @@ func (c *call) serve(ctx context.Context, run func(context.Context) (mcp.Result,
 	if gone := context.Cause(inner); gone != nil {
 		res, err = nil, gone
 	} else if ctx.Err() != nil && !(seller.Left(ctx) && settles()) {
-		res, err = nil, context.Cause(ctx) // it came to its end before it learned that the caller left
+		res, err = nil, context.Cause(ctx) // the handler returned before it learned that the caller left
 	}
 	switch {
 	case err != nil:
@@ -168,14 +168,14 @@ func (c *call) run(ctx context.Context, method string) (res mcp.Result, err erro
 	return c.next(ctx, method, c.req)
 }
 
-// fail ends a call whose handler returned an error: nothing is burned.
+// fail ends a call whose handler returned an error. No credits are burned, unless part of a stream was delivered.
 func (c *call) fail(ctx context.Context, err error) (mcp.Result, error) {
 	c.stop(ctx)
 	if why, ok := demandsPayment(err); ok {
 		return c.refuse(wordRequired, "", why).answer()
 	}
 	if _, ok := wireError(err); !ok && c.kind == Tools && ctx.Err() == nil {
-		// A model sees the error in this form of the protocol.
+		// A model sees an error only in a tool result.
 		res := c.newToolResult()
 		res.SetError(err)
 		return res, nil
@@ -183,7 +183,7 @@ func (c *call) fail(ctx context.Context, err error) (mcp.Result, error) {
 	return nil, err
 }
 
-// failTool ends a call of a tool whose result is an error. The caller gets the result.
+// failTool ends a call of a tool whose result has isError. It returns the result, or a demand for payment if the error is one.
 func (c *call) failTool(ctx context.Context, res mcp.Result) (mcp.Result, error) {
 	c.stop(ctx)
 	if r, ok := res.(*mcp.CallToolResult); ok {
@@ -194,8 +194,8 @@ func (c *call) failTool(ctx context.Context, res mcp.Result) (mcp.Result, error)
 	return res, nil
 }
 
-// stop ends a call without a settlement, unless notifications have left already. It drops those that wait, which may hold paid
-// content.
+// stop ends a call and releases its hold, or settles it if notifications were already delivered. It drops waiting notifications,
+// which may hold paid content.
 func (c *call) stop(ctx context.Context) {
 	c.notices.shut()
 	if sent := c.notices.delivered(); sent > 0 {
@@ -205,7 +205,7 @@ func (c *call) stop(ctx context.Context) {
 	c.sale.Release(ctx)
 }
 
-// settled burns the credits of a call, and only then returns its result.
+// settled burns the credits of a call and returns its result, or the payment error if the settlement failed.
 func (c *call) settled(ctx context.Context, res mcp.Result) (mcp.Result, error) {
 	amount, err := c.amount(res)
 	if err != nil {
@@ -233,7 +233,7 @@ func (c *call) settled(ctx context.Context, res mcp.Result) (mcp.Result, error) 
 	return c.redeemFailed(s, known).answer()
 }
 
-// amount returns the price of a result, at most what is held.
+// amount returns the price of a result, capped at the hold. It returns errInternal if the price function panics.
 func (c *call) amount(res mcp.Result) (amount toll.Credits, err error) {
 	if c.price.creditsFunc == nil {
 		return c.terms.InBounds(c.price.credits), nil
@@ -248,16 +248,16 @@ func (c *call) amount(res mcp.Result) (amount toll.Credits, err error) {
 		Args: c.args, Result: res, Request: CallRequest{LogicalURL: c.url, ToolName: c.name},
 	}), 0)
 	if c.terms != nil && !c.terms.Kind.Charges() {
-		return amount, nil // a plan for a period holds nothing, and burns nothing whatever is asked
+		return amount, nil // plans for a period do not burn credits
 	}
 	return min(c.terms.InBounds(amount), c.sale.Amount), nil
 }
 
-// settleCut settles a stream that ended before its result, after some of it was delivered.
+// settleCut settles a stream that ended before its result, after sent bytes were delivered.
 func (c *call) settleCut(ctx context.Context, sent int64) {
 	amount, err := c.amount(nil)
 	if err != nil {
-		amount = c.sale.Amount // what was held is what the subscriber agreed to
+		amount = c.sale.Amount // the subscriber agreed to the hold
 	}
 	if amount == 0 {
 		c.sale.Release(ctx)
@@ -275,13 +275,13 @@ func isNil(res mcp.Result) bool {
 	return res == nil || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
-// failed reports whether a result is the error of a tool.
+// failed reports whether a result is a tool result with isError.
 func failed(res mcp.Result) bool {
 	r, ok := res.(*mcp.CallToolResult)
 	return ok && r != nil && r.IsError
 }
 
-// needsInput reports whether a result asks for input before there is anything to pay.
+// needsInput reports whether a result requests input from the caller. Such a result is free.
 func needsInput(res mcp.Result) bool {
 	switch r := res.(type) {
 	case *mcp.CallToolResult:

@@ -11,10 +11,10 @@ import (
 type Payment struct {
 	Payer          string // address of the subscriber
 	PlanID         toll.PlanID
-	AgentID        toll.AgentID // "" when there is none
-	AgentRequestID string       // id of this call, of its settlement and of its receipt
-	Amount         toll.Credits // credits set aside, the most that this call can cost
-	LogicalURL     string       // of the item, for example "mcp://demo/tools/ask"
+	AgentID        toll.AgentID // "" without an agent
+	AgentRequestID string       // id of this call, its settlement and its receipt
+	Amount         toll.Credits // credits held, the maximum that this call can cost
+	LogicalURL     string       // url of the item, for example "mcp://demo/tools/ask"
 	// Verdict is the verified response of the facilitator. It is shared: treat it as read-only.
 	Verdict *x402.VerifyResponse
 }
@@ -22,11 +22,11 @@ type Payment struct {
 type (
 	paymentKey struct{}
 	callKey    struct{}
-	bearerKey  struct{} // of the bearer token of a request, for the layer of payments
+	bearerKey  struct{} // bearer token of a request, as a string
 	streamKey  struct{}
 )
 
-// FromContext returns the payment of the current call, and false for free items and those without a price.
+// FromContext returns the payment of the current call. It returns false for free items and items without a price.
 func FromContext(ctx context.Context) (Payment, bool) {
 	p, ok := ctx.Value(paymentKey{}).(Payment)
 	return p, ok

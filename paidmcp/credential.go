@@ -16,18 +16,18 @@ import (
 const (
 	metaPayment     = x402.MetaPayment
 	maxPaymentBytes = 64 << 10
-	// plainPayload is the largest payload that is passed on whole as a token (x402.DecodeToken); of larger ones only the needed
-	// members are kept.
+	// plainPayload is the largest payload, in bytes, that is passed on complete as a token (x402.DecodeToken). Larger payloads are
+	// reduced to the needed members.
 	plainPayload = 16 << 10
 )
 
 // credential is the access token of a call.
 type credential struct {
 	token  string
-	bearer bool // by the deprecated header
+	bearer bool // from the deprecated Authorization header
 }
 
-// takePayment returns the payment in _meta and removes it, so that no handler forwards it.
+// takePayment removes the payment from _meta, so that no handler forwards it, and returns it as a token, or "".
 func takePayment(params mcp.Params) (token string) {
 	meta := params.GetMeta()
 	v, there := meta[metaPayment]
@@ -41,7 +41,7 @@ func takePayment(params mcp.Params) (token string) {
 	return token
 }
 
-// takeCredential returns the payment of a call, else the bearer token of its request. It removes both from the headers.
+// takeCredential returns the payment of a call, or else the bearer token of its request. It removes both from the headers.
 func takeCredential(ctx context.Context, req mcp.Request, token string) credential {
 	bearer, _ := ctx.Value(bearerKey{}).(string)
 	if extra := req.GetExtra(); extra != nil && extra.Header != nil {

@@ -8,14 +8,14 @@ import (
 	"github.com/tollhq/toll/paid"
 )
 
-// OnDisconnect chooses what happens to a call of the item whose caller disconnects or cancels it, in place of
-// [Config.OnDisconnect]. See "Disconnects" in the package documentation.
+// OnDisconnect sets how to handle a call of the item whose caller disconnects or cancels it. It overrides [Config.OnDisconnect].
+// See "Disconnects" in the package documentation.
 func OnDisconnect(g paid.Disconnect) Option {
 	g.Check("paidmcp")
 	return func(pr *price) { pr.disconnect = g }
 }
 
-// settlesDisconnected reports whether a successful call is settled although its caller disconnected.
+// settlesDisconnected reports whether a successful call is settled even if its caller disconnected.
 func (c *call) settlesDisconnected(ctx context.Context) bool {
 	g := c.price.disconnect
 	if g == paid.DisconnectByMethod {
@@ -37,8 +37,8 @@ func (c *call) workContext(call context.Context, settles func() bool) (context.C
 // maxListed bounds the pages of one list.
 const maxListed = 1000
 
-// isReadOnly reports whether the tool of a call is annotated as read-only. It lists the tools each time, as annotations may
-// change. Unknown tools are not read-only.
+// isReadOnly reports whether the tool of a call has the annotation readOnlyHint. It lists the tools each time, because annotations
+// may change. For an unknown tool, or if listing fails, it returns false.
 func (c *call) isReadOnly(ctx context.Context) bool {
 	session, ok := c.req.GetSession().(*mcp.ServerSession)
 	if !ok {

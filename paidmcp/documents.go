@@ -13,7 +13,7 @@ import (
 	"github.com/tollhq/toll/internal/oauthmeta"
 )
 
-// serveDocument serves a public document, also to web pages.
+// serveDocument serves a public document, to web pages of any origin as well.
 func (s *Server) serveDocument(w http.ResponseWriter, r *http.Request, document func(base string) any) {
 	h := w.Header()
 	h.Set("Access-Control-Allow-Origin", "*")
@@ -59,8 +59,8 @@ func (s *Server) endpointDocument(base string) any {
 	}{r, s.cfg.Scopes, map[string]any{"tools": s.items().tools, "protocol_version": mcp.SupportedProtocolVersions()[0]}}
 }
 
-// authorization describes the authorization server. It is also served here for clients of older versions, which look for it at
-// the MCP server and register there.
+// authorization describes the authorization server. The MCP server serves it as well, for clients of older protocol versions,
+// which look for it and register here.
 func (s *Server) authorization(base string) oauthmeta.Server {
 	scopes := s.cfg.Scopes
 	if !slices.Contains(scopes, "openid") {
@@ -107,7 +107,7 @@ func (s *Server) info(base string) any {
 type items struct{ tools, resources, prompts []string }
 
 const (
-	// itemsLife is the least time between two listings for the documents, and itemsTime bounds one listing.
+	// itemsLife is the minimum time between two listings for the documents, and itemsTime bounds one listing.
 	itemsLife = 5 * time.Second
 	itemsTime = 30 * time.Second
 )
@@ -145,7 +145,7 @@ func (s *Server) list(ctx context.Context) items {
 	return it
 }
 
-// named returns the names of a list, up to an error.
+// named returns the names in a list, up to the first error.
 func named[T any](listed iter.Seq2[*T, error], name func(*T) string) []string {
 	names := []string{}
 	for one, err := range listed {

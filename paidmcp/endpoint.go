@@ -67,7 +67,7 @@ func (s *Server) serveMCP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// servePOST handles one message. alone means that it belongs to no session.
+// servePOST handles one message. alone means that it does not belong to a session.
 func (s *Server) servePOST(w http.ResponseWriter, r *http.Request, who *caller, alone bool) {
 	body, done, ok := s.readBody(w, r, s.cfg.MaxBody)
 	if !ok {
@@ -116,8 +116,8 @@ func (s *Server) pays(m *message) bool {
 	return m.isPaid && runs[m.method] != "" && s.pay.prices.isPriced(runs[m.method], m.name)
 }
 
-// agrees compares the headers by which proxies route with the message. From 2026-07-28 they are required, and the SDK rejects
-// messages without them.
+// agrees returns a fault if Mcp-Method or Mcp-Name, by which proxies route, differ from the message. From 2026-07-28 they are
+// required, and the SDK rejects messages without them.
 func (m *message) agrees(h http.Header) *messageFault {
 	method, name := h.Values(headerMethod), h.Values(headerName)
 	if len(method) == 1 && m.method != "" && method[0] != m.method || len(name) == 1 && runs[m.method] != "" && name[0] != m.name {
@@ -126,5 +126,5 @@ func (m *message) agrees(h http.Header) *messageFault {
 	return nil
 }
 
-// codeNoSession is the code that other MCP servers use.
+// codeNoSession is the code for an unknown session, as in other MCP servers.
 const codeNoSession = -32001

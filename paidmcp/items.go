@@ -19,7 +19,7 @@ const (
 	Prompts   Type = "prompts"
 )
 
-// RedeemError chooses the response to a call that ran and whose credits could not be burned. Its content never leaves.
+// RedeemError chooses the response to a call that ran, but whose credits could not be burned. The result is never sent.
 type RedeemError int
 
 // Responses to a failed settlement.
@@ -30,8 +30,8 @@ const (
 
 // CreditsContext is the input of a function that prices a call.
 type CreditsContext struct {
-	// Args are the arguments as JSON: those of a tool as sent, those of a prompt as an object of strings, the uri of a
-	// resource.
+	// Args are the arguments as JSON: for a tool as sent by the caller, for a prompt an object of strings, and for a resource
+	// {"uri": ...}.
 	Args json.RawMessage
 	// Result is a [*mcp.CallToolResult], [*mcp.ReadResourceResult] or [*mcp.GetPromptResult], read-only; nil for a stream that
 	// was cut.
@@ -73,7 +73,7 @@ func newPrice(opts []Option) *price {
 // isFree reports whether an item never costs anything, so that it needs no access token.
 func (pr *price) isFree() bool { return pr.creditsFunc == nil && pr.credits == 0 }
 
-// dearer reports whether pr applies where both match. A function may charge up to the maximum of its plan.
+// dearer reports whether pr applies if both match: a function, which may charge up to the maximum of the plan, or the higher price.
 func (pr *price) dearer(other *price) bool {
 	if other == nil || (pr.creditsFunc != nil) != (other.creditsFunc != nil) {
 		return other == nil || pr.creditsFunc != nil
@@ -82,28 +82,28 @@ func (pr *price) dearer(other *price) bool {
 }
 
 // Credits sets the price of one call, default 1. An item of 0 credits is free and needs no access token. Other prices are
-// brought within the bounds of the plan.
+// adjusted to the bounds of the plan.
 func Credits(n toll.Credits) Option {
 	return func(pr *price) { pr.credits, pr.creditsFunc = max(n, 0), nil }
 }
 
-// CreditsFunc prices a call after the item ran. The maximum of the plan is held meanwhile and caps the result; 0 or less burns
-// nothing. It must not block.
+// CreditsFunc prices a call after the item ran. Until then the maximum of the plan is held, which caps the price. A price of 0 or
+// less burns no credits. f must not block.
 func CreditsFunc(f func(CreditsContext) toll.Credits) Option {
 	return func(pr *price) { pr.creditsFunc = f }
 }
 
-// Plan names the plan that pays for the item, in place of the plan of the server.
+// Plan sets the plan that pays for the item. It overrides [Config.PlanID].
 func Plan(id toll.PlanID) Option { return func(pr *price) { pr.plan = id } }
 
-// MaxAmount is the minimum hold for an item with a fixed price, default 1.
+// MaxAmount sets the minimum hold for an item with a fixed price, in credits, default 1.
 func MaxAmount(n toll.Credits) Option { return func(pr *price) { pr.maxAmount = max(n, 0) } }
 
 // OnRedeemError chooses the response to a failed settlement, default [Ignore].
 func OnRedeemError(e RedeemError) Option { return func(pr *price) { pr.onError = e } }
 
 // Stream sends the progress and log messages of the item at once, backed by the hold. Without it they wait for the settlement,
-// since they may hold paid content. A stream ends with its hold, and a stream that was cut after a delivery is settled.
+// because they may hold paid content. A stream ends with its hold. If it is cut after a delivery, it is settled.
 func Stream() Option { return func(pr *price) { pr.stream = true } }
 
 // Description describes the item in a demand for payment. The default is its registered description.
@@ -141,9 +141,9 @@ func (p *Payments) AddPrompt(s *mcp.Server, pr *mcp.Prompt, h mcp.PromptHandler,
 }
 
 // Price sets the price of the items of a type with this name, and replaces an earlier one. Use it for items that are added by
-// other means; see [Payments.Protect]. Names are compared exactly, uris in all their spellings and without query and trailing
-// slash. The name of a resource is its uri, or a template of uris, in which {...} matches anything. The name "*" sets the price
-// of all other items of the type.
+// other means; see [Payments.Protect]. Names must be equal. Uris match in any spelling, with or without query and trailing slash.
+// The name of a resource is its uri, or a template of uris in which {...} matches any text. The name "*" sets the price of all
+// items of the type without a price under their name.
 func (p *Payments) Price(t Type, name string, opts ...Option) { p.prices.set(t, name, newPrice(opts)) }
 
 // Unprice removes a price.

@@ -24,9 +24,9 @@ const (
 
 // Errors of a notification.
 var (
-	// ErrNotPaid says that the call ended without a settlement, so its notifications are dropped.
+	// ErrNotPaid means that the call ended without a settlement, so its notifications are dropped.
 	ErrNotPaid = errors.New("paidmcp: the call was not paid")
-	// ErrTooMuch says that too many notifications wait for the settlement of the call. See [Stream].
+	// ErrTooMuch means that more than 1,000 notifications or 8 MiB would wait for the settlement of the call. See [Stream].
 	ErrTooMuch = errors.New("paidmcp: too many notifications wait for the settlement of the call")
 )
 
@@ -75,20 +75,20 @@ func (p *Payments) send(next mcp.MethodHandler) mcp.MethodHandler {
 
 // outbox holds the notifications of a call until it is settled.
 type outbox struct {
-	flows bool // a stream: what comes, leaves
+	flows bool // a stream: notifications are sent at once
 
 	mu     sync.Mutex
 	state  outboxState
 	held   []notice
 	bytes  int
-	passed int64 // bytes that left before the settlement
+	passed int64 // bytes sent before the settlement
 }
 
 type outboxState int
 
 const (
 	waiting outboxState = iota
-	ended               // a stream whose hold is over
+	ended               // a stream whose hold has ended
 	opened              // settled
 	closed              // not settled
 )
@@ -105,7 +105,7 @@ func (n notice) send() error {
 	return err
 }
 
-// say sends, holds or rejects a notification. It sends without the lock, since middleware may send notifications of its own.
+// say sends, holds or rejects a notification. It sends without the lock, because middleware may send further notifications.
 func (o *outbox) say(n notice) error {
 	b, err := json.Marshal(n.req.GetParams())
 	if err != nil {
@@ -118,7 +118,7 @@ func (o *outbox) say(n notice) error {
 	return n.send()
 }
 
-// take decides about a notification, and holds it if it has to wait.
+// take holds a notification that must wait, and then returns true. It returns false if it can be sent, or an error to reject it.
 func (o *outbox) take(n notice, params []byte) (keep bool, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -130,7 +130,7 @@ func (o *outbox) take(n notice, params []byte) (keep bool, err error) {
 	case o.state == ended:
 		return false, paid.ErrHoldEnded
 	case o.flows:
-		o.passed += int64(len(params)) // before it leaves: what is under way counts as delivered
+		o.passed += int64(len(params)) // counted before it is sent: a notification in transit counts as delivered
 		return false, nil
 	case len(o.held) == 0 && isBare(n.req):
 		return false, nil
@@ -143,16 +143,16 @@ func (o *outbox) take(n notice, params []byte) (keep bool, err error) {
 	return true, nil
 }
 
-// open sends what is held, in order, and lets later notifications pass.
+// open sends the held notifications in order, and lets later notifications pass.
 func (o *outbox) open() {
-	for range 2 { // what comes while the first part leaves, comes after it
+	for range 2 { // the second round sends notifications that arrived during the first
 		o.mu.Lock()
 		held := o.held
 		o.held = nil
 		o.mu.Unlock()
 		for _, n := range held {
 			if n.send() != nil {
-				break // the caller is gone, and will not get the result either
+				break // the caller has left and cannot receive the result either
 			}
 		}
 	}
@@ -162,7 +162,7 @@ func (o *outbox) open() {
 	o.held = nil
 }
 
-// shut drops what is held and rejects later notifications.
+// shut drops the held notifications and rejects later notifications.
 func (o *outbox) shut() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -178,7 +178,7 @@ func (o *outbox) cut() {
 	}
 }
 
-// delivered returns the bytes of notifications that left before the settlement.
+// delivered returns the number of bytes of notifications sent before the settlement.
 func (o *outbox) delivered() int64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -41,8 +41,8 @@ func (p *Payments) listed(res mcp.Result) mcp.Result {
 	return &out
 }
 
-// eitherSchema returns {"type":"object","anyOf":[own, PaymentRequired]}, nil for a schema that is not strict JSON. The dialect
-// stays at the top, and pointers into the document are moved.
+// eitherSchema returns {"type":"object","anyOf":[own, PaymentRequired]}, or nil if own cannot be decoded as strict JSON. $schema
+// stays at the top, and references into the document are adjusted.
 func eitherSchema(own any) json.RawMessage {
 	text, ok := own.(json.RawMessage)
 	if !ok {

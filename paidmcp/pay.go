@@ -23,7 +23,7 @@ type agentPlans interface {
 
 var errMissingPlan = &jsonrpc.Error{Code: CodeMisconfigured, Message: "Server misconfiguration: missing planId"}
 
-// pay verifies the payment of a call with a hold. It returns the response to an unpaid call.
+// pay verifies the payment of a call and holds its credits. It returns nil, or the response to an unpaid call.
 func (c *call) pay(ctx context.Context) *unpaid {
 	var token *x402.Token
 	var r *seller.Refusal
@@ -72,7 +72,7 @@ func (c *call) payment() Payment {
 	}
 }
 
-// offer finds the plans that may pay, the one that is to pay, and what the call costs.
+// offer sets the plans that can pay, the plan that pays, its terms, and the demand. It returns nil, or the response on a failure.
 func (c *call) offer(ctx context.Context, token *x402.Token) *unpaid {
 	plans, err := c.choosePlans(ctx, token)
 	if err != nil {
@@ -100,8 +100,8 @@ func (c *call) offer(ctx context.Context, token *x402.Token) *unpaid {
 	return nil
 }
 
-// choosePlans returns the plans that are offered and sets the one that is to pay: that of the item, else of the server, else
-// of the access token, else the first of the agent.
+// choosePlans returns the offered plans and sets the plan that pays: the plan of the item, or else of the server, or else of the
+// access token, or else the first plan of the agent.
 func (c *call) choosePlans(ctx context.Context, token *x402.Token) ([]toll.PlanID, error) {
 	if c.plan = c.price.plan; c.plan == "" {
 		c.plan = c.cfg.PlanID
@@ -119,7 +119,7 @@ func (c *call) choosePlans(ctx context.Context, token *x402.Token) ([]toll.PlanI
 			return nil, err
 		}
 	}
-	var claimed toll.PlanID // nothing is checked: the service does that
+	var claimed toll.PlanID // unverified: the service checks the token
 	if token != nil {
 		said, _ := seller.ClaimsOf(token)
 		claimed = toll.PlanID(said.PlanID)
@@ -162,7 +162,7 @@ func (c *call) ask(offers []*x402.Terms) *x402.PaymentRequired {
 	return pr
 }
 
-// asked returns the credits to verify; nil is the maximum of the plan.
+// asked returns the credits to verify, or nil for the maximum of the plan.
 func (c *call) asked() *toll.Credits {
 	if c.price.creditsFunc != nil {
 		return nil
@@ -170,7 +170,7 @@ func (c *call) asked() *toll.Credits {
 	return max(c.price.credits, c.price.maxAmount).Ptr()
 }
 
-// unreachable is the response if a call to the service fails before there is a demand.
+// unreachable logs a failed call to the service, and returns the response with a demand for the plans known so far.
 func (c *call) unreachable(what string, err error) *unpaid {
 	c.Unavailable(what, &seller.Offer{PlanID: c.plan, Item: c.url}, err)
 	c.demand = c.ask(c.offers)
@@ -180,7 +180,7 @@ func (c *call) unreachable(what string, err error) *unpaid {
 // errNoPlans keeps an agent without plans out of the cache.
 var errNoPlans = errors.New("the agent has no plans")
 
-// newPlans returns the cache of the plans of agents, at most 20 each; nil if the facilitator does not list them.
+// newPlans returns a cache of the plans of agents, at most 20 per agent, or nil if the facilitator does not list them.
 func newPlans(s *seller.Seller) *seller.Cache[toll.AgentID, []toll.PlanID] {
 	f, ok := s.Facilitator.(agentPlans)
 	if !ok {

@@ -26,9 +26,9 @@ const (
 
 // Config is shared by all paid items of a server.
 type Config struct {
-	// PlanID pays for items that name no plan. Without it AgentID is required, and a call is paid with the plan of its access
-	// token, which the service accepts if the agent has that plan. With neither, paid items return "Server misconfiguration:
-	// missing planId".
+	// PlanID pays for items without the option [Plan]. If it is empty, AgentID is required and the plan of the access token pays,
+	// which the service accepts if the agent has that plan. If both are empty, paid items return "Server misconfiguration: missing
+	// planId".
 	PlanID toll.PlanID
 	// AgentID names the agent that serves the items. It binds payments to the agent's endpoints.
 	AgentID toll.AgentID
@@ -48,14 +48,14 @@ type Config struct {
 	Queue *paid.Queue
 	// OnUnsettled is the alarm for such streams, see [paid.OnUnsettled].
 	OnUnsettled func(paid.Unsettled)
-	// OnDisconnect chooses what happens to a call whose caller disconnects or cancels it. The default is paid.Release for
+	// OnDisconnect sets how to handle a call whose caller disconnects or cancels it. The default is paid.Release for
 	// resources, prompts and tools with the annotation readOnlyHint, and paid.Settle for other tools. See [OnDisconnect].
 	OnDisconnect paid.Disconnect
 	// AfterSettle runs after every settlement: a success, a refusal, or an outcome that is still unknown.
 	AfterSettle func(ctx context.Context, receipt *x402.SettleResponse)
-	// Log receives what the builder should know; nil logs warnings and errors to stderr. Access tokens are never logged.
+	// Log receives messages for the builder; nil logs warnings and errors to stderr. Access tokens are never logged.
 	Log *slog.Logger
-	// Clock is the time; nil for time.Now.
+	// Clock returns the time; nil for time.Now.
 	Clock func() time.Time
 }
 
@@ -65,14 +65,14 @@ type Payments struct {
 	cfg     Config
 	prices  priceList
 	plans   *seller.Cache[toll.AgentID, []toll.PlanID]
-	callers sync.Map // of streams that talk: speaker -> *call
-	servers sync.Map // weak.Pointer[mcp.Server] -> struct{}: those that are protected
+	callers sync.Map // running calls with a progress token: speaker -> *call
+	servers sync.Map // protected servers: weak.Pointer[mcp.Server] -> struct{}
 }
 
 // bearerWarned is set after the one warning that bearer tokens as payments are deprecated.
 var bearerWarned atomic.Bool
 
-// New returns payments that f decides: a client.Client of a service, or the service in the same process.
+// New returns payments that f verifies and settles. f is a client.Client of a service, or the service in the same process.
 func New(f x402.Facilitator, cfg Config) *Payments {
 	cfg.ServerName = cmp.Or(cfg.ServerName, DefaultServerName)
 	s := &seller.Seller{

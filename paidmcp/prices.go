@@ -11,9 +11,9 @@ import (
 // priceList holds the prices of the items.
 type priceList struct {
 	mu        sync.RWMutex
-	exact     map[Type]map[string]*price   // by type and name, of resources "*" alone
-	resources map[string]map[string]*price // by what their uri can be read as, and by uri
-	templates map[string]template          // of uris of resources, by their text
+	exact     map[Type]map[string]*price   // by type and name; for resources only "*"
+	resources map[string]map[string]*price // by canonical uri (mcpwire.ReadAs), and by uri
+	templates map[string]template          // templates of resource uris, by their text
 }
 
 type template struct {
@@ -58,8 +58,8 @@ func (l *priceList) remove(t Type, name string) {
 	}
 }
 
-// of returns the price of an item, nil without one. A resource has every price under which its uri could be read, with any
-// spelling, query and trailing slash; the highest price wins.
+// of returns the price of an item, or nil if it has no price. For a resource it considers every spelling of the uri, with or
+// without a query and trailing slash; the highest price wins.
 func (l *priceList) of(t Type, name string) *price {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -72,7 +72,7 @@ func (l *priceList) of(t Type, name string) *price {
 		}
 		whole := mcpwire.ReadAs(name)
 		bare := whole
-		if i := strings.IndexAny(bare, "?#"); i >= 0 { // also one that was encoded
+		if i := strings.IndexAny(bare, "?#"); i >= 0 { // an encoded separator counts as well
 			bare = mcpwire.ReadAs(bare[:i])
 		}
 		for _, key := range []string{whole, bare} {
@@ -108,8 +108,8 @@ func (l *priceList) isPriced(t Type, name string) bool {
 // maxURI bounds the uri of a resource in bytes, which is compared with the templates of all prices.
 const maxURI = 8 << 10
 
-// resourceFault returns the fault of a resource uri, "" for none. Handlers that resolve a dot segment would read another
-// resource, so none sees one.
+// resourceFault returns a message for an invalid resource uri, or "". A uri must not contain dot segments, because a handler that
+// resolves them would read a different resource.
 func resourceFault(uri string) string {
 	if len(uri) > maxURI {
 		return "The uri is longer than 8192 bytes."

@@ -13,16 +13,16 @@ import (
 )
 
 const (
-	maxRegistration = 16 << 10 // bytes of a request
-	maxRegistered   = 64 << 10 // bytes of the answer of the service
-	registerRate    = 60       // registrations a minute that are passed on
+	maxRegistration = 16 << 10 // maximum size of a request, in bytes
+	maxRegistered   = 64 << 10 // maximum size of the response of the service, in bytes
+	registerRate    = 60       // maximum forwarded registrations per minute
 )
 
 // registrar forwards client registrations to the service, which stores clients and their redirects.
 type registrar struct {
 	to     string
 	client *http.Client
-	limit  *meter.Meter[struct{}] // of all callers together: behind a proxy they have one address
+	limit  *meter.Meter[struct{}] // shared by all callers, who have the same address behind a proxy
 }
 
 func (s *Server) serveRegister(w http.ResponseWriter, r *http.Request) {
@@ -74,7 +74,7 @@ func (s *Server) serveRegister(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(answer) // a client that has gone away
 }
 
-// pass forwards a registration. An answer other than to a registration is an error.
+// pass forwards a registration. It returns an error unless the response is JSON with the status 201, 400 or 429.
 func (g *registrar) pass(ctx context.Context, body []byte) (int, http.Header, []byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, g.to, bytes.NewReader(body))
 	if err != nil {

@@ -14,16 +14,16 @@ import (
 // events only for calls that stream.
 type reply struct {
 	w       http.ResponseWriter
-	streams bool   // the client takes events
-	always  bool   // the client takes nothing else
-	begun   bool   // the headers have left, or status is an error that passes as it is
-	answer  []byte // the answer of the call, when it came first
+	streams bool   // the client accepts events
+	always  bool   // the client accepts only events
+	begun   bool   // the headers were sent
+	answer  []byte // response of the call, if it was the first event
 	status  int
-	before  func(h http.Header) // sees the headers before they leave
-	opens   func() []byte       // is called before a stream begins, and returns what leaves first
+	before  func(h http.Header) // called before the headers are sent, may change them
+	opens   func() []byte       // called before a stream is sent, returns its first bytes
 }
 
-// accepts parses Accept. A client without the header accepts both types, and one that names only other types gets JSON.
+// accepts parses the Accept headers. Without a header it returns true for both types. If neither type is accepted, it returns JSON.
 func accepts(values []string) (asJSON, asEvents bool) {
 	if len(values) == 0 {
 		return true, true
@@ -72,14 +72,14 @@ func (a *reply) begin(status int) {
 	}
 	a.w.WriteHeader(status)
 	if prime != nil {
-		_, _ = a.w.Write(prime) // when it fails, what follows does as well
+		_, _ = a.w.Write(prime) // if it fails, the next write fails as well
 	}
 }
 
-// Write takes bytes of a plain response, or one event: the SDK writes each event whole.
+// Write writes bytes of a plain response, or one event. The SDK writes each event in a single call.
 func (a *reply) Write(b []byte) (int, error) { return a.write(nil, b) }
 
-// write is Write for an event and its id line, which precedes it in a stream.
+// write writes an event after its id line, which it sends only in a stream.
 func (a *reply) write(id, event []byte) (int, error) {
 	if a.isStream() && !a.begun && !a.always {
 		if text := eventData(event); isAnswer(text) {
@@ -87,7 +87,7 @@ func (a *reply) write(id, event []byte) (int, error) {
 			return len(event), nil
 		}
 		if !a.streams {
-			return len(event), nil // the client cannot take what comes before the answer
+			return len(event), nil // the client accepts only JSON, so events before the response are dropped
 		}
 	}
 	a.begin(http.StatusOK)
@@ -99,7 +99,7 @@ func (a *reply) write(id, event []byte) (int, error) {
 	return a.w.Write(event)
 }
 
-// Flush flushes what has been written.
+// Flush sends buffered data to the client.
 func (a *reply) Flush() {
 	if a.begun {
 		_ = http.NewResponseController(a.w).Flush() // best effort, as in the SDK
@@ -133,7 +133,7 @@ func eventData(event []byte) []byte {
 	return bytes.Join(data, []byte("\n"))
 }
 
-// isAnswer distinguishes the response of a call from notifications and requests.
+// isAnswer reports whether a message is a response, and not a notification or request.
 func isAnswer(text []byte) bool {
 	var in struct {
 		Method json.RawMessage `json:"method"`

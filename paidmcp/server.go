@@ -46,8 +46,8 @@ type ServerConfig struct {
 	// ServiceURL is the public address of the service that issues access tokens, for example "https://pay.example.com". Empty
 	// uses the address of the facilitator, if it has one.
 	ServiceURL string
-	// Scopes are the scopes in the OAuth documents; nil for the default scopes and one that names the agent. Clients request
-	// it, and the consent page then offers the plans of the agent to people without one.
+	// Scopes are the scopes in the OAuth documents; nil for the default scopes and the scope of the agent. Clients request the
+	// scope of the agent, so the consent page can offer its plans to people without a plan.
 	Scopes []string
 	// RequireSignIn rejects requests without a bearer token with 401, except paid calls of items that have a price.
 	RequireSignIn bool
@@ -59,30 +59,30 @@ type ServerConfig struct {
 	AllowedHosts []string
 	// MaxBody bounds a request in bytes, 0 for 1 MiB.
 	MaxBody int64
-	// MaxSessions bounds the open sessions, 0 for 10,000. Room is made first by subscribers and addresses with more than a
-	// sixteenth of them, then by callers without a subscriber, and last by sessions with a paid result that was not fetched.
+	// MaxSessions bounds the open sessions, 0 for 10,000. At the bound, idle sessions end: first of subscribers and addresses with
+	// more than a sixteenth of them, then of callers without a subscriber, and last sessions with an unfetched paid result.
 	MaxSessions int
 	// Stateless serves clients of protocol versions up to 2025-11-25 without sessions, so that replicas behind a load balancer
 	// share no state. The server then sends nothing outside of calls, GET and DELETE return 405, and clients cannot resume
 	// streams.
 	Stateless bool
-	// ResumeBytes bounds the memory for streams that clients can resume: 0 for 64 MiB, of which one subscriber, or one address
-	// without one, uses at most a quarter. Unpaid streams make room first, then those that ended first. A negative value keeps
-	// nothing, and a call whose client disconnects is cancelled.
+	// ResumeBytes bounds the memory for streams that clients can resume, 0 for 64 MiB. A subscriber, or an address without a
+	// subscriber, uses at most a quarter. At the bound, ended streams are dropped: unpaid before paid, oldest first. With a negative
+	// value streams cannot be resumed, and a call whose client disconnects is cancelled.
 	ResumeBytes int64
-	// ResumeTime is how long a stream can be resumed, 0 for 5 minutes. Then it is dropped, and its call is cancelled if it
-	// still runs.
+	// ResumeTime is the time in which a client can resume a stream, 0 for 5 minutes. Then the stream is dropped, and its call is
+	// cancelled if it still runs.
 	ResumeTime time.Duration
 }
 
 // Server is an MCP server over HTTP, for all protocol versions: the endpoint, its sessions, the OAuth documents and client
-// registration. Register items with prices on its [Payments], and others on the server of the SDK.
+// registration. Register items with prices on its [Payments], and items without prices on the server of the SDK.
 type Server struct {
 	cfg      ServerConfig
 	pay      *Payments
 	mcp      *mcp.Server
-	base     *url.URL // nil: that of the request
-	service  string   // origin of the service, "" when unknown
+	base     *url.URL // public address, nil for the address of each request
+	service  string   // origin of the service, "" if unknown
 	guard    guard
 	bearers  *bearers
 	sessions *sessions
@@ -98,7 +98,7 @@ type Server struct {
 	listed *seller.Cache[struct{}, items]
 }
 
-// NewServer serves an SDK server over HTTP, and adds the payments to it. Both may also be in use elsewhere.
+// NewServer returns a server that serves m over HTTP, and protects m with the payments p. Both may be used elsewhere as well.
 func NewServer(p *Payments, m *mcp.Server, cfg ServerConfig) (*Server, error) {
 	s := &Server{cfg: cfg, pay: p, mcp: m, log: p.seller.Log, clock: p.seller.Clock, bodies: semaphore.NewWeighted(maxBodies)}
 	s.cfg.MaxBody = cmp.Or(max(cfg.MaxBody, 0), DefaultMaxBody)
@@ -162,7 +162,7 @@ func NewServer(p *Payments, m *mcp.Server, cfg ServerConfig) (*Server, error) {
 	return s, nil
 }
 
-// apiPrefix ends the base address of the API, which users may paste in place of the origin.
+// apiPrefix is the path of the API, which is removed from ServiceURL: builders may paste the address of the API.
 const apiPrefix = "/api/v1"
 
 // origin parses an absolute http or https address. It keeps a path, without a trailing slash.
@@ -204,7 +204,7 @@ const (
 	pathOpenID        = "/.well-known/openid-configuration"
 )
 
-// serve compares the escaped path without cleaning it, so that it has only one reading.
+// serve routes by the escaped path, without cleaning it, so that each path has only one interpretation.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	pace.Body(w, r, s.cfg.MaxBody, patience, pace.MinRate)
 	if !s.admit(w, r) {
@@ -253,12 +253,12 @@ func (s *Server) ListenAndServe(ctx context.Context) error {
 	return s.Serve(ctx, ln)
 }
 
-// patience is how long a caller may be slow before the minimum rate applies.
+// patience is the grace period before the minimum rate applies to a slow caller. Tests change it.
 var patience = pace.Patience
 
-// Serve is [Server.ListenAndServe] on a listener, which it closes. A client that sends a request or reads an answer too slowly
-// loses its connection: it has 10 s, and one second more for each 16 KiB. Time without data does not count. While more than 128
-// MiB of large answers are unread, the slowest reader loses its connection.
+// Serve is like [Server.ListenAndServe] on a listener, which it closes. It closes the connection of a client that sends a request
+// or reads a response too slowly: 10 s are allowed, and one second more for each 16 KiB. Time without data does not count. While
+// more than 128 MiB of large responses are unread, it closes the connection of the slowest reader.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	h := &http.Server{Handler: s.Handler(), ReadHeaderTimeout: patience, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10, ConnState: pace.ConnState}
 	ln = pace.Limit(pace.Listen(ln, patience, pace.MinRate), pace.MaxConns, pace.MaxConnsOf)

@@ -13,11 +13,11 @@ import (
 	"github.com/tollhq/toll"
 )
 
-// plainHost matches a Host that may appear in an answer: a name or an address, and a port.
+// plainHost matches a Host that may appear in a response: a name or an IP address, and optionally a port.
 var plainHost = regexp.MustCompile(`^(\[[0-9a-fA-F:]+\]|[A-Za-z0-9._-]+)(:\d{1,5})?$`)
 
-// guard checks Host and Origin, against DNS rebinding and requests of other sites: web pages must not call a server on the
-// machine of their reader.
+// guard checks Host and Origin against DNS rebinding and cross-site requests: web pages must not call a server on the machine of
+// their reader.
 type guard struct {
 	anyHost bool
 	hosts   []string // lower case, with or without a port; nil: loopback and base
@@ -71,11 +71,11 @@ func withPort(host, scheme string) string {
 	return host + ":80"
 }
 
-// origin reports whether a page of this origin may call.
+// origin reports whether pages of this origin may call the server.
 func (g *guard) origin(origin string) bool {
 	u, err := url.Parse(origin)
 	if err != nil || u.Scheme == "" || u.Host == "" {
-		return false // "null" is that of sandboxed and local pages
+		return false // sandboxed and local pages send "null"
 	}
 	origin = strings.ToLower(u.Scheme + "://" + u.Host)
 	if g.origins != nil {
@@ -87,7 +87,7 @@ func (g *guard) origin(origin string) bool {
 	return (u.Scheme == "http" || u.Scheme == "https") && toll.IsLoopback(strings.ToLower(u.Hostname()))
 }
 
-// admit rejects requests with another Host.
+// admit reports whether the server accepts the Host of a request. If not, it responds with 403.
 func (s *Server) admit(w http.ResponseWriter, r *http.Request) bool {
 	if s.guard.host(r.Host) {
 		return true
@@ -96,7 +96,7 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request) bool {
 	return false
 }
 
-// sameSite rejects requests of other sites and answers preflight requests. It returns false when it has written a response.
+// sameSite rejects requests from other sites and answers preflight requests. It returns false if it has written a response.
 func (s *Server) sameSite(w http.ResponseWriter, r *http.Request, methods string) bool {
 	origins := r.Header.Values("Origin")
 	h := w.Header()

@@ -16,15 +16,15 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-// message is what the HTTP layer reads of a JSON-RPC message. The SDK decodes the same bytes again; both reject duplicate names
-// and compare names exactly, so they agree.
+// message is the part of a JSON-RPC message that the HTTP layer reads. The SDK decodes the same bytes again. Both reject duplicate
+// names and match names exactly, so they agree.
 type message struct {
 	id       json.RawMessage // nil: a notification
 	method   string          // "": a response to a request of ours
-	name     string          // of the tool or prompt, the URI of the resource
+	name     string          // name of the tool or prompt, or uri of the resource
 	isNew    bool            // params._meta names a protocol version, as from 2026-07-28
 	isPaid   bool            // params._meta carries a payment
-	isNotice bool            // a notification that may be one
+	isNotice bool            // the method begins with "notifications/"
 }
 
 // messageFault is the response to a message that the SDK must not see.
@@ -55,11 +55,11 @@ func invalid(id json.RawMessage, text string) *messageFault {
 }
 
 const (
-	maxBodies = 64 << 20 // bytes of bodies in memory, which requests share
-	freeBody  = 64 << 10 // bytes of each that do not count
+	maxBodies = 64 << 20 // maximum bytes of bodies in memory, over all requests
+	freeBody  = 64 << 10 // bytes of each body that do not count
 )
 
-// readBody reads a JSON body within the bound. done returns its share of the memory for bodies.
+// readBody reads a JSON body of at most most bytes. done releases its memory. If ok is false, it has written a response.
 func (s *Server) readBody(w http.ResponseWriter, r *http.Request, most int64) (body []byte, done func(), ok bool) {
 	kind, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	charset, named := params["charset"]
@@ -72,7 +72,7 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request, most int64) (b
 	done = func() { s.bodies.Release(taken) }
 	for in := http.MaxBytesReader(w, r.Body, most); err == nil; {
 		if len(body) == cap(body) {
-			// It grows with the received bytes, not with the announced length.
+			// The buffer grows with the received bytes, not with Content-Length.
 			size := min(max(4<<10, 2*int64(cap(body))), most+512)
 			more := max(size-freeBody, 0) - taken
 			if !s.bodies.TryAcquire(more) {
@@ -149,7 +149,7 @@ func readMessage(body []byte) (*message, *messageFault) {
 	return m, m.readParams(in.Params)
 }
 
-// readParams reads the parameters that the HTTP layer depends on. The methods check the others.
+// readParams reads the parameters that the HTTP layer depends on. The methods check the remaining parameters.
 func (m *message) readParams(params json.RawMessage) *messageFault {
 	if len(params) == 0 || string(params) == "null" {
 		return nil
@@ -162,7 +162,7 @@ func (m *message) readParams(params json.RawMessage) *messageFault {
 	if m.method == methodReadResource {
 		name = "uri"
 	}
-	// The method rejects a name that is not a string.
+	// The method itself rejects a name of a wrong type.
 	if x402.Decode(in[name], &m.name) != nil {
 		m.name = ""
 	}
@@ -184,10 +184,10 @@ const (
 	methodListen       = "subscriptions/listen"
 )
 
-// runs are the methods that run the item that their parameters name.
+// runs maps the methods that run an item to the type of the item.
 var runs = map[string]Type{methodCallTool: Tools, methodReadResource: Resources, methodGetPrompt: Prompts}
 
-// isID accepts strings, and integers that are exact in every language.
+// isID reports whether raw is a string, or an integer within ±(2^53-1), which every language represents exactly.
 func isID(raw json.RawMessage) bool {
 	if raw[0] == '"' {
 		return true

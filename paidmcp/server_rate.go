@@ -14,19 +14,19 @@ import (
 const (
 	methodComplete = "completion/complete"
 	completionRate = 120 // a minute
-	// codeLimit is the code that other JSON-RPC servers use.
+	// codeLimit is the code for a rate limit, as in other JSON-RPC servers.
 	codeLimit = -32005
 )
 
-// perMinute returns a meter of so many acts a minute for each key.
+// perMinute returns a meter that allows most calls per minute and key.
 func perMinute[K comparable](most int) *meter.Meter[K] {
 	return meter.New[K](time.Minute/time.Duration(most), int64(most))
 }
 
-// now is the time in the form that meters take.
+// now returns the time in the form that meters take: the duration since the Unix epoch.
 func now(clock func() time.Time) time.Duration { return time.Duration(clock().UnixNano()) }
 
-// limitCompletions is the middleware that limits the calls of completion/complete per caller, as they have no price.
+// limitCompletions returns middleware that limits completion/complete to 120 calls per minute and caller, as they have no price.
 func limitCompletions(clock func() time.Time) mcp.Middleware {
 	calls := perMinute[string](completionRate)
 	return func(next mcp.MethodHandler) mcp.MethodHandler {

@@ -22,22 +22,22 @@ import (
 
 const (
 	maxSessions  = 10_000
-	sessionLife  = 4 * time.Hour   // without a request or an open stream
-	strangerLife = 5 * time.Minute // the same, of a session that never was initialized
-	sweepEvery   = time.Minute     // how often all sessions are looked at, when there is room for others
+	sessionLife  = 4 * time.Hour   // lifetime without a request or an open stream
+	strangerLife = 5 * time.Minute // the same for a session without initialize
+	sweepEvery   = time.Minute     // interval of the search for expired sessions, below the bound
 )
 
 // session is a session of the protocol versions up to 2025-11-25. Only the credential that opened it can use it.
 type session struct {
 	id        string
-	owner     string // see caller.owner; "" when it was opened without a credential
+	owner     string // see caller.owner; "" if it was opened without a credential
 	stranger  bool   // opened without initialize
-	group     *group // who shares its room
+	group     *group // see group
 	transport *mcp.StreamableServerTransport
 	server    *mcp.ServerSession
-	streams   int  // open ones
-	messages  int  // in progress
-	ended     bool // no longer found
+	streams   int  // number of open streams
+	messages  int  // number of messages in progress
+	ended     bool // removed from the open sessions
 	closing   bool
 	last      time.Time
 	turn      int  // order in which sessions became idle
@@ -53,21 +53,21 @@ func (s *session) life() time.Duration {
 	return sessionLife
 }
 
-// group is a subscriber, or all callers without one at an address. Its members share room for sessions and for kept streams.
+// group is a subscriber, or all callers without a subscriber at an address. Its members share bounds for sessions and kept streams.
 type group struct {
 	name  string
-	known bool // of a subscriber
-	size  int  // sessions that are open, guarded by the lock of the sessions
+	known bool // it is a subscriber
+	size  int  // number of open sessions, guarded by the lock of the sessions
 
 	// Kept streams, guarded by the lock of the backlog.
 	bytes      int64
 	idle, paid list.List // as in the backlog
 }
 
-// sessionShare divides the room for sessions: a group above this part makes room for others first.
+// sessionShare bounds a fair share: groups with more than a sixteenth of the maximum sessions lose sessions first.
 const sessionShare = 16
 
-// sessions are the open sessions. When there are too many, an idle one ends, see victim.
+// sessions holds the open sessions. At the bound, a new session ends an idle session, see victim.
 type sessions struct {
 	mcp     *mcp.Server
 	most    int
@@ -84,8 +84,8 @@ type sessions struct {
 	ending sync.WaitGroup
 }
 
-// open creates a session and marks it as in use. A client that skips initialize gets the state that it would have left. It
-// returns nil when too many sessions are in use.
+// open creates a session and marks it as in use. If the client skips initialize, the session starts in the state after it. open
+// returns nil if too many sessions are in use.
 func (ss *sessions) open(owner, room string, m *message, version string) (*session, error) {
 	var id [16]byte
 	if _, err := rand.Read(id[:]); err != nil {
@@ -95,7 +95,7 @@ func (ss *sessions) open(owner, room string, m *message, version string) (*sessi
 	s.transport = &mcp.StreamableServerTransport{SessionID: s.id}
 	state := &mcp.ServerSessionState{}
 	if s.stranger {
-		version = cmp.Or(version, "2025-03-26") // what a request without the header means (MCP 2025-06-18, transports)
+		version = cmp.Or(version, "2025-03-26") // the default without the header (MCP 2025-06-18, transports)
 		state.InitializeParams = &mcp.InitializeParams{ProtocolVersion: version}
 		state.InitializedParams = &mcp.InitializedParams{}
 	}
@@ -110,7 +110,7 @@ func (ss *sessions) open(owner, room string, m *message, version string) (*sessi
 	return s, nil
 }
 
-// enter registers a session, and makes room for it.
+// enter registers a session, and ends expired and surplus sessions. It returns false if too many are in use, or after close.
 func (ss *sessions) enter(s *session, room string) bool {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
@@ -142,10 +142,10 @@ func (ss *sessions) enter(s *session, room string) bool {
 	return true
 }
 
-// victim returns the session that ends to make room for one of the group room, or nil. Sessions with a paid result that can
-// still be fetched end last. Before them end those of groups above their share, the largest group first, then those without a
-// subscriber, and those that were never initialized before others; among equals the longest idle. If none is idle, a session of
-// another group above its share ends that only listens.
+// victim returns the session to end for a new session of the group room, or nil. It chooses among idle sessions, in this order:
+// sessions without a fetchable paid result; of groups above their share, the largest first; of groups without a subscriber; never
+// initialized; longest idle. If all sessions are busy, it returns a session with streams but no messages from a different group
+// above its share.
 func (ss *sessions) victim(room string) *session {
 	var chosen, listens *session
 	var best [5]int
@@ -158,7 +158,7 @@ func (ss *sessions) victim(room string) *session {
 			}
 			continue
 		}
-		rank := [5]int{4: s.turn} // the lowest goes
+		rank := [5]int{4: s.turn} // the lowest rank ends
 		if s.kept.paid > 0 {
 			rank[0] = 1
 		}
@@ -241,8 +241,8 @@ func (ss *sessions) end(id, owner string) bool {
 	return true
 }
 
-// endLocked removes the session at once. Its running calls finish first: they may be paid, and the SDK loses the answers of a
-// session that it closes. Calls without a client are cancelled, as their answers can no longer be fetched.
+// endLocked removes a session at once, and closes it after its running calls: they may be paid, and the SDK loses the answers of a
+// closed session. Calls without a client are cancelled, because their answers can no longer be fetched.
 func (ss *sessions) endLocked(s *session) {
 	delete(ss.byID, s.id)
 	if s.group.size--; s.group.size == 0 {
@@ -259,12 +259,12 @@ func (ss *sessions) endLocked(s *session) {
 // closeLocked closes a session that has ended, and its stream.
 func (ss *sessions) closeLocked(s *session) {
 	if s.closing {
-		return // its stream has gone after it
+		return // its stream ended later
 	}
 	s.closing = true
 	go func() {
 		defer ss.ending.Done()
-		_ = s.server.Close() // its connection is memory, and tells nothing
+		_ = s.server.Close() // its connection is in memory; the error has no use
 	}()
 }
 
@@ -334,7 +334,7 @@ func (s *Server) serveSession(w *reply, r *http.Request, who *caller, m *message
 	s.sessions.call(w, r, one, m, lives)
 }
 
-// roomOf names the group of a caller: the subscriber, else the address.
+// roomOf returns the name of the group of a caller: the subscriber, or else the address.
 func roomOf(who *caller, r *http.Request) string {
 	if who != nil && !who.subscriber.IsZero() {
 		return who.owner()
@@ -381,7 +381,7 @@ func (s *session) cancel(id json.RawMessage) {
 	body := `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + string(id) + `,"reason":"the client has gone"}}`
 	r, err := http.NewRequestWithContext(context.Background(), http.MethodPost, pathMCP, strings.NewReader(body))
 	if err != nil {
-		return // the text is ours
+		return // impossible: the arguments are constant
 	}
 	s.transport.ServeHTTP(&nowhere{h: http.Header{}}, r)
 }
@@ -393,7 +393,7 @@ func (n *nowhere) Header() http.Header         { return n.h }
 func (n *nowhere) Write(b []byte) (int, error) { return len(b), nil }
 func (n *nowhere) WriteHeader(int)             {}
 
-// serveStream serves the messages that a session sends outside of calls, or the rest of a broken stream.
+// serveStream serves the messages that a session sends outside of calls, or resumes a broken stream.
 func (s *Server) serveStream(w http.ResponseWriter, r *http.Request, who *caller) {
 	if len(r.Header.Values(headerSession)) == 0 {
 		refuse(w, http.StatusBadRequest, "invalid_request", "A stream needs the Mcp-Session-Id of its session.")

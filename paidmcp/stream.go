@@ -26,22 +26,22 @@ type stream struct {
 	backlog *backlog
 	session *session
 	id      string
-	polls   bool // the client takes events, and knows that a stream may close before its end
+	polls   bool // the client accepts events, and supports streams that close before their end
 	cancel  func()
 	header  http.Header
 
 	// Guarded by the lock of the backlog:
-	moved  sync.Cond // something of it has changed
+	moved  sync.Cond // signals a change of the stream
 	state  streamState
 	status int
-	plain  []byte   // an answer that is no stream
+	plain  []byte   // response other than an event stream
 	events [][]byte // as the SDK writes them
-	before int      // events that came before these
+	before int      // number of earlier events, which were freed
 	reader *reader
 	ended  bool
 	paid   bool // its call was settled
 
-	bytes          int64 // that are counted
+	bytes          int64 // counted by the backlog
 	timer          *time.Timer
 	inAll, inGroup *list.Element
 }
@@ -49,16 +49,16 @@ type stream struct {
 type streamState int
 
 const (
-	fresh     streamState = iota // the client was told no number of an event
-	resumable                    // it was, and can come back
-	lost                         // it cannot any more
+	fresh     streamState = iota // the client has not received an event id
+	resumable                    // the client has received an event id and can resume
+	lost                         // the client can no longer resume
 )
 
 // reader is a connection that reads a stream.
 type reader struct {
-	read   int // number of the last event that has left
+	read   int // number of the last event sent
 	leaves bool
-	retry  time.Duration // after which it should come back
+	retry  time.Duration // after which the client should reconnect
 }
 
 // errNoReader is the error of a write that no client can receive.
@@ -72,7 +72,7 @@ func (s *stream) WriteHeader(status int) {
 	s.status = status
 }
 
-// answered returns the HTTP status of a response that is not a stream, else 0.
+// answered returns the HTTP status that the SDK has written, or 0 if it has not set a status.
 func (s *stream) answered() int {
 	s.backlog.mu.Lock()
 	defer s.backlog.mu.Unlock()
@@ -168,8 +168,8 @@ func parting(retry time.Duration) []byte {
 	return []byte("retry: " + strconv.FormatInt(retry.Milliseconds(), 10) + "\ndata: \n\n")
 }
 
-// eventID returns the id line of an event, nil if the client cannot resume. It is separate from the event, which is in memory
-// once for all connections.
+// eventID returns the id line of an event, or nil if the client cannot resume. It is separate from the event, so that all
+// connections share the memory of the event.
 func (s *stream) eventID(number int) []byte {
 	if s.state == lost || s.session.kept.closed || s.backlog.most == 0 {
 		return nil
@@ -177,7 +177,7 @@ func (s *stream) eventID(number int) []byte {
 	return []byte("id: " + s.id + "_" + strconv.Itoa(number) + "\n")
 }
 
-// opens runs before the client receives its first event id, with which it may resume at once.
+// opens keeps the stream from now on. For a client that polls it returns an empty event with the number 0, to resume from at once.
 func (s *stream) opens() []byte {
 	s.backlog.mu.Lock()
 	defer s.backlog.mu.Unlock()
@@ -215,7 +215,7 @@ func (s *stream) answer(ctx context.Context, r *reader, w *reply) {
 	w.finish()
 }
 
-// resume sends the missed events of a stream, and those that follow.
+// resume sends the missed events of a stream, and then its further events.
 func (s *Server) resume(w http.ResponseWriter, r *http.Request, one *session) {
 	events := r.Header.Values(headerLastEvent)
 	var st *stream
