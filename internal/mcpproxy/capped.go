@@ -8,13 +8,13 @@ import (
 const (
 	// maxBehind bounds one message of the upstream server, in bytes.
 	maxBehind = 16 << 20
-	// maxSkipped bounds the bytes that are skipped to find the end of a longer message.
+	// maxSkipped bounds a longer message, whose end is sought, in bytes.
 	maxSkipped = 256 << 20
 )
 
 var errEndless = errors.New("the server behind sent a message of more than " + strconv.Itoa(maxSkipped) + " bytes")
 
-// capped collects one message of the upstream server. Of a message above [maxBehind] it keeps only the id, so that only the
+// capped collects one message of the upstream server. If the message exceeds [maxBehind], it keeps only the id, so that only the
 // call with this id fails.
 type capped struct {
 	text []byte
@@ -40,7 +40,7 @@ func (c *capped) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// message returns the text. For a message that was too large it returns an error for its call, or nil if it is not a response.
+// message returns the text. For a response that was too large it returns an error for its call, and nil for any other such message.
 func (c *capped) message() []byte {
 	switch {
 	case c.over == nil:
@@ -52,16 +52,16 @@ func (c *capped) message() []byte {
 		strconv.Itoa(maxBehind) + ` bytes."}}`)
 }
 
-// idReader finds the id of a message of any size in a stream: the integer under "id" in the outermost object, as in our
-// requests. It keeps a few bytes.
+// idReader finds the id in a message of any size: the integer under "id" in the outermost object, as in our requests. It reads the
+// message in pieces and stores only a few bytes.
 type idReader struct {
 	id        string
 	isRequest bool // the message has a method
 
 	depth             int
 	inString, escaped bool
-	word              []byte // of the outermost object, what is being read: a name, a string or a number, cut
-	name              string // of the member whose value is being read
+	word              []byte // current name, string or number in the outermost object, cut at 24 bytes
+	name              string // name of the member whose value is being read, quoted
 }
 
 func (r *idReader) read(p []byte) {
@@ -89,7 +89,7 @@ func (r *idReader) read(p []byte) {
 	}
 }
 
-// keep appends a byte to a word, up to the length of an id.
+// keep appends a byte to the current word of the outermost object, up to 24 bytes.
 func (r *idReader) keep(c byte) {
 	if r.depth == 1 && len(r.word) < 24 {
 		r.word = append(r.word, c)

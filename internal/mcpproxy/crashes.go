@@ -14,11 +14,11 @@ import (
 
 const (
 	maxCrashers  = 10_000
-	crasherLife  = time.Hour        // after the last call
-	blameTime    = 30 * time.Second // a call whose caller left may still end the server so long after
-	maxLeft      = 1_000            // callers that left one connection, of whom it is known
-	freeEnds     = 2                // as many may be bad luck
-	firstHeldFor = 10 * time.Second // after that, doubled each time
+	crasherLife  = time.Hour        // lifetime of a record after the last call
+	blameTime    = 30 * time.Second // time for which an abandoned call can be blamed for a crash
+	maxLeft      = 1_000            // maximum tracked callers per connection that abandoned a call
+	freeEnds     = 2                // crashes without a delay: they may be coincidence
+	firstHeldFor = 10 * time.Second // first delay, doubled by each further crash
 	longHeldFor  = 10 * time.Minute
 	spread       = 200 * time.Millisecond
 )
@@ -30,12 +30,12 @@ type crashes struct {
 }
 
 type crasher struct {
-	ended, answered int  // connections that ended, calls that were answered
-	apart           bool // the last call was not answered: the next must not coincide with those of others
-	until           time.Time
+	ended, answered int       // crashes blamed on the caller, and answered calls
+	apart           bool      // a call was in progress at the last crash: admit delays the next call
+	until           time.Time // end of the delay
 }
 
-// of returns the record of a caller. The lock is held.
+// of returns the record of a caller, and renews its lifetime. The caller holds the lock.
 func (s *crashes) of(name string) *crasher {
 	now := time.Now()
 	c, known := s.byName.Get(name, now)
@@ -46,8 +46,8 @@ func (s *crashes) of(name string) *crasher {
 	return c
 }
 
-// admit returns an error for a caller that has to wait. Callers with a call at the last crash make their next call at random
-// times, so that another crash is not attributed to all of them.
+// admit returns an error for a delayed caller. If a caller had a call in progress at the last crash, it first sleeps for a random
+// time of up to 200 ms, so that the next crash is not attributed to all of them.
 func (s *crashes) admit(ctx context.Context, name string) error {
 	if name == "" {
 		return nil
@@ -81,7 +81,7 @@ func (s *crashes) answered(name string) {
 }
 
 // blame records that the process ended during calls of these callers. The responsible call is unknown, so it blames the callers
-// with the most crashes for their answered calls. It returns how many are delayed now.
+// with the highest ratio of crashes to answered calls. It returns the number of callers that it has delayed.
 func (s *crashes) blame(names []string) (held int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

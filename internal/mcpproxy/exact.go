@@ -15,11 +15,11 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-// The client of the SDK decodes structured content into Go values, which rounds numbers above 2^53. So the text travels beside
-// it, in the _meta of the result, and is restored from there.
+// metaExact is the member of _meta with the text of the structured content. The client of the SDK decodes structured content into
+// Go values, which rounds numbers above 2^53; restoreExact restores the text.
 const metaExact = "toll/structured-content"
 
-// exactResult copies the text of the structured content of a result into its _meta.
+// exactResult returns a result with the text of its structured content in _meta. A result without it, or a malformed result, is unchanged.
 func exactResult(result json.RawMessage) json.RawMessage {
 	if !bytes.Contains(result, []byte(`"structuredContent"`)) {
 		return result
@@ -50,15 +50,15 @@ func exactResult(result json.RawMessage) json.RawMessage {
 	return out
 }
 
-// restoreExact restores the text.
+// restoreExact replaces the structured content of a result by the text in its _meta.
 func restoreExact(res *mcp.CallToolResult) {
 	if text, ok := res.Meta[metaExact].(string); ok && json.Valid([]byte(text)) {
 		res.StructuredContent = json.RawMessage(text)
 	}
 }
 
-// remoteClient does it for messages over HTTP, because the SDK does not let us wrap that transport. It keeps no cookies and
-// sends the token only to its own server.
+// remoteClient returns a client that applies exactMessage to responses, because the SDK transport cannot be wrapped. It does not
+// store cookies, fails on redirects, and sends the token only to the origin of endpoint.
 func remoteClient(endpoint, token string, came func(json.RawMessage)) *http.Client {
 	return &http.Client{
 		Transport: &exactTripper{base: http.DefaultTransport, endpoint: endpoint, token: token, came: came},
@@ -107,7 +107,7 @@ func (t *exactTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// exactMessage is exactResult for a whole message. It returns nil for invalid JSON: one message must not end the connection.
+// exactMessage applies exactResult to a message, and passes progress to came. It returns nil for invalid JSON: the caller drops it.
 func exactMessage(text []byte, came func(params json.RawMessage)) []byte {
 	isProgress := bytes.Contains(text, []byte(`"`+methodProgress+`"`))
 	if !isProgress && !bytes.Contains(text, []byte(`"structuredContent"`)) {
@@ -160,14 +160,14 @@ func (r *pieces) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// exactEvents rewrites the messages of an event stream. It drops invalid messages, and replaces one that is too large by an
+// exactEvents rewrites the messages of an event stream. It drops invalid messages, and replaces a response that is too large by an
 // error for its call.
 type exactEvents struct {
 	lines *bufio.Reader
 	came  func(params json.RawMessage)
 }
 
-// event reads one event, and returns its data in one line.
+// event reads one event and returns it with its data in one line. It fails if a field or message is too long to skip.
 func (e *exactEvents) event() ([]byte, error) {
 	var fields []byte
 	var data capped
@@ -185,7 +185,7 @@ func (e *exactEvents) event() ([]byte, error) {
 			}
 		} else if errors.Is(err, bufio.ErrBufferFull) || len(fields) > maxFields {
 			return nil, errors.New("the server behind sent an event with a field that is too long")
-		} else if bytes.IndexByte(part, ':') >= 0 { // the SDK takes others for a fault
+		} else if bytes.IndexByte(part, ':') >= 0 { // the SDK fails on lines without a colon
 			fields = append(append(fields, bytes.TrimSpace(part)...), '\n')
 		}
 		if err == nil && len(bytes.TrimSpace(part)) > 0 {

@@ -16,7 +16,7 @@ import (
 	"github.com/tollhq/toll/paidmcp"
 )
 
-// maxItems bounds the items of one kind, so that an endless list is cut.
+// maxItems is the maximum number of items of one kind. A longer, perhaps endless, list is cut.
 const maxItems = 10_000
 
 // Name returns the name of the upstream server.
@@ -30,12 +30,12 @@ func (u *Upstream) Name() string {
 // Items are the items of one type.
 type Items struct {
 	Type    paidmcp.Type
-	Names   []string // of tools and prompts; uris of resources, and templates of uris
-	Changes bool     // the server declares that there may be others later
+	Names   []string // names of tools or prompts; uris and uri templates of resources
+	Changes bool     // the server declares that it announces changes of the list
 }
 
-// Has reports whether a price under this name, see [Payments.Price], applies to one of them. For two uri templates it returns
-// true.
+// Has reports whether a price under this name applies to one of the items, see [paidmcp.Payments.Price]. If the name and an item
+// are both uri templates, it returns true.
 func (i Items) Has(name string) bool {
 	if name == mcpwire.AnyName || slices.Contains(i.Names, name) {
 		return true
@@ -73,7 +73,7 @@ func (u *Upstream) Items(ctx context.Context, t paidmcp.Type) (Items, error) {
 // item is one item of the upstream server.
 type item struct {
 	kind, name string
-	text       string // as it was listed
+	text       string // JSON of the listed item
 	add        func(*mcp.Server)
 	remove     func(s *mcp.Server, names ...string)
 }
@@ -106,14 +106,14 @@ func (u *Upstream) list(ctx context.Context, session *mcp.ClientSession, t paidm
 			return item{name: t.URITemplate, add: add, remove: (*mcp.Server).RemoveResourceTemplates}
 		})
 		if e, ok := errors.AsType[*jsonrpc.Error](err); ok && e.Code == jsonrpc.CodeMethodNotFound {
-			err = nil // many servers that have resources leave the method out
+			err = nil // many servers with resources do not implement the method
 		}
 		items = append(items, templates...)
 	}
 	return items, changes, err
 }
 
-// take reads one list, to its end or up to an error.
+// take returns the items of a list, at most [maxItems]. On an error it returns the items before it.
 func take[T any](u *Upstream, kind string, listed iter.Seq2[*T, error], read func(*T) item) (items []item, err error) {
 	for one, err := range listed {
 		if err != nil {
@@ -148,7 +148,7 @@ func (u *Upstream) Server() *mcp.Server {
 			if c.Completions != nil {
 				options.CompletionHandler = u.complete
 			}
-			// Declared from the start, so that clients hear of later items.
+			// Declared from the start, so that clients are notified of later items.
 			if c.Tools != nil {
 				options.Capabilities.Tools = &mcp.ToolCapabilities{ListChanged: true}
 			}
@@ -163,8 +163,8 @@ func (u *Upstream) Server() *mcp.Server {
 	return mcp.NewServer(&about, options)
 }
 
-// Offer adds the items of the upstream server to s, and returns once they are there. Until the context ends, which also ends
-// the connection, it follows changes and reconnects. ended is closed once that has stopped.
+// Offer adds the items of the upstream server to s, and returns. In the background it follows changes and reconnects until the
+// context ends, which also closes the connection. Then it closes ended.
 func (u *Upstream) Offer(ctx context.Context, s *mcp.Server) (ended <-chan struct{}, err error) {
 	o := &offer{u: u, s: s, have: map[string]item{}}
 	if err := o.fill(ctx); err != nil {
@@ -194,7 +194,7 @@ func (o *offer) follow(ctx context.Context) {
 	}
 }
 
-// offer is the part of an upstream that is on a server.
+// offer tracks the items of an upstream that were added to a server.
 type offer struct {
 	u    *Upstream
 	s    *mcp.Server
@@ -242,7 +242,7 @@ func (o *offer) fill(ctx context.Context) error {
 	return nil
 }
 
-// offered adds an item. The SDK panics for an invalid item, and here another party wrote it.
+// offered calls add and returns its panic as an error: the SDK panics for an invalid item, and the upstream server is untrusted.
 func offered(add func()) (err error) {
 	defer func() {
 		if why := recover(); why != nil {

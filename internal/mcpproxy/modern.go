@@ -10,19 +10,19 @@ import (
 	"github.com/tollhq/toll/internal/mcpwire"
 )
 
-// modernTime bounds the test whether an upstream server supports 2026-07-28.
+// modernTime bounds the attempt to open a session of version 2026-07-28.
 const modernTime = 5 * time.Second
 
-// modern is a second session with a server over HTTP, of protocol version 2026-07-28, in which a result may ask its caller for
-// input (multi round-trip requests). It serves callers of that version. A process has one connection and one version, see
+// modern is a second session with a server over HTTP, of protocol version 2026-07-28, in which a result may request input from
+// its caller (multi round-trip requests). It serves callers of that version. A process has one connection and one version, see
 // [Upstream.connect].
 type modern struct {
 	once    sync.Once
-	session atomic.Pointer[mcp.ClientSession] // nil: the server does not speak it
+	session atomic.Pointer[mcp.ClientSession] // nil if it was not opened, or the server does not support the version
 }
 
-// sessionOf returns the session for a call with this _meta. From 2026-07-28 on upstreamMeta, the _meta for the upstream server,
-// names the capabilities of the caller, so that the server asks for nothing else.
+// sessionOf returns the session for a call with this _meta. From version 2026-07-28 it copies the capabilities of the caller to
+// upstreamMeta, the _meta for the upstream server, so that the server requests only supported input.
 func (u *Upstream) sessionOf(ctx context.Context, l *link, meta mcp.Meta, upstreamMeta *mcp.Meta) *mcp.ClientSession {
 	if version, _ := meta[mcp.MetaKeyProtocolVersion].(string); version < mcpwire.FirstModern {
 		return l.session
@@ -76,12 +76,12 @@ func (m *modern) learnTools(ctx context.Context) {
 	}
 	for _, err := range session.Tools(ctx, nil) {
 		if err != nil {
-			return // the server refuses calls that lack a header
+			return // then the server refuses calls without their headers
 		}
 	}
 }
 
-// closeModern ends the second session, and prevents another one.
+// closeModern closes the second session, and prevents that it is opened later.
 func (l *link) closeModern() {
 	l.modern.once.Do(func() {})
 	if session := l.modern.session.Load(); session != nil {
@@ -89,8 +89,8 @@ func (l *link) closeModern() {
 	}
 }
 
-// newClient returns a client without capabilities: questions of the server could not be passed to one of many callers. changed
-// is called when a list has changed.
+// newClient returns a client without capabilities, because requests of the server could not be assigned to one of many callers.
+// It calls changed when a list has changed.
 func newClient(changed func()) *mcp.Client {
 	return mcp.NewClient(&mcp.Implementation{Name: "toll", Version: "1.0.0"}, &mcp.ClientOptions{
 		Capabilities: &mcp.ClientCapabilities{}, MultiRoundTrip: &mcp.MultiRoundTripOptions{Disabled: true},

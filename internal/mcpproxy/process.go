@@ -20,16 +20,16 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-// terminateTime is how long a process may take to end after its input was closed, and again after SIGTERM.
+// terminateTime is the time for a process to exit after its input was closed, and again after SIGTERM. Then it is killed.
 const terminateTime = 5 * time.Second
 
-// processTransport starts a process that speaks over standard input and output, one message a line. It filters the input of the
-// SDK transport, which would end the connection for one line that is too long or malformed.
+// processTransport starts a process that speaks over standard input and output, one message per line. It filters the input of the
+// SDK transport, which would end the connection for a line that is too long or malformed.
 type processTransport struct {
 	command *exec.Cmd
 	log     *slog.Logger
-	came    func(params json.RawMessage) // is called for each notification of progress
-	broken  func()                       // is called when nothing more comes
+	came    func(params json.RawMessage) // called for each progress notification
+	broken  func()                       // called when the output has ended or failed
 }
 
 // Connect implements [mcp.Transport].
@@ -54,7 +54,7 @@ func (t *processTransport) Connect(ctx context.Context) (mcp.Connection, error) 
 	return pipe.Connect(ctx)
 }
 
-// process is the input of a process. Closing it ends the process.
+// process is a running process. It writes to the standard input, and its Close ends the process.
 type process struct {
 	*processTransport
 	io.WriteCloser
@@ -62,7 +62,7 @@ type process struct {
 	end   func() error
 }
 
-// messages returns the valid messages of the next line. It replaces a response that is too large by an error for its call.
+// messages returns the valid messages of the next line, each with a newline. A response that is too large becomes an error.
 func (p *process) messages() (out []byte, err error) {
 	text, err := p.line()
 	if err != nil {
@@ -86,7 +86,7 @@ func (p *process) messages() (out []byte, err error) {
 	return out, nil
 }
 
-// line reads one line, or the replacement of one that is too long.
+// line returns the next line without surrounding space, or the replacement if it is too long (see [capped]).
 func (p *process) line() ([]byte, error) {
 	var m capped
 	for {
@@ -104,7 +104,7 @@ func (p *process) line() ([]byte, error) {
 	}
 }
 
-// Close ends the process, by force if necessary.
+// Close ends the process, by force after twice [terminateTime].
 func (p *process) Close() error { return p.end() }
 
 func (p *process) terminate() error {

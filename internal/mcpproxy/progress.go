@@ -13,21 +13,21 @@ import (
 
 const (
 	methodProgress = "notifications/progress"
-	// progressTime bounds how long a result waits for earlier progress.
+	// progressTime is the maximum time that a result waits for earlier progress.
 	progressTime = time.Second
 )
 
-// maxProgress bounds the waiting progress of one call.
+// maxProgress is the maximum number of waiting progress notifications of one call.
 const maxProgress = 1000
 
-// track replaces the progress token of a call by a unique one, as callers choose equal ones, and forwards its progress. The
-// returned function ends that, once earlier progress was sent.
+// track replaces the progress token of a call by a unique token, because callers may choose equal tokens, and forwards its
+// progress. The returned function stops this after it waited up to 1 s for earlier progress to be sent.
 func (u *Upstream) track(ctx context.Context, session *mcp.ServerSession, in, out mcp.RequestParams) (done func()) {
 	token := in.GetProgressToken()
 	if token == nil {
 		return func() {}
 	}
-	// A slow caller must not delay others, so progress beyond the bound is dropped.
+	// A slow caller must not delay other callers, so progress beyond the bound is dropped.
 	came, passed := make(chan *mcp.ProgressNotificationParams, maxProgress), make(chan struct{})
 	u.mu.Lock()
 	u.serial++
@@ -59,7 +59,7 @@ func (u *Upstream) track(ctx context.Context, session *mcp.ServerSession, in, ou
 	}
 }
 
-// came takes a progress notification on arrival, before the SDK reads the result that may follow.
+// came queues a progress notification on arrival, before the SDK reads a result that may follow.
 func (u *Upstream) came(params json.RawMessage) {
 	p := new(mcp.ProgressNotificationParams)
 	if x402.Decode(params, p) != nil {
@@ -69,7 +69,7 @@ func (u *Upstream) came(params json.RawMessage) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	select {
-	case u.asking[token] <- p: // of a call that is not there: nil
+	case u.asking[token] <- p: // a nil channel for an unknown token
 	default:
 	}
 }

@@ -1,6 +1,6 @@
 // Package mcpproxy connects to an upstream MCP server for toll mcp: a command that speaks over standard input and output, or a
-// URL. It offers the items of that server on a server of the Go SDK, whose calls package paidmcp prices, and forwards calls,
-// progress, errors and questions. It restarts a process that ends, and delays callers whose calls end it.
+// URL. [Upstream.Offer] adds the items of that server to a server of the Go SDK, whose calls package paidmcp prices. Calls,
+// progress, errors and requests for input are forwarded. A process that ends is restarted, and callers who crash it are delayed.
 package mcpproxy
 
 import (
@@ -24,33 +24,33 @@ import (
 )
 
 const (
-	// connectTime bounds one attempt to connect, and one listing of items. A command may first download itself from a registry.
+	// connectTime bounds an attempt to connect, and a listing of items. A command may first download its program from a registry.
 	connectTime = time.Minute
 	firstRetry  = time.Second
 	lastRetry   = 30 * time.Second
 )
 
 // Upstream is an MCP server behind a price: a command that speaks over standard input and output, or a url. All callers share
-// one connection, and the state that the server keeps for it. The server never learns who they are: credentials, payments and
-// headers are not forwarded.
+// one connection, and the state that the server keeps for it. The server cannot identify them: credentials, payments and headers
+// are not forwarded.
 type Upstream struct {
-	ProbeTime time.Duration // that a process may take to start and to answer server/discover: 20 s
+	ProbeTime time.Duration // maximum time for a process to start and to answer server/discover, default 20 s
 
 	dial func() mcp.Transport
 	log  *slog.Logger
 
-	first   *mcp.InitializeResult // what the server said of itself at the first contact
-	changed chan struct{}         // its lists are to be read again
+	first   *mcp.InitializeResult // result of the first connection
+	changed chan struct{}         // requests to read the lists again
 
 	crashes crashes
-	blames  bool // the end of the connection is the end of a process, which a call may have brought about
+	blames  bool // the upstream is a process, so a call may have caused the end of a connection
 	isOlder bool // this process failed to answer server/discover
 
 	mu     sync.Mutex
 	link   *link         // nil while there is no connection
 	ready  chan struct{} // closed except during an immediate reconnect
 	serial int64
-	asking map[string]chan<- *mcp.ProgressNotificationParams // of calls, by progress token
+	asking map[string]chan<- *mcp.ProgressNotificationParams // progress of running calls, by our token
 }
 
 // link is one connection to the upstream server, with its callers.
@@ -60,8 +60,8 @@ type link struct {
 	modern  modern
 
 	mu      sync.Mutex
-	callers map[string]int       // by name, how many calls they have
-	left    map[string]time.Time // who has given up a call, and when
+	callers map[string]int       // number of running calls, by caller
+	left    map[string]time.Time // time of the last abandoned call, by caller
 }
 
 func (l *link) enter(who string) {
@@ -70,7 +70,7 @@ func (l *link) enter(who string) {
 	l.callers[who]++
 }
 
-// leave ends a call. A call without an answer may still crash the process.
+// leave ends a call. It remembers the caller of an unanswered call, which may still crash the process.
 func (l *link) leave(who string, answered bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -86,7 +86,7 @@ func (l *link) leave(who string, answered bool) {
 	}
 }
 
-// recentCallers returns the callers whose calls may have crashed the process.
+// recentCallers returns the callers whose calls may have crashed the process. It is called once, at the end of the link.
 func (l *link) recentCallers() (names []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -99,8 +99,8 @@ func (l *link) recentCallers() (names []string) {
 	return slices.Collect(maps.Keys(l.callers))
 }
 
-// Command returns an upstream that runs as a process, with the environment of the command but without our settings. Its
-// standard error goes to that of the command.
+// Command returns an upstream that runs as a process, with a new command from make for each connection. The process gets the Stderr
+// and the environment of the command (by default of this process), without our settings (TOLL_*).
 func Command(log *slog.Logger, make func() *exec.Cmd) *Upstream {
 	u := newUpstream(log)
 	u.blames = true
@@ -109,14 +109,14 @@ func Command(log *slog.Logger, make func() *exec.Cmd) *Upstream {
 		if c.Env == nil {
 			c.Env = os.Environ()
 		}
-		// Our settings, such as API key and master key, are not for other programs.
+		// Our settings, such as API key and master key, must not reach other programs.
 		c.Env = slices.DeleteFunc(slices.Clone(c.Env), func(e string) bool { return strings.HasPrefix(strings.ToUpper(e), "TOLL_") })
 		return &processTransport{command: c, log: u.log, came: u.came}
 	}
 	return u
 }
 
-// Remote returns an upstream over streamable HTTP at a url. A token, which belongs to the builder, is sent to it as a bearer
+// Remote returns an upstream over streamable HTTP at a url. The token of the builder, if not empty, is sent to it as a bearer
 // token.
 func Remote(log *slog.Logger, endpoint, token string) *Upstream {
 	u := newUpstream(log)
@@ -135,7 +135,7 @@ func newUpstream(log *slog.Logger) *Upstream {
 	return u
 }
 
-// Connect makes the first connection, and stores what the server says about itself.
+// Connect opens the first connection, and stores the name, instructions and capabilities of the server.
 func (u *Upstream) Connect(ctx context.Context) error {
 	l, err := u.connect(ctx)
 	if err != nil {
@@ -146,7 +146,7 @@ func (u *Upstream) Connect(ctx context.Context) error {
 }
 
 // connect negotiates the protocol version. A process speaks one version until it ends, so connect sends server/discover first,
-// as the protocol demands. Some older processes do not answer, and some exit: connect restarts them and initializes a session.
+// as the protocol requires. Some older processes do not answer, and some exit: connect restarts them and initializes a session.
 // A server over HTTP gets a session first and, if a caller needs it, a second connection, see [modern].
 func (u *Upstream) connect(ctx context.Context) (l *link, err error) {
 	if u.blames && !u.isOlder {
@@ -177,7 +177,7 @@ func (u *Upstream) open(ctx context.Context, limit time.Duration, version string
 	l := &link{began: time.Now(), callers: make(map[string]int), left: make(map[string]time.Time)}
 	t := u.dial()
 	if p, ok := t.(*processTransport); ok {
-		p.broken = func() { u.leave(l) } // calls learn at once that it is broken
+		p.broken = func() { u.leave(l) } // calls see at once that it is broken
 	}
 	var err error
 	if l.session, err = newClient(u.reread).Connect(ctx, t, &mcp.ClientSessionOptions{ProtocolVersion: version}); err != nil {
@@ -186,15 +186,15 @@ func (u *Upstream) open(ctx context.Context, limit time.Duration, version string
 	return l, nil
 }
 
-// reread requests that the lists of the upstream server are read again.
+// reread requests another reading of the lists of the upstream server, without blocking.
 func (u *Upstream) reread() {
 	select {
 	case u.changed <- struct{}{}:
-	default: // they will be read again anyhow
+	default: // a request is already pending
 	}
 }
 
-// leave makes calls wait for the next connection.
+// leave removes a connection, so that calls wait for the next connection.
 func (u *Upstream) leave(l *link) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -203,20 +203,20 @@ func (u *Upstream) leave(l *link) {
 	}
 }
 
-// keep reconnects until the context ends, which closes the connection. It reconnects at once, and slower after a failure or
-// after a short connection without a call.
+// keep reconnects until the context ends, and then closes the connection. It reconnects at once, or after a pause of 1 to 30 s if
+// an attempt failed or the connection was short and without a call.
 func (u *Upstream) keep(ctx context.Context) {
 	l := u.connected()
 	for wait := time.Duration(0); ; {
 		if l != nil {
 			ended := make(chan struct{})
 			go func() {
-				_ = l.session.Wait() // why it ended shows when it is made again
+				_ = l.session.Wait() // the next attempt to connect reports the cause
 				close(ended)
 			}()
 			select {
 			case <-ctx.Done():
-				_ = l.session.Close() // the process is gone, or will be
+				_ = l.session.Close() // ends the process, if it still runs
 				l.closeModern()
 				return
 			case <-ended:
@@ -238,7 +238,7 @@ func (u *Upstream) keep(ctx context.Context) {
 	}
 }
 
-// ended handles the end of a connection, and returns the wait before the next one, given the previous wait.
+// ended handles the end of a connection. It returns the pause before the next attempt, given the previous pause.
 func (u *Upstream) ended(l *link, wait time.Duration) time.Duration {
 	var names []string
 	held := 0
@@ -280,7 +280,7 @@ func (u *Upstream) connected() *link {
 // restartTime bounds how long a call waits for a restart.
 const restartTime = 10 * time.Second
 
-// ask makes one call to the upstream server, and waits during a restart. Callers whose calls crashed it are delayed.
+// ask makes a call to the upstream server, and waits up to 10 s for a restart. It rejects callers that are delayed for crashes.
 func ask[R any](ctx context.Context, u *Upstream, do func(*link) (R, error)) (R, error) {
 	var none R
 	u.mu.Lock()
@@ -315,10 +315,10 @@ func ask[R any](ctx context.Context, u *Upstream, do func(*link) (R, error)) (R,
 	return res, err
 }
 
-// errBehind is all that a caller learns about an unreachable server.
+// errBehind is the only error that a caller receives about an unreachable server.
 var errBehind = &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "The server behind did not answer."}
 
-// failed returns an error of the server unchanged, and errBehind for any other.
+// failed returns an error sent by the server unchanged. It logs every other error and returns errBehind.
 func (u *Upstream) failed(err error) error {
 	if said, ok := errors.AsType[*jsonrpc.Error](err); ok {
 		return said
@@ -327,8 +327,8 @@ func (u *Upstream) failed(err error) error {
 	return errBehind
 }
 
-// toServer returns the _meta of a call without payments, protocol version, client data and progress token, which are between
-// the caller and us.
+// toServer returns the _meta of a call without payments, protocol version, client data and progress token, which are only for the
+// proxy.
 func toServer(meta mcp.Meta) mcp.Meta {
 	var out mcp.Meta
 	for name, value := range meta {
@@ -343,7 +343,7 @@ func toServer(meta mcp.Meta) mcp.Meta {
 	return out
 }
 
-// toCaller removes our members of _meta: an upstream server cannot write receipts.
+// toCaller removes our members from _meta and returns it: an upstream server must not forge receipts.
 func toCaller(meta mcp.Meta) mcp.Meta {
 	for name := range meta {
 		if isOurs(name) {
