@@ -104,7 +104,7 @@ func (b *backlog) charge(st *stream, n int64) {
 	b.bytes += n
 }
 
-// dropOldest drops one stream to make room for st, and reports whether it could.
+// dropOldest drops one stream to free memory for st. It returns false if no stream may be dropped.
 func (b *backlog) dropOldest(st *stream, idle, paid *list.List) bool {
 	switch {
 	case idle.Len() > 0:

@@ -141,7 +141,7 @@ func (c *call) serve(ctx context.Context, run func(context.Context) (mcp.Result,
 	if gone := context.Cause(inner); gone != nil {
 		res, err = nil, gone
 	} else if ctx.Err() != nil && !(seller.Left(ctx) && settles()) {
-		res, err = nil, context.Cause(ctx) // the handler returned before it learned that the caller left
+		res, err = nil, context.Cause(ctx) // the handler returned before it noticed that the caller had left
 	}
 	switch {
 	case err != nil:

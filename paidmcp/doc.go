@@ -34,8 +34,8 @@
 // # Notifications
 //
 // Log messages and progress messages of a handler may contain paid content. They wait until the call is settled, and are dropped
-// if it is not. Numeric progress is sent at once. With [Stream] all notifications are sent at once, backed by the hold, and the
-// call is settled at its end or where it was cut; if the service is unreachable then, a [paid.Queue] retries. The context of the
-// handler assigns a notification to its call, and so does the token of progress. A notification sent with a different context is
-// not held back. Requests to the caller, for input or sampling, are never held back, because the handler waits for the response.
+// if it is not. Numeric progress is sent at once unless a message waits. With [Stream] all notifications are sent at once, backed
+// by the hold, and the call is settled at its end or where it was cut; if the service is unreachable then, a [paid.Queue] retries.
+// A notification belongs to a call by the context of its handler, or progress by its token. All other notifications are sent at
+// once. So are requests to the caller, for input or sampling, because the handler waits for the response.
 package paidmcp

@@ -71,7 +71,7 @@ func (s *Server) serveRegister(w http.ResponseWriter, r *http.Request) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	_, _ = w.Write(answer) // a client that has gone away
+	_, _ = w.Write(answer) // fails only if the client has disconnected
 }
 
 // pass forwards a registration. It returns an error unless the response is JSON with the status 201, 400 or 429.

@@ -116,7 +116,7 @@ func (a *reply) finish() {
 	h.Set("Content-Length", strconv.Itoa(len(a.answer)))
 	h.Del("Connection")
 	a.begin(http.StatusOK)
-	_, _ = a.w.Write(a.answer) // a client that has gone away
+	_, _ = a.w.Write(a.answer) // fails only if the client has disconnected
 }
 
 // eventData returns the data of an event (WHATWG HTML, section 9.2.6).

@@ -152,5 +152,5 @@ func writeJSON(w http.ResponseWriter, status int, body any) {
 	h.Set("Content-Type", "application/json")
 	h.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
-	_, _ = w.Write(text) // a client that has gone away
+	_, _ = w.Write(text) // fails only if the client has disconnected
 }

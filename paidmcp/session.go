@@ -180,7 +180,7 @@ func (ss *sessions) victim(room string) *session {
 
 func (ss *sessions) hasMore(g *group) bool { return g.size > max(1, ss.most/sessionShare) }
 
-// use returns the session with this id and owner, or nil, and marks it as in use, for a stream or a message, until left or
+// use returns the session with this id and owner, or nil. It marks it as in use: for a stream until left, for a message until
 // done.
 func (ss *sessions) use(id, owner string, stream bool) *session {
 	ss.mu.Lock()
@@ -201,7 +201,7 @@ func (ss *sessions) use(id, owner string, stream bool) *session {
 	return s
 }
 
-// done ends the use by a message, and the session unless keep is set.
+// done ends the use of a session by a message. Unless keep is set, it ends the session.
 func (ss *sessions) done(s *session, keep bool) {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
@@ -213,7 +213,7 @@ func (ss *sessions) done(s *session, keep bool) {
 	ss.restedLocked(s)
 }
 
-// left ends the use by a stream.
+// left ends the use of a session by a stream.
 func (ss *sessions) left(s *session) {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
@@ -342,8 +342,8 @@ func roomOf(who *caller, r *http.Request) string {
 	return "address " + pace.Source(r)
 }
 
-// call passes a call to its session, which stays in use until the call ends, even if its client disconnects. keep decides by
-// the status of the answer whether the session stays.
+// call passes a call to its session, which stays in use until the call ends, even if its client disconnects. keep reports
+// for the status of the answer whether to keep the session.
 //
 // A client that received an event id may disconnect and fetch the answer later. Any other call is cancelled when its client
 // disconnects, because an answer that cannot be fetched must not be paid.

@@ -210,7 +210,7 @@ func (s *stream) answer(ctx context.Context, r *reader, w *reply) {
 		w.WriteHeader(status)
 	}
 	if plain != nil {
-		_, _ = w.Write(plain) // a client that has gone away
+		_, _ = w.Write(plain) // fails only if the client has disconnected
 	}
 	w.finish()
 }

@@ -22,7 +22,7 @@ func Bytes(plain []byte, level int) []byte {
 	return b.Bytes()
 }
 
-// Taken reports whether the Accept-Encoding headers of a request name an encoding with a quality other than 0.
+// Taken reports whether the Accept-Encoding headers of a request name an encoding, with a quality of at least 0.1.
 func Taken(r *http.Request, encoding string) bool {
 	for _, part := range strings.Split(strings.Join(r.Header.Values("Accept-Encoding"), ","), ",") {
 		name, quality, _ := strings.Cut(part, ";")

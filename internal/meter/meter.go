@@ -43,7 +43,7 @@ type Reading struct {
 	Retry time.Duration // if not OK, time until the call is allowed
 }
 
-// Take takes n from the bucket of a caller, or nothing if it holds less; n is capped at a full bucket. now is a monotonic time.
+// Take takes n, at most a full bucket, from the bucket of a caller if it holds that many. now is the time since a fixed moment.
 func (m *Meter[K]) Take(who K, n int64, now time.Duration) Reading {
 	n = min(n, m.burst)
 	s := m.shard(who)

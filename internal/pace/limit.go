@@ -171,7 +171,7 @@ func (c *limitedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// CloseWrite closes the writing side, as net/http does for a TCP connection before it closes it.
+// CloseWrite closes the writing side. net/http calls it before Close, as for a TCP connection.
 func (c *limitedConn) CloseWrite() error {
 	if c, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return c.CloseWrite()

@@ -15,7 +15,7 @@ const Patience = 10 * time.Second
 // MinRate is the default minimum rate, in bytes per second.
 const MinRate = 16 << 10
 
-// Time returns the time that n bytes may take: patience, and n bytes at minRate bytes per second.
+// Time returns the time that n bytes may take: patience plus the time for n bytes at minRate bytes per second.
 func Time(patience time.Duration, n, minRate int64) time.Duration {
 	return patience + share(n, minRate)
 }
@@ -135,7 +135,7 @@ func (c *conn) SetDeadline(t time.Time) error {
 	return c.Conn.SetDeadline(t)
 }
 
-// CloseWrite closes the writing side, as net/http does for a TCP connection before it closes it.
+// CloseWrite closes the writing side. net/http calls it before Close, as for a TCP connection.
 func (c *conn) CloseWrite() error {
 	if c, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return c.CloseWrite()

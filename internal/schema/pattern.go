@@ -24,7 +24,7 @@ func (c *checker) matches(arg any, text string) bool {
 	return c.spend(1+p.size*(len(text)+1)/instructionsPerStep) && p.re.MatchString(text)
 }
 
-// compiled compiles a regular expression, or returns it from an earlier call. It spends the steps, multiplied by repetitions, first.
+// compiled compiles a regular expression, or returns it from an earlier call. It spends the steps first, with all repetitions.
 func (c *checker) compiled(source string) pattern {
 	if p, ok := c.patterns[source]; ok || !c.spend(stepsPerByte*len(source)) {
 		return p
