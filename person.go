@@ -96,8 +96,8 @@ type Organization struct {
 	Role string `json:"role"` // of the caller
 }
 
-// Workspace is a workspace with its wallet.
-type Workspace struct {
+// WorkspaceRecord is a workspace with its wallet.
+type WorkspaceRecord struct {
 	ID        string  `json:"id"`   // the address in lower case, which X-Current-Org-Id takes
 	Name      string  `json:"name"` // may be ""
 	Address   Address `json:"address"`

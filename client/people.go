@@ -62,8 +62,8 @@ func (c *Client) Organizations(ctx context.Context, opts ...ListOption) iter.Seq
 }
 
 // Workspace returns the workspace of the call, which must have this address.
-func (c *Client) Workspace(ctx context.Context, workspace toll.Address) (*toll.Workspace, error) {
-	return fetch[toll.Workspace](ctx, c, call{path: api("/workspaces/%s", workspace.Lower())})
+func (c *Client) Workspace(ctx context.Context, workspace toll.Address) (*toll.WorkspaceRecord, error) {
+	return fetch[toll.WorkspaceRecord](ctx, c, call{path: api("/workspaces/%s", workspace.Lower())})
 }
 
 // RenameWorkspace renames the workspace of the call; "" removes its name. It requires the session of a person.

@@ -45,12 +45,12 @@ func (s workspaces) routes() []route {
 	}}
 }
 
-func (s workspaces) readWorkspace(c *call) (*toll.Workspace, error) {
+func (s workspaces) readWorkspace(c *call) (*toll.WorkspaceRecord, error) {
 	if err := c.namesWorkspace(); err != nil {
 		return nil, err
 	}
 	p, err := store.PrincipalByAddress(c.context, s.store, c.caller.Address)
-	return &toll.Workspace{ID: p.Address.Lower(), Name: p.Shown(), Address: p.Address, CreatedAt: toll.At(p.CreatedAt)}, err
+	return &toll.WorkspaceRecord{ID: p.Address.Lower(), Name: p.Shown(), Address: p.Address, CreatedAt: toll.At(p.CreatedAt)}, err
 }
 
 // deleteWorkspace names the workspace twice, in the path and by the call, so that no other one is deleted by mistake.

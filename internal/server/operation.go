@@ -78,7 +78,7 @@ func (s operatorPages) Workspaces(ctx context.Context, p page.Listing) (out page
 			return out, err
 		}
 		out.Items = append(out.Items, operator.Workspace{
-			Workspace: toll.Workspace{ID: w.Address.Lower(), Name: w.Shown(), Address: w.Address, CreatedAt: toll.At(w.CreatedAt)},
+			WorkspaceRecord: toll.WorkspaceRecord{ID: w.Address.Lower(), Name: w.Shown(), Address: w.Address, CreatedAt: toll.At(w.CreatedAt)},
 			Members:   len(members), Custody: people.CustodyOf(w),
 		})
 	}

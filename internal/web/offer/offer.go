@@ -72,7 +72,7 @@ func (o *Offer) SetOrder(c *page.Context) {
 // which the person comes back from the card.
 func Buy(c *page.Context, plan *toll.Plan, back string) (to string, err error) {
 	if !plan.Price.IsCrypto && !plan.Price.IsFree() {
-		made, err := c.API.Checkout(c.Once(), plan.ID, client.CheckoutParams{SessionType: "hosted", SuccessURL: back, CancelURL: back})
+		made, err := c.API.Checkout(c.Once(), plan.ID, client.CheckoutParams{SessionType: "embedded", SuccessURL: back, CancelURL: back})
 		if err != nil {
 			return "", err
 		}

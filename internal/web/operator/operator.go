@@ -96,7 +96,7 @@ type Operator interface {
 
 // Workspace is a workspace with its number of members and the holder of its private key.
 type Workspace struct {
-	toll.Workspace
+	toll.WorkspaceRecord
 	Members int
 	Custody toll.Custody
 }

@@ -53,7 +53,7 @@ func showWorkspace(c *page.Context) (page.View, error) {
 }
 
 // confirmation is what a person types to delete a workspace: its name, or its id.
-func confirmation(at *toll.Workspace) string { return cmp.Or(plain.Name(at.Name), at.ID) }
+func confirmation(at *toll.WorkspaceRecord) string { return cmp.Or(plain.Name(at.Name), at.ID) }
 
 func changeWorkspace(c *page.Context) (page.View, error) {
 	if err := page.NeedPerson(c); err != nil {

@@ -851,7 +851,7 @@ export class Members extends Resource {
     return this.core.op("removeMember", [userId], o, { query: keep ? { keep } : {} });
   }
   /** The workspace of the call, with its address and the time of its creation. */
-  workspace(workspace: string, o?: CallOptions): TollPromise<g.Workspace> {
+  workspace(workspace: string, o?: CallOptions): TollPromise<g.WorkspaceRecord> {
     return this.core.op("readWorkspace", [workspace], o);
   }
   /** Names the workspace of the call for its members; "" takes the name away. */

@@ -2366,15 +2366,6 @@ export interface WebhookSecret {
   })[];
 }
 
-export interface Workspace {
-  /** Address with the case of EIP-55. A request may use any case. */
-  address: string;
-  /** ISO 8601. Answers are in UTC with milliseconds. */
-  createdAt: string;
-  id: string;
-  name: string;
-}
-
 export interface WorkspaceDeleted {
   ended: Ended;
   id: string;
@@ -2385,6 +2376,15 @@ export interface WorkspaceDeleted {
 
 export interface WorkspaceInput {
   /** At most 100 printable characters; empty for no name. */
+  name: string;
+}
+
+export interface WorkspaceRecord {
+  /** Address with the case of EIP-55. A request may use any case. */
+  address: string;
+  /** ISO 8601. Answers are in UTC with milliseconds. */
+  createdAt: string;
+  id: string;
   name: string;
 }
 

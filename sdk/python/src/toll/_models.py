@@ -2429,23 +2429,6 @@ class WebhookSecret(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Workspace(Record):
-    """Workspace as the service answers it."""
-
-    address: str
-    created_at: datetime
-    id: str
-    name: str
-
-    _members = (
-        member("address", "address", text, True),
-        member("created_at", "createdAt", moment, True),
-        member("id", "id", text, True),
-        member("name", "name", text, True),
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
 class WorkspaceDeleted(Record):
     """WorkspaceDeleted as the service answers it."""
 
@@ -2461,6 +2444,23 @@ class WorkspaceDeleted(Record):
         member("invitations", "invitations", integer, True),
         member("members", "members", integer, True),
         member("success", "success", boolean, True),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkspaceRecord(Record):
+    """WorkspaceRecord as the service answers it."""
+
+    address: str
+    created_at: datetime
+    id: str
+    name: str
+
+    _members = (
+        member("address", "address", text, True),
+        member("created_at", "createdAt", moment, True),
+        member("id", "id", text, True),
+        member("name", "name", text, True),
     )
 
 
@@ -2514,7 +2514,7 @@ OPERATIONS: Mapping[str, type[Record]] = {
     "readVersions": Versions,
     "readWallet": Wallet,
     "readWebhook": Webhook,
-    "readWorkspace": Workspace,
+    "readWorkspace": WorkspaceRecord,
     "receiveStripeEvent": StripeEventReceived,
     "recordSubTask": ActResult,
     "refundOrder": Order,

@@ -1139,9 +1139,9 @@ class Members(Resource):
             Call("DELETE", path, m.Removed, query=query, again=True, refused=True)
         )
 
-    def workspace(self, workspace: str) -> m.Workspace:
+    def workspace(self, workspace: str) -> m.WorkspaceRecord:
         """Returns the workspace of the call, with its address and the time of its creation."""
-        return self._send(Call("GET", f"/api/v1/workspaces/{segment(workspace)}", m.Workspace))
+        return self._send(Call("GET", f"/api/v1/workspaces/{segment(workspace)}", m.WorkspaceRecord))
 
     def rename_workspace(self, workspace: str, name: str) -> m.Organization:
         """Names the workspace of the call for its members; an empty name takes it away."""
