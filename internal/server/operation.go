@@ -79,7 +79,7 @@ func (s operatorPages) Workspaces(ctx context.Context, p page.Listing) (out page
 		}
 		out.Items = append(out.Items, operator.Workspace{
 			WorkspaceRecord: toll.WorkspaceRecord{ID: w.Address.Lower(), Name: w.Shown(), Address: w.Address, CreatedAt: toll.At(w.CreatedAt)},
-			Members:   len(members), Custody: people.CustodyOf(w),
+			Members:         len(members), Custody: people.CustodyOf(w),
 		})
 	}
 	return out, err
