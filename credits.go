@@ -63,7 +63,7 @@ func (r *RedemptionInput) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// MarshalJSON writes the word, or the number when there is no word.
+// MarshalJSON writes the word, or the number if Word is empty.
 func (r RedemptionInput) MarshalJSON() ([]byte, error) {
 	if r.Word != "" {
 		return strconv.AppendQuote(nil, r.Word), nil

@@ -293,7 +293,7 @@ func TestHostOf(t *testing.T) {
 	}
 }
 
-// Who asks for what it has bought is not sold it idempotent: a server that takes a sign-in of the wallet gets no money.
+// A server that accepts a sign-in of the wallet for an earlier purchase gets no second payment.
 func TestTransport_SignInIsNotAPayment(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("payment-signature") != "" {

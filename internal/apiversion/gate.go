@@ -74,7 +74,7 @@ func scan(s string) (v Version, ok bool) {
 
 // Resolve returns the version of a request: from its version header, else the pin of its API key, else the floor. header holds
 // all header values; pin is empty without a key. For an invalid header or pin the error wraps [ErrVersion], and version and
-// source are those of the next source.
+// source come from the next source.
 func Resolve(header []string, pin string) (Version, From, error) {
 	var bad error
 	if len(header) == 1 {

@@ -337,7 +337,7 @@ func TestEnroll_OtherTerms(t *testing.T) {
 		id, page := s.enroll()
 		setup := must.Get(store.CardSetupByID(s.ctx, s.store, id))(s)
 		s.pay(page, "4242424242424242")
-		must.Do(s, s.store.Tx(s.ctx, func(tx *store.Tx) error { // the row is that of another principal
+		must.Do(s, s.store.Tx(s.ctx, func(tx *store.Tx) error { // the row belongs to a different workspace
 			_, err := tx.Exec(s.ctx, "UPDATE card_setups SET owner = $1 WHERE setup_id = $2", seller.Lower(), setup.ID)
 			return err
 		}))

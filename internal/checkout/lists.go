@@ -138,7 +138,7 @@ func (c *Reports) Holdings(ctx context.Context, caller toll.Address, p store.Pag
 	return store.Map(list, func(a ledger.Account) toll.Balance { return BalanceOf(plans[a.Plan], caller, &a, now) }), nil
 }
 
-// Plans returns those of the plans that exist, by their ids.
+// Plans returns the existing plans among ids, by id.
 func (c *Reports) Plans(ctx context.Context, ids []toll.PlanID) (map[toll.PlanID]*toll.Plan, error) {
 	out := map[toll.PlanID]*toll.Plan{}
 	return out, Fault(store.EachPlan(ctx, c.store, ids, func(p *toll.Plan) error { out[p.ID] = p; return nil }))

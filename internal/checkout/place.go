@@ -28,7 +28,7 @@ type intent struct {
 	user       toll.UUID    // who has the wallet of the subscriber pay; zero: nobody who is known, or something else pays
 	rail.Means
 	once     *store.Once
-	topUp    *TopUp       // nil: somebody asked for the order
+	topUp    *TopUp       // nil: a caller placed the order
 	sale     *SaleRequest // nil: no authorization pays it
 	replaces string       // the failed order in whose place a person pays this one; "" for none
 	after    time.Time    // when the last order for the request was made

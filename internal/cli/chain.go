@@ -31,7 +31,7 @@ func chainFlags(c *cobra.Command, cfg *rails.ChainConfig) {
 	addWithEnv(c, f)
 }
 
-// paymentFlags say how crypto plans are paid. Their defaults are those of the service.
+// paymentFlags adds the flags for payments of crypto plans, with the defaults of the service.
 func paymentFlags(c *cobra.Command, cfg *rails.ChainConfig) {
 	f := pflag.NewFlagSet("chain", pflag.ContinueOnError)
 	f.StringVar(&cfg.HTTP, "chain-http", "", "loopback address on which the embedded chain answers JSON-RPC; default none")

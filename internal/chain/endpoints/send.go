@@ -9,9 +9,9 @@ import (
 	"github.com/ethereum/go-ethereum/crypto"
 )
 
-// Send hands the bytes of a signed transaction to all endpoints at once. It is nil as soon as one of them took it; the others go on.
-// Otherwise it is the JSON-RPC error that says most about the transaction, [ErrNone] when no endpoint answered, or the error of ctx when
-// that ended. An error does not say that the transaction will not be mined, unless nothing but refusals was ever heard for it.
+// Send sends the bytes of a signed transaction to all endpoints in parallel. It returns nil as soon as one endpoint accepts it; the other
+// calls continue. Otherwise it returns the most specific JSON-RPC error, [ErrNone] when no endpoint answered, or the error of ctx. After an
+// error the transaction can still be mined, unless every endpoint has rejected it every time.
 func (p *Pool) Send(ctx context.Context, raw []byte) error {
 	type answer struct {
 		err   error

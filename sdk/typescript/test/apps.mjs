@@ -494,13 +494,17 @@ export async function start(name, service, { http2: h2, ...more } = {}) {
   };
 }
 
-/** Sends raw bytes and returns everything that comes back. */
-export function exchange(port, text, ms = 20_000) {
+/** Sends raw bytes and returns everything that comes back. `seen` gets all bytes so far whenever some arrive. */
+export function exchange(port, text, ms = 20_000, seen = () => undefined) {
   return new Promise((resolve) => {
     const got = [];
     const socket = net.connect(port, "127.0.0.1");
     const timer = setTimeout(() => socket.destroy(), ms);
-    socket.on("data", (d) => got.push(d)).on("error", () => undefined);
+    socket.on("data", (d) => {
+      got.push(d);
+      seen(Buffer.concat(got));
+    });
+    socket.on("error", () => undefined);
     socket.on("close", () => {
       clearTimeout(timer);
       resolve(Buffer.concat(got));

@@ -40,9 +40,9 @@ async function sell(t, handle, more = {}, server = http.createServer()) {
   });
   const own = { port: server.address().port, events, logs, faults };
   own.ask = async (o = {}) => {
-    const { method = "POST", target = "/ask", more: lines = [], body = "{}" } = o;
+    const { method = "POST", target = "/ask", more: lines = [], body = "{}", seen } = o;
     const text = requestText(method, target, [...lines, ["payment-signature", token]], body);
-    return parse(await exchange(own.port, text, 5000));
+    return parse(await exchange(own.port, text, 5000, seen));
   };
   return own;
 }
@@ -122,13 +122,14 @@ for (const [what, handle] of Object.entries({
 }
 
 test("a handler that fails in its stream is cut and settled", async (t) => {
+  let fail;
   const own = await sell(t, (req, res) => {
     res.writeHead(200, events);
     res.write(`data: ${content}\n\n`);
-    setTimeout(() => res.write(5), 20);
+    fail = () => res.write(5);
   });
   const had = await balance();
-  const got = await own.ask();
+  const got = await own.ask({ seen: (bytes) => bytes.includes(content) && fail() });
   assert.ok(got.body.includes(content) && !got.whole);
   assert.equal(await ends(own, had), 2n);
 });
