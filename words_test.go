@@ -2,6 +2,7 @@ package toll_test
 
 import (
 	"bufio"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"io/fs"
@@ -13,6 +14,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/tollhq/toll/internal/must"
 )
 
 // wordCeilings has the ceilings of TestWords.
@@ -467,5 +470,23 @@ func TestWords_Markers(t *testing.T) {
 	page := passages("docs/P.md", "# Title\n\n```sh\nnobody\n```\nThe `nobody` user.")
 	if len(page) != 1 || page[0].text != "# Title\n\n\n\n\nThe `x` user." {
 		t.Errorf("%v", page)
+	}
+}
+
+// TestFrozenMessages checks that sentences that deployed clients compare stay word for word.
+func TestFrozenMessages(t *testing.T) {
+	var frozen []struct {
+		Text, Why string
+		In        []string
+	}
+	if err := json.Unmarshal(must.Get(os.ReadFile("testdata/wire/messages.json"))(t), &frozen); err != nil || len(frozen) == 0 {
+		t.Fatalf("messages.json: %d sentences, %v", len(frozen), err)
+	}
+	for _, f := range frozen {
+		for _, name := range f.In {
+			if text := string(must.Get(os.ReadFile(name))(t)); !strings.Contains(text, f.Text) {
+				t.Errorf("%s does not contain %q: %s", name, f.Text, f.Why)
+			}
+		}
 	}
 }
