@@ -41,8 +41,9 @@ var groups = []struct {
 	Name  string
 	Slugs []string
 }{
+	{"Start", []string{"sell", "buy"}},
 	{"Buy", []string{"paying", "guide-x402-fetch", "guide-wallet", "guide-mcp-client", "guide-chat", "existing-clients"}},
-	{"Sell", []string{"quickstart", "go", "mcp", "a2a", "x402", "cards", "crypto", "chat", "python", "python-reference", "typescript", "typescript-reference"}},
+	{"Sell", []string{"go", "mcp", "a2a", "x402", "cards", "crypto", "chat", "python", "python-reference", "typescript", "typescript-reference"}},
 	{"Account", []string{"keys", "rights", "people", "oauth", "webhooks", "lists", "glossary"}},
 	{"Run the service", []string{"operating"}},
 	{"Work on it", []string{"architecture", "rooms", "testing"}},

@@ -7,9 +7,11 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -34,10 +36,10 @@ func blocks(t *testing.T, page string) []block {
 	return out
 }
 
-var installs = regexp.MustCompile(`(?m)^(go install|npm init|npm install|mkdir) .*\n`)
+var installs = regexp.MustCompile(`(?m)^(go install|npm init|npm install|mkdir -p try) .*\n`)
 
-// uninstalled leaves out what installs: the program is the one of this checkout, and packages are those of package.json, in
-// which every package with a version has to be.
+// uninstalled removes the commands that install something. The test uses the program of this checkout and the packages of
+// package.json, which must have each package that the page installs, in the same version.
 func uninstalled(t *testing.T, text string, from *set) string {
 	t.Helper()
 	manifest := must.Get(os.ReadFile(filepath.Join(from.from, "package.json")))(t)
@@ -54,16 +56,17 @@ func uninstalled(t *testing.T, text string, from *set) string {
 }
 
 func TestGuide(t *testing.T) {
-	for page, from := range map[string]*set{"x402-fetch.md": payments, "wallet.md": payments, "mcp-client.md": mcpClients, "chat.md": mcpClients} {
-		t.Run(page, func(t *testing.T) {
+	for page, from := range map[string]*set{"SELL.md": payments, "BUY.md": payments, "guides/x402-fetch.md": payments,
+		"guides/wallet.md": payments, "guides/mcp-client.md": mcpClients, "guides/chat.md": mcpClients} {
+		t.Run(path.Base(page), func(t *testing.T) {
 			t.Parallel()
-			follow(t, filepath.Join("..", "docs", "guides", page), from)
+			follow(t, filepath.Join("..", "docs", page), from)
 		})
 	}
 }
 
-// follow runs a page as a person does: what is to be saved is saved, what is to be typed is typed into one shell, and what a
-// block prints is compared with the block behind it, where … stands for anything.
+// follow runs a page as a person does. It saves the blocks of JavaScript, runs all commands in one shell, and compares the output of
+// a block with the text block after it, in which … matches any text.
 func follow(t *testing.T, page string, from *set) {
 	t.Helper()
 	n := from.find(t)
@@ -71,8 +74,9 @@ func follow(t *testing.T, page string, from *set) {
 		n = n.recent(t)
 	}
 	dir := n.workDir(t)
+	upstream := servertest.FreeAddress(t)
 	ports := strings.NewReplacer("127.0.0.1:8402", servertest.FreeAddress(t), "127.0.0.1:8403", servertest.FreeAddress(t),
-		"127.0.0.1:8404", servertest.FreeAddress(t))
+		"127.0.0.1:8404", servertest.FreeAddress(t), "127.0.0.1:3000", upstream, "127.0.0.1 3000", strings.Replace(upstream, ":", " ", 1))
 	environment := append(os.Environ(), "PATH="+strings.Join([]string{
 		filepath.Dir(servertest.Program(t)), filepath.Dir(n.program), filepath.Join(n.packages, "node_modules", ".bin"), os.Getenv("PATH")}, ":"),
 		"HOME="+t.TempDir(), "NO_COLOR=1")
@@ -98,6 +102,8 @@ func follow(t *testing.T, page string, from *set) {
 	}
 	shell := exec.Command("sh", "-c", script)
 	shell.Dir, shell.Env = dir, environment
+	shell.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // for programs that the page starts in the background
+	defer func() { _ = syscall.Kill(-shell.Process.Pid, syscall.SIGTERM) }()
 	var problems bytes.Buffer
 	shell.Stderr = &problems
 	out, err := shell.Output()
@@ -133,7 +139,7 @@ func background(t *testing.T, dir string, environment []string, text string) {
 		<-ended
 	})
 	isUp := func() bool {
-		if strings.Contains(text, "toll dev") && !strings.Contains(log.String(), "Everything stays up") {
+		if strings.Contains(text, "toll dev") && !strings.Contains(log.String(), "The demo keeps running") {
 			return false
 		}
 		for _, m := range regexp.MustCompile(`listen (127\.0\.0\.1:\d+)`).FindAllStringSubmatch(text, -1) {

@@ -33,7 +33,7 @@ func (u *audit) unsettled(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	x.check(unlisted == 0, "I7", "%d requests have ended and name no subscriber, so that no list has them", unlisted)
+	x.check(unlisted == 0, "I7", "%d ended requests have no subscriber, so all lists omit them", unlisted)
 	after, of := "", []byte{}
 	for {
 		page, err := store.All(ctx, l.st, into(scanRequest), `SELECT `+requestColumns+` FROM requests
@@ -58,7 +58,7 @@ func (u *audit) unsettled(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			x.check(!now, "I5", "request %s is burned and has a row of state %s", r.ID, r.State)
+			x.check(!now, "I5", "request %s is burned in the journal but has a row in state %s", r.ID, r.State)
 		}
 	}
 }
@@ -141,7 +141,7 @@ func (x *auditor) auditEntries(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	x.check(n == e.followed && places == e.places, "I19", "the index has %d other entries of the account, of %d", n, e.followed)
+	x.check(n == e.followed && places == e.places, "I19", "the index does not match the journal: it has %d entries of the account, the journal has %d", n, e.followed)
 	for e.last.Seq < x.a.Seq { // written since the journal was read
 		page, err := store.JournalOf(ctx, x.l.st, x.a.ID, e.last.Seq+1, 1000)
 		if err != nil {
@@ -155,9 +155,9 @@ func (x *auditor) auditEntries(ctx context.Context) error {
 			e.add(&page[i], 0)
 		}
 	}
-	x.check(e.n == x.a.Seq-e.first+1, "I5", "there are %d entries from %d on, the account says %d", e.n, e.first, x.a.Seq)
+	x.check(e.n == x.a.Seq-e.first+1, "I5", "there are %d entries starting at number %d, but the last number of the account is %d", e.n, e.first, x.a.Seq)
 	x.check(e.last.Seq == x.a.Seq, "I19", "the last entry is %d, the account says %d", e.last.Seq, x.a.Seq)
-	x.check(e.last.Commitment == x.a.Commitment, "I19", "the last commitment is not that of the account")
+	x.check(e.last.Commitment == x.a.Commitment, "I19", "the last commitment does not match the account")
 	x.check(e.last.BalanceAfter == x.a.Balance, "I2", "entries sum to %d, the balance is %d", e.last.BalanceAfter, x.a.Balance)
 	for kind, want := range map[Kind]toll.Credits{
 		KindMint: x.a.Minted, KindBurn: x.a.Burned, KindExpire: x.a.Expired, KindTakeBack: x.a.TakenBack, KindReturn: x.a.Returned,
@@ -213,7 +213,7 @@ func (x *auditor) auditLots(ctx context.Context) error {
 			after, sum = r.id, sum+r.remaining
 			x.check(r.remaining >= 0 && r.remaining <= r.granted, "I3", "lot %d has %d of %d left", r.id, r.remaining, r.granted)
 			order, isBack := strings.CutPrefix(r.ref, backRef)
-			x.check(isBack == (r.id < 0), "I1", "lot %s has the number %d", r.ref, r.id)
+			x.check(isBack == (r.id < 0), "I1", "the kind of lot %s does not match its number %d", r.ref, r.id)
 			if last = max(last, r.endsAt); r.remaining > 0 && r.endsAt > x.a.UpdatedAt.UnixMicro() { // holds keep others
 				first = min(first, r.endsAt)
 			}
@@ -234,17 +234,17 @@ func (x *auditor) auditLots(ctx context.Context) error {
 			if b := back[r.id]; b != nil {
 				delete(back, r.id)
 				end = b.oldEnd
-				x.check(b.ref == backRef+r.ref && b.granted == r.granted, "I1", "lot %s belongs to no order", b.ref)
-				x.check(r.remaining+r.taken+b.remaining+b.taken <= r.granted, "I3", "lots of order %s hold more than its %d", order, r.granted)
+				x.check(b.ref == backRef+r.ref && b.granted == r.granted, "I1", "lot %s does not belong to an order", b.ref)
+				x.check(r.remaining+r.taken+b.remaining+b.taken <= r.granted, "I3", "lots of order %s hold more than the %d granted", order, r.granted)
 			}
 			if at, minted := x.minted[r.id]; endOf != nil && minted && !strings.HasPrefix(r.ref, "mint:") { // what is minted by hand has a life of its own
 				least, most := micros(endOf(micro(at).Add(-lotSlack)), never), micros(endOf(micro(at).Add(lotSlack)), never)
-				x.check(least <= end && end <= most, "I1", "lot %d ends at %v, by its plan from %v to %v", r.id, micro(end), micro(least), micro(most))
+				x.check(least <= end && end <= most, "I1", "lot %d expires at %v, but its plan requires a time from %v to %v", r.id, micro(end), micro(least), micro(most))
 			}
 		}
 	}
 	for _, b := range back {
-		x.check(false, "I1", "lot %s belongs to no order", b.ref)
+		x.check(false, "I1", "lot %s does not belong to an order", b.ref)
 	}
 	for order, n := range x.taken {
 		x.check(n == 0 || x.first > 1, "I1", "entries take back %d more of order %s than its lots say", n, order)
@@ -252,7 +252,7 @@ func (x *auditor) auditLots(ctx context.Context) error {
 	x.check(sum == x.a.Balance, "I2", "lots sum to %d, the balance is %d", sum, x.a.Balance)
 	x.check(hot == len(x.hot.lots), "I3", "%d of %d hot lots exist", hot, len(x.hot.lots))
 	x.check(last == x.a.periodEnd, "I1", "the last lot ends at %d, the account says %d", last, x.a.periodEnd)
-	x.check(first >= x.a.nextLotEnd, "I3", "a lot ends before the account expects one")
+	x.check(first >= x.a.nextLotEnd, "I3", "a lot expires earlier than the account says")
 	return nil
 }
 
@@ -265,7 +265,7 @@ func (x *auditor) auditRequests(ctx context.Context) error {
 	}
 	x.check(held == int64(x.a.Held), "I3", "open holds sum to %d, the account says %d", held, x.a.Held)
 	x.check(open == x.a.OpenHolds, "I3", "%d holds are open, the account says %d", open, x.a.OpenHolds)
-	x.check(earliest >= x.a.nextHoldEnd, "I3", "a hold ends before the account expects one")
+	x.check(earliest >= x.a.nextHoldEnd, "I3", "a hold expires earlier than the account says")
 	return nil
 }
 
@@ -288,14 +288,18 @@ func (x *auditor) auditPermissions(ctx context.Context) error {
 		x.hot.ofPermission(&p)
 		if slices.ContainsFunc(x.hot.permissions, func(h hotPermission) bool { return h.hash == p.Hash }) {
 			known++
-			x.check(!p.usedUp() && !row.usedUp(), "I10", "a permission that is used up is hot")
+			x.check(!p.usedUp() && !row.usedUp(), "I10", "a used-up permission is still marked as hot")
 		}
 		burns := x.under[p.Hash]
 		delete(x.under, p.Hash)
 		x.check(p.Redeemed == burns.sum || x.first > 1, "I10", "a permission counts %d redeemed, its burns sum to %d", p.Redeemed, burns.sum)
-		x.check(p.lastBurn == burns.last || x.first > 1 && burns.last == 0, "I10", "the last burn of a permission is %d, it says %d", burns.last, p.lastBurn)
-		x.check(p.Held == holds && p.OpenHolds == count, "I10", "a permission counts %d held in %d holds, there are %d in %d", p.Held, p.OpenHolds, holds, count)
-		x.check(limit == nil || int64(p.Redeemed+p.Held) <= *limit, "I10", "a permission used %d and holds %d of %v", p.Redeemed, p.Held, limit)
+		x.check(p.lastBurn == burns.last || x.first > 1 && burns.last == 0, "I10", "the last burn of a permission is %d, the permission says %d", burns.last, p.lastBurn)
+		x.check(p.Held == holds && p.OpenHolds == count, "I10", "a permission counts %d held credits in %d holds, but there are %d in %d", p.Held, p.OpenHolds, holds, count)
+		most := int64(math.MaxInt64)
+		if limit != nil {
+			most = *limit
+		}
+		x.check(int64(p.Redeemed+p.Held) <= most, "I10", "a permission used %d and holds %d, which exceeds its limit %d", p.Redeemed, p.Held, most)
 		return p, nil
 	}, `SELECT p.permission_hash, p.redemption_limit, p.redeemed, p.held, p.open_holds, p.last_burn,
 		CAST(COALESCE(h.held, 0) AS BIGINT), CAST(COALESCE(h.open, 0) AS BIGINT)
@@ -304,6 +308,6 @@ func (x *auditor) auditPermissions(ctx context.Context) error {
 			WHERE account_id = $1 AND state = 1 GROUP BY permission_hash) h ON h.hash = p.permission_hash
 		WHERE p.account_id = $1`, x.a.ID[:])
 	x.check(err != nil || len(x.under) == 0, "I10", "%d permissions with burns do not exist", len(x.under))
-	x.check(err != nil || known == len(x.hot.permissions), "I10", "%d permissions are hot, there are %d of them", len(x.hot.permissions), known)
+	x.check(err != nil || known == len(x.hot.permissions), "I10", "%d permissions are marked as hot, but only %d of them exist", len(x.hot.permissions), known)
 	return err
 }
