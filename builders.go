@@ -20,7 +20,7 @@ func PriceFiat(amount Units, receiver Address, currency string) (Price, error) {
 		currency = CurrencyUSD
 	case CurrencyUSD, CurrencyEUR:
 	default:
-		return Price{}, Errorf(CodeBadPriceConfig, "A fiat price is in USD or EUR.").WithParam("path", "currency")
+		return Price{}, Errorf(CodeBadPriceConfig, "A fiat price must be in USD or EUR.").WithParam("path", "currency")
 	}
 	p, err := priceTo(amount, receiver)
 	p.IsCrypto, p.Currency = false, currency
@@ -78,7 +78,7 @@ func PricePayAsYouGo(amount Units, receiver, token Address) (Price, error) {
 
 func priceTo(amount Units, receiver Address) (Price, error) {
 	if receiver.IsZero() {
-		return Price{}, Errorf(CodeBadPriceConfig, "The zero address cannot receive.").WithParam("path", "receivers[0]")
+		return Price{}, Errorf(CodeBadPriceConfig, "The zero address cannot receive payments.").WithParam("path", "receivers[0]")
 	}
 	return Price{Amounts: []Units{amount}, Receivers: []Address{receiver}, IsCrypto: true}, nil
 }
@@ -138,7 +138,7 @@ func (c CreditsConfig) WithOnchainMirror(on bool) CreditsConfig {
 // ParseRedemption reads a redemption type: 0, 1, 2, 4, or fixed or dynamic in any case; else an error with [CodeBadRequest].
 func ParseRedemption(s string) (r RedemptionInput, err error) {
 	if s == "" || strings.EqualFold(s, "null") || strings.ContainsAny(s, `"\`) {
-		return r, Errorf(CodeBadRequest, "A redemption type is 0, 1, 2, 4, fixed or dynamic.").WithDetails("value %s", clip(s))
+		return r, Errorf(CodeBadRequest, "A redemption type must be 0, 1, 2, 4, fixed, or dynamic.").WithDetails("value %s", clip(s))
 	}
 	err = r.UnmarshalJSON([]byte(s))
 	return r, err

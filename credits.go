@@ -58,7 +58,7 @@ func (r *RedemptionInput) UnmarshalJSON(b []byte) error {
 	case "fixed", "dynamic":
 		*r = RedemptionInput{Type: RedemptionSubscriber, Word: s}
 	default:
-		return Errorf(CodeBadRequest, "A redemption type is 0, 1, 2, 4, fixed or dynamic.").WithDetails("value %s", clip(s))
+		return Errorf(CodeBadRequest, "A redemption type must be 0, 1, 2, 4, fixed, or dynamic.").WithDetails("value %s", clip(s))
 	}
 	return nil
 }
@@ -86,7 +86,7 @@ func (l *LimitInput) UnmarshalJSON(b []byte) error {
 		*l = LimitInput{Limit: AccessLimit(s)}
 	default:
 		if s == "" || s[0] < '0' || s[0] > '9' {
-			return Errorf(CodeBadRequest, "accessLimit is %s, or the maximum number of orders.", strings.Join(AccessLimits(), ", ")).
+			return Errorf(CodeBadRequest, "accessLimit must be %s, or the maximum number of orders.", strings.Join(AccessLimits(), ", ")).
 				WithDetails("value %s", clip(s))
 		}
 		var n Int
@@ -138,7 +138,7 @@ func (in CreditsInput) Warnings(stored CreditsConfig) []Warning {
 		return nil
 	}
 	return []Warning{{Code: CodeBadCreditsConfig, Message: fmt.Sprintf(
-		"Every request of a fixed plan burns its minimum: the maximum of %d is stored as %d. For a range, set isRedemptionAmountFixed to false.",
+		"Every request of a fixed plan burns the minimum, so the maximum of %d is stored as %d. For a range, set isRedemptionAmountFixed to false.",
 		most, stored.MaxAmount)}}
 }
 
@@ -170,10 +170,10 @@ func normalizeCredits(in CreditsInput, fileAmount *Credits, limit AccessLimit, p
 		c.DurationSecs = orZero(in.Duration)
 	}
 	if kind == "EXPIRABLE" && c.DurationSecs.IsZero() {
-		bad("durationOfThePlan", "EXPIRABLE needs a duration above 0.")
+		bad("durationOfThePlan", "EXPIRABLE requires a duration above 0.")
 	}
 	if file == LimitTime && c.DurationSecs.IsZero() {
-		bad("duration", "A time plan needs a duration above 0.")
+		bad("duration", "A time plan requires a duration above 0.")
 	}
 
 	limit = cmp.Or(limit, file)
@@ -201,10 +201,10 @@ func normalizeCredits(in CreditsInput, fileAmount *Credits, limit AccessLimit, p
 		}
 	}
 	if c.MinAmount > c.MaxAmount {
-		bad("maxAmount", "maxAmount is below minAmount.")
+		bad("maxAmount", "The maximum amount must be at least the minimum amount.")
 	}
 	if limit == LimitTime && c.DurationSecs.IsZero() {
-		bad("durationSecs", "A time plan needs a duration above 0.")
+		bad("durationSecs", "A time plan requires a duration above 0.")
 	}
 	if limit == LimitTime && c.IsRedemptionAmountFixed {
 		bad("isRedemptionAmountFixed", "A time plan burns nothing per request: isRedemptionAmountFixed must be false.")
@@ -246,7 +246,7 @@ func fileLimit(in CreditsInput, path string, f *faultList) AccessLimit {
 		case !slices.Contains(AccessLimits(), string(l)):
 			f.add(at(path, w.member), "must be %s", strings.Join(AccessLimits(), " or "))
 		case limit != "" && l != limit:
-			f.contradiction(CodeBadCreditsConfig, at(path, w.member), "subscriptionType and accessType differ.")
+			f.contradiction(CodeBadCreditsConfig, at(path, w.member), "subscriptionType and accessType must be equal.")
 		default:
 			limit = l
 		}

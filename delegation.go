@@ -20,9 +20,9 @@ func (c Cents) MarshalJSON() ([]byte, error) { return []byte(`"` + c.String() + 
 // UnmarshalJSON takes a decimal string or a JSON integer, 0 to [MaxCents].
 func (c *Cents) UnmarshalJSON(b []byte) error {
 	return readNumber(b, func(s string) (Cents, error) {
-		n, err := parseInt("A sum in cents", s)
+		n, err := parseInt("An amount in cents", s)
 		if Cents(n) > MaxCents {
-			err = badNumber("A sum in cents", s)
+			err = badNumber("An amount in cents", s)
 		}
 		return Cents(n), err
 	}, c)
@@ -151,7 +151,7 @@ type DelegationInput struct {
 	Provider                *string   `json:"provider,omitzero"`
 	SpendingLimitCents      *Cents    `json:"spendingLimitCents,omitzero"`
 	DurationSecs            *Int      `json:"durationSecs,omitzero"`
-	Currency                *string   `json:"currency,omitzero" doc:"usdc (default) or eurc; for cards usd (default) or eur."`
+	Currency                *string   `json:"currency,omitzero" doc:"usdc (default) or eurc. For cards: usd (default) or eur."`
 	ProviderPaymentMethodID *string   `json:"providerPaymentMethodId,omitzero"`
 	PlanID                  *PlanID   `json:"planId,omitzero"`
 	MaxTransactions         *Int      `json:"maxTransactions,omitzero"`
@@ -177,7 +177,7 @@ func (in DelegationInput) Merge() (DelegationInput, []Fault) {
 	var faults []Fault
 	twice := func(path string, differs bool) {
 		if differs {
-			faults = append(faults, Fault{Path: path, Message: "differs from the same member in camelCase"})
+			faults = append(faults, Fault{Path: path, Message: "must equal the same member in camelCase"})
 		}
 	}
 	twice("spending_limit_cents", merge(&in.SpendingLimitCents, &in.SpendingLimitCentsSnake))
@@ -210,6 +210,6 @@ func merge[T comparable](into, from **T) (differs bool) {
 
 // PaymentMethodChange changes a payment method. Null clears a member; an absent member keeps its value.
 type PaymentMethodChange struct {
-	Alias            json.RawMessage `json:"alias,omitzero" doc:"A string of at most 100 characters; null clears it."`
-	AllowedAPIKeyIDs json.RawMessage `json:"allowedApiKeyIds,omitzero" doc:"Ids of the API keys that may use it; null or an empty array lets every key."`
+	Alias            json.RawMessage `json:"alias,omitzero" doc:"At most 100 characters. Null clears it."`
+	AllowedAPIKeyIDs json.RawMessage `json:"allowedApiKeyIds,omitzero" doc:"Ids of the API keys that may use it. Null or an empty array allows every key."`
 }

@@ -53,7 +53,7 @@ func (l *EndpointList) UnmarshalJSON(b []byte) error {
 }
 
 func badEndpoint() *Error {
-	return Errorf(CodeBadRequest, `An endpoint is {"POST": "url"} or {"verb": "POST", "url": "url"}, with one of the verbs %s.`, strings.Join(Verbs, ", "))
+	return Errorf(CodeBadRequest, `An endpoint must be {"POST": "url"} or {"verb": "POST", "url": "url"}. The verbs are %s.`, strings.Join(Verbs, ", "))
 }
 
 // endpointItem returns the endpoints of one item in the order of its members, which decoding into a map would lose.
@@ -130,8 +130,8 @@ func validURL(s string) bool {
 func checkURL(s, path string, f *faultList) {
 	switch {
 	case utf8.RuneCountInString(s) > MaxURLRunes:
-		f.add(path, "is longer than %d characters", MaxURLRunes)
+		f.add(path, "must be at most %d characters long", MaxURLRunes)
 	case !validURL(s):
-		f.add(path, "must be an absolute http, https or mcp url, or a path that starts with /")
+		f.add(path, "must be an absolute http, https, or mcp URL, or a path that starts with /")
 	}
 }

@@ -89,9 +89,9 @@ func TestError_HintNamesIDs(t *testing.T) {
 		e    *toll.Error
 		want string
 	}{
-		{toll.NewError(toll.CodePlanNotAttached).WithDetails("agentId 50, planId 44"), "Take the plan from GET /api/v1/protocol/agents/50/plans."},
-		{toll.NewError(toll.CodeFiatPlanOnCryptoRoute).WithDetails("planId 44"), "Use POST /api/v1/protocol/plans/44/checkout, or name a limit on a card with delegationId."},
-		{toll.NewError(toll.CodeFiatPlanOnCryptoRoute), "Use POST /api/v1/protocol/plans/{planId}/checkout, or name a limit on a card with delegationId."},
+		{toll.NewError(toll.CodePlanNotAttached).WithDetails("agentId 50, planId 44"), "List the plans of the agent with GET /api/v1/protocol/agents/50/plans."},
+		{toll.NewError(toll.CodeFiatPlanOnCryptoRoute).WithDetails("planId 44"), "Use POST /api/v1/protocol/plans/44/checkout, or send the delegationId of a card delegation."},
+		{toll.NewError(toll.CodeFiatPlanOnCryptoRoute), "Use POST /api/v1/protocol/plans/{planId}/checkout, or send the delegationId of a card delegation."},
 		{toll.NewError(toll.CodeReleaseOfSettled).WithDetails("agentRequestId req_1"), "Read the settlement with GET /api/v1/x402/settlements/req_1."},
 		{toll.NewError(toll.CodeReleaseOfSettled).WithDetails("agentRequestId a/../b"), "Read the settlement with GET /api/v1/x402/settlements/{agentRequestId}."},
 		{toll.NewError(toll.CodeReleaseOfSettled).WithDetails(`agentRequestId "x"`), "Read the settlement with GET /api/v1/x402/settlements/{agentRequestId}."},

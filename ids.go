@@ -30,7 +30,7 @@ func isUint256(s string) bool {
 func validID(s string) bool { return s != "0" && isUint256(s) }
 
 func badID(kind, s string) *Error {
-	return Errorf(CodeBadID, "The %s is not the decimal text of a uint256 above zero.", kind).WithDetails("%s %s", kind, clip(s))
+	return Errorf(CodeBadID, "The %s must be a decimal uint256 above zero.", kind).WithDetails("%s %s", kind, clip(s))
 }
 
 // ParsePlanID returns the plan id in s, or an error with [CodeBadID].
@@ -103,7 +103,7 @@ func ParseAddress(s string) (Address, error) {
 }
 
 func badAddress(s string) error {
-	return Errorf(CodeBadAddress, "An address is 0x and 40 hexadecimal digits.").WithDetails("address %s", clip(s))
+	return Errorf(CodeBadAddress, "An address must be 0x followed by 40 hexadecimal digits.").WithDetails("address %s", clip(s))
 }
 
 // unhex decodes s into b and reports whether s is 0x followed by exactly 2*len(b) hexadecimal digits.
@@ -205,7 +205,7 @@ func NewHash() Hash {
 func ParseHash(s string) (Hash, error) {
 	var h Hash
 	if !unhex(h[:], s) {
-		return Hash{}, Errorf(CodeBadRequest, "A hash is 0x and 64 hexadecimal digits.").WithDetails("hash %s", clip(s))
+		return Hash{}, Errorf(CodeBadRequest, "A hash must be 0x followed by 64 hexadecimal digits.").WithDetails("hash %s", clip(s))
 	}
 	return h, nil
 }
@@ -253,7 +253,7 @@ func ParseTime(s string) (time.Time, error) {
 		t, err = time.Parse(localLayout, s) // also accepts fractions of a second
 	}
 	if err != nil {
-		return time.Time{}, Errorf(CodeBadRequest, "A time is ISO 8601, such as 2026-11-21T01:52:18Z.")
+		return time.Time{}, Errorf(CodeBadRequest, "A time must be in ISO 8601, such as 2026-11-21T01:52:18Z.")
 	}
 	return t.UTC(), nil
 }

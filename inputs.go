@@ -96,7 +96,7 @@ func (in PlanInput) limits(meta MetadataInput, paths planPaths, f *faultList) (A
 		limit = cmp.Or(limit, l.value.Limit)
 		if n := l.value.MaxOrders; n != nil {
 			if orders != nil && *orders != *n {
-				f.contradiction(CodeBadCreditsConfig, l.path, "The number in accessLimit differs from maxOrders.")
+				f.contradiction(CodeBadCreditsConfig, l.path, "The number in accessLimit must equal maxOrders.")
 			}
 			orders = n
 		}
@@ -114,7 +114,7 @@ func checkTopUp(p *Plan, path string, f *faultList) {
 	}
 	n := p.Price.Total().Int()
 	if n.Mul(n, UnitsOf(int64(p.Credits.MaxAmount)).Int()).Cmp(maxUint256) > 0 {
-		f.contradiction(CodeBadNumber, at(path, "maxAmount"), "The price of maxAmount credits is 2^256 base units or more.")
+		f.contradiction(CodeBadNumber, at(path, "maxAmount"), "The price of maxAmount credits must be less than 2^256 base units.")
 	}
 }
 
@@ -231,7 +231,7 @@ func (in AgentInput) agent(paths agentPaths, caller Address, now time.Time, f *f
 
 func (a *Agent) checkPlans(path string, f *faultList) {
 	if len(a.Plans) > MaxPlansPerAgent {
-		f.add(path, "has more than %d plans", MaxPlansPerAgent)
+		f.add(path, "must have at most %d plans", MaxPlansPerAgent)
 	}
 }
 
@@ -257,10 +257,10 @@ func (in AgentAPIInput) normalize(path string, f *faultList) AgentAPI {
 		a.OpenEndpoints = []string{}
 	}
 	if len(a.Endpoints) > MaxEndpoints {
-		f.add(at(path, "endpoints"), "has more than %d endpoints", MaxEndpoints)
+		f.add(at(path, "endpoints"), "must have at most %d endpoints", MaxEndpoints)
 	}
 	if len(a.OpenEndpoints) > MaxEndpoints {
-		f.add(at(path, "openEndpoints"), "has more than %d endpoints", MaxEndpoints)
+		f.add(at(path, "openEndpoints"), "must have at most %d endpoints", MaxEndpoints)
 	}
 	for i, e := range a.Endpoints {
 		checkURL(e.URL, at(path, index("endpoints", i)), f)
@@ -276,7 +276,7 @@ func (in AgentAPIInput) normalize(path string, f *faultList) AgentAPI {
 		a.AuthType = "none"
 	case "none", "basic", "oauth", "bearer":
 	default:
-		f.add(at(path, "authType"), "must be none, basic, oauth or bearer")
+		f.add(at(path, "authType"), "must be none, basic, oauth, or bearer")
 	}
 	in.checkSecrets(path, f)
 	return a
@@ -288,7 +288,7 @@ func (in AgentAPIInput) checkSecrets(path string, f *faultList) {
 	check := func(member, s string) {
 		size += len(s)
 		if strings.ContainsFunc(s, unicode.IsControl) {
-			f.add(at(path, member), "holds a control character")
+			f.add(at(path, member), "must not contain control characters")
 		}
 	}
 	check("username", orZero(in.Username))
@@ -297,13 +297,13 @@ func (in AgentAPIInput) checkSecrets(path string, f *faultList) {
 	check("apiKey", orZero(in.APIKey))
 	for _, name := range slices.Sorted(maps.Keys(in.Headers)) {
 		if name == "" || strings.Trim(strings.ToLower(name), "abcdefghijklmnopqrstuvwxyz0123456789!#$%&'*+-.^_`|~") != "" {
-			f.add(at(path, "headers"), "has a name that is none of a header")
+			f.add(at(path, "headers"), "must contain only valid header names")
 			continue
 		}
 		check("headers."+name, name+in.Headers[name])
 	}
 	if size > MaxCredentialsBytes {
-		f.add(path, "has upstream secrets of more than %d bytes", MaxCredentialsBytes)
+		f.add(path, "must have at most %d bytes of upstream secrets", MaxCredentialsBytes)
 	}
 }
 

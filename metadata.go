@@ -162,12 +162,12 @@ func (in MetadataInput) normalize(path string, now time.Time, f *faultList) Meta
 func (m Metadata) normalize(path string, now time.Time, f *faultList) Metadata {
 	short := func(member, text string, runes int) {
 		if utf8.RuneCountInString(text) > runes {
-			f.add(at(path, member), "is longer than %d characters", runes)
+			f.add(at(path, member), "must be at most %d characters long", runes)
 		}
 	}
 	long := func(member, text string) {
 		if len(text) > MaxDescriptionBytes {
-			f.add(at(path, member), "is longer than %d bytes", MaxDescriptionBytes)
+			f.add(at(path, member), "must be at most %d bytes long", MaxDescriptionBytes)
 		}
 	}
 	short("name", m.Name, MaxNameRunes)
@@ -178,7 +178,7 @@ func (m Metadata) normalize(path string, now time.Time, f *faultList) Metadata {
 	short("sampleLink", m.SampleLink, MaxURLRunes)
 	long("apiDescription", m.APIDescription)
 	if len(m.Tags) > MaxTags {
-		f.add(at(path, "tags"), "has more than %d entries", MaxTags)
+		f.add(at(path, "tags"), "must have at most %d entries", MaxTags)
 	}
 	for i, t := range m.Tags {
 		short(index("tags", i), t, MaxTagRunes)
@@ -202,7 +202,7 @@ func customData(b json.RawMessage, path string, f *faultList) json.RawMessage {
 		return nil
 	}
 	if c.Len() > MaxCustomDataBytes {
-		f.add(path, "is longer than %d bytes", MaxCustomDataBytes)
+		f.add(path, "must be at most %d bytes long", MaxCustomDataBytes)
 		return nil
 	}
 	return c.Bytes()

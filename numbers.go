@@ -15,7 +15,7 @@ type Credits int64
 const MaxCredits Credits = math.MaxInt64
 
 func badNumber(what, s string) *Error {
-	return Errorf(CodeBadNumber, "%s must be a whole number in range, without sign, fraction, exponent or leading zero.", what).
+	return Errorf(CodeBadNumber, "%s must be a whole number within range, without a sign, fraction, exponent, or leading zero.", what).
 		WithDetails("value %s", clip(s))
 }
 

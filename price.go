@@ -218,7 +218,7 @@ func normalizePrice(in PriceInput, caller Address, path string, f *faultList) Pr
 	case in.PriceType == nil:
 	case word == "FREE":
 		if !p.IsFree() {
-			bad("priceType", "A free price has no amounts.")
+			bad("priceType", "A free price must not have amounts.")
 		}
 		p.Amounts, p.Receivers = nil, nil
 	case word != "FIXED_PRICE":
@@ -226,7 +226,7 @@ func normalizePrice(in PriceInput, caller Address, path string, f *faultList) Pr
 	case p.Amounts == nil:
 		f.add(at(path, "amounts"), "is required for FIXED_PRICE")
 	case len(p.Amounts) == 0:
-		bad("amounts", "A fixed price needs an amount.")
+		bad("amounts", "A fixed price requires an amount.")
 	}
 
 	if p.Receivers == nil && len(p.Amounts) == 1 {
@@ -238,15 +238,15 @@ func normalizePrice(in PriceInput, caller Address, path string, f *faultList) Pr
 		address *Address
 	}{{"contractAddress", in.ContractAddress}, {"feeController", in.FeeController}, {"externalPriceAddress", in.ExternalPriceAddress}} {
 		if !orZero(c.address).IsZero() {
-			bad(c.member, "Prices that a contract computes are not supported: %s must be the zero address.", c.member)
+			bad(c.member, "Prices computed by a contract are not supported: %s must be the zero address.", c.member)
 		}
 	}
 	if !p.TemplateAddress.IsZero() {
 		if p.TemplateAddress != PayAsYouGoTemplate {
-			bad("templateAddress", "The only template is PayAsYouGoTemplate.")
+			bad("templateAddress", "The template must be PayAsYouGoTemplate.")
 		}
 		if p.IsFree() {
-			bad("templateAddress", "Credits that are bought request by request need a price.")
+			bad("templateAddress", "A pay-as-you-go plan requires a price.")
 		}
 	}
 	checkCurrency(&p, path, f)
@@ -262,21 +262,21 @@ func normalizePrice(in PriceInput, caller Address, path string, f *faultList) Pr
 // checkShares checks that every amount has one nonzero receiver and that the sum is below 2^256.
 func checkShares(p *Price, path string, f *faultList) {
 	if len(p.Receivers) != len(p.Amounts) {
-		f.contradiction(CodeBadPriceConfig, at(path, "receivers"), "There must be as many receivers as amounts.")
+		f.contradiction(CodeBadPriceConfig, at(path, "receivers"), "The number of receivers must equal the number of amounts.")
 	}
 	if len(p.Receivers) > MaxReceivers {
-		f.contradiction(CodeBadPriceConfig, at(path, "receivers"), "There may be at most %d receivers.", MaxReceivers)
+		f.contradiction(CodeBadPriceConfig, at(path, "receivers"), "There can be at most %d receivers.", MaxReceivers)
 	}
 	for i, r := range p.Receivers {
 		if r.IsZero() {
-			f.contradiction(CodeBadPriceConfig, at(path, index("receivers", i)), "The zero address cannot receive.")
+			f.contradiction(CodeBadPriceConfig, at(path, index("receivers", i)), "The zero address cannot receive payments.")
 		}
 	}
 	var sum Units
 	for i, a := range p.Amounts {
 		s, ok := sum.Add(a)
 		if !ok {
-			f.contradiction(CodeBadPriceConfig, at(path, index("amounts", i)), "The price is 2^256 base units or more.")
+			f.contradiction(CodeBadPriceConfig, at(path, index("amounts", i)), "The price must be less than 2^256 base units.")
 			return
 		}
 		sum = s
@@ -297,11 +297,11 @@ func checkCurrency(p *Price, path string, f *faultList) {
 				p.Currency = "" // nothing is paid in it
 			}
 		case CurrencyUSDC, CurrencyEURC:
-			bad("currency", "tokenAddress is not the %s token.", p.Currency)
+			bad("currency", "tokenAddress must be the %s token.", p.Currency)
 		case CurrencyUSD, CurrencyEUR:
 			bad("currency", "%s is paid by card: isCrypto must be false.", p.Currency)
 		default:
-			bad("currency", "The currency must be USD, EUR, USDC or EURC.")
+			bad("currency", "The currency must be USD, EUR, USDC, or EURC.")
 		}
 		return
 	}
@@ -310,10 +310,10 @@ func checkCurrency(p *Price, path string, f *faultList) {
 		p.Currency = CurrencyUSD
 	case CurrencyUSD, CurrencyEUR:
 	default:
-		bad("currency", "A fiat price is in USD or EUR.")
+		bad("currency", "A fiat price must be in USD or EUR.")
 	}
 	if !p.TokenAddress.IsZero() {
-		bad("tokenAddress", "A fiat price has no token.")
+		bad("tokenAddress", "A fiat price must not have a token.")
 	}
 	switch total := p.Total(); {
 	case total.Cmp(UnitsOf(MaxFiatUnits)) > 0:

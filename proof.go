@@ -62,9 +62,9 @@ func (f *BurnFields) Leaf() Hash {
 func (p *BurnProof) Check() error {
 	switch {
 	case p.Fields.Index != p.Index:
-		return errors.New("the index of the proof is not that of its fields")
+		return errors.New("the index of the proof does not match its fields")
 	case p.Fields.Leaf() != p.Leaf:
-		return errors.New("the leaf is not made of these fields")
+		return errors.New("the leaf does not match the fields")
 	}
 	node := p.Leaf
 	for _, sibling := range p.Proof {

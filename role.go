@@ -44,7 +44,7 @@ func (r Role) Manages(other Role) bool {
 func ParseRole(s string) (Role, error) {
 	if !slices.Contains(Roles(), Role(s)) {
 		return "", Faults([]Fault{{
-			Path: "role", Message: "must be owner, admin, developer, billing or viewer; got " + limited(s),
+			Path: "role", Message: "must be owner, admin, developer, billing, or viewer; got " + limited(s),
 		}})
 	}
 	return Role(s), nil

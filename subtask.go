@@ -38,14 +38,14 @@ type SubTask struct {
 
 // SubTaskInput is the body that records a sub-task of a request.
 type SubTaskInput struct {
-	AgentRequestID  *string         `json:"agentRequestId,omitzero" doc:"Required, here or as requestId." maxLength:"128"`
-	RequestID       *string         `json:"requestId,omitzero" doc:"Another name of agentRequestId." maxLength:"128"`
-	CreditsToRedeem *Credits        `json:"creditsToRedeem,omitzero" doc:"What the part cost. Default 0."`
-	CreditsUsed     *Credits        `json:"creditsUsed,omitzero" doc:"Another name of creditsToRedeem."`
+	AgentRequestID  *string         `json:"agentRequestId,omitzero" doc:"Id of the request. Required, here or as requestId." maxLength:"128"`
+	RequestID       *string         `json:"requestId,omitzero" doc:"Alias of agentRequestId." maxLength:"128"`
+	CreditsToRedeem *Credits        `json:"creditsToRedeem,omitzero" doc:"Cost of the sub-task in credits. Default 0."`
+	CreditsUsed     *Credits        `json:"creditsUsed,omitzero" doc:"Alias of creditsToRedeem."`
 	Tag             *string         `json:"tag,omitzero" doc:"At most 256 characters."`
-	TaskName        *string         `json:"taskName,omitzero" doc:"Another name of tag."`
+	TaskName        *string         `json:"taskName,omitzero" doc:"Alias of tag."`
 	Description     *string         `json:"description,omitzero" doc:"At most 16 KiB."`
-	Status          *string         `json:"status,omitzero" doc:"SUCCESS, FAILED or PENDING, in any case. Default PENDING."`
+	Status          *string         `json:"status,omitzero" doc:"SUCCESS, FAILED, or PENDING, in upper or lower case. Default PENDING."`
 	Metadata        json.RawMessage `json:"metadata,omitzero" doc:"An object of at most 16 KiB."`
 }
 
@@ -62,7 +62,7 @@ func (in *SubTaskInput) SubTask() (*SubTask, error) {
 	text := func(path, s string, length, most int, unit string) {
 		switch {
 		case length > most:
-			f.add(path, "is longer than %d %s", most, unit)
+			f.add(path, "must be at most %d %s long", most, unit)
 		case strings.IndexByte(s, 0) >= 0:
 			f.add(path, "holds a NUL")
 		}
@@ -74,7 +74,7 @@ func (in *SubTaskInput) SubTask() (*SubTask, error) {
 		case SubTaskPending, SubTaskSuccess, SubTaskFailed:
 			t.Status = s
 		default:
-			f.add("status", "must be SUCCESS, FAILED or PENDING")
+			f.add("status", "must be SUCCESS, FAILED, or PENDING")
 		}
 	}
 	if m := strings.TrimSpace(string(in.Metadata)); m != "" && m != "null" {
@@ -82,7 +82,7 @@ func (in *SubTaskInput) SubTask() (*SubTask, error) {
 		case m[0] != '{':
 			f.add("metadata", "must be an object")
 		case len(m) > MaxSubTaskMetadata:
-			f.add("metadata", "is longer than %d bytes", MaxSubTaskMetadata)
+			f.add("metadata", "must be at most %d bytes long", MaxSubTaskMetadata)
 		default:
 			t.Metadata = json.RawMessage(m)
 		}
@@ -98,7 +98,7 @@ func either[T comparable](f *faultList, second string, a, b *T) *T {
 	case a == nil:
 		return b
 	case b != nil && *a != *b:
-		f.add(second, "differs from the same member under its other name")
+		f.add(second, "must equal the same member under its other name")
 	}
 	return a
 }

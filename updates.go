@@ -39,7 +39,7 @@ func (in PlanUpdate) Apply(p Plan) (Plan, error) {
 	}
 	if orders.IsSet {
 		if orders.Value != nil && *orders.Value < 1 {
-			f.contradiction(CodeBadNumber, "maxOrders", "The maximum number of orders must be at least 1; null lifts the limit.")
+			f.contradiction(CodeBadNumber, "maxOrders", "The maximum number of orders must be at least 1. Null removes the limit.")
 		}
 		p.MaxOrders = int64(orZero(orders.Value))
 	}
@@ -256,7 +256,7 @@ type EndpointsInput struct {
 func (in EndpointsInput) Apply(a Agent) (_ Agent, changed bool, _ error) {
 	var f faultList
 	if len(in.Endpoints)+len(in.OpenEndpoints) == 0 {
-		f.add("endpoints", "is required and must name at least one endpoint")
+		f.add("endpoints", "is required and must contain at least one endpoint")
 	}
 	all := addNew(a.API.Endpoints, in.Endpoints, "endpoints", func(e Endpoint) string { return e.URL }, &f)
 	open := addNew(a.API.OpenEndpoints, in.OpenEndpoints, "openEndpoints", func(u string) string { return u }, &f)
@@ -271,7 +271,7 @@ func (in EndpointsInput) Apply(a Agent) (_ Agent, changed bool, _ error) {
 // addNew returns has with the endpoints of more appended, without duplicates.
 func addNew[S ~[]E, E comparable](has, more S, member string, urlOf func(E) string, f *faultList) S {
 	if len(more) > MaxEndpoints {
-		f.add(member, "has more than %d endpoints", MaxEndpoints)
+		f.add(member, "must have at most %d endpoints", MaxEndpoints)
 		return has
 	}
 	all := slices.Clone(has)
@@ -282,7 +282,7 @@ func addNew[S ~[]E, E comparable](has, more S, member string, urlOf func(E) stri
 		}
 	}
 	if len(all) > MaxEndpoints {
-		f.add(member, "would give the agent %d endpoints; it may have at most %d", len(all), MaxEndpoints)
+		f.add(member, "would give the agent %d endpoints, but the maximum is %d", len(all), MaxEndpoints)
 	}
 	return all
 }

@@ -152,7 +152,7 @@ func (b *bench) chainScenarios() []*scenario {
 		return func(b *bench) (*load, error) { return b.markets[onChain].orders(delegated), nil }
 	}
 	return []*scenario{
-		{name: blockYardstick, about: "a plain transfer, from sending it to its receipt, one after the other", engine: onChain, run: b.transfers, rest: rest},
+		{name: blockYardstick, about: "a plain transfer, from sending to its receipt, one at a time", engine: onChain, run: b.transfers, rest: rest},
 		{name: "order-chain", about: "an order that the wallet of its buyer pays", engine: onChain, orders: true, load: orders(false), rest: rest},
 		{name: "order-delegated-chain", about: "an order through a delegation", engine: onChain, orders: true, load: orders(true), rest: rest},
 	}
@@ -252,7 +252,7 @@ func (p *proof) prove(a *audit) []string {
 		{"credits granted", a.Granted, int64(p.Paid) * orderGrant}, {"base units received", p.Units, int64(p.Paid) * orderPrice},
 	} {
 		if n.got != n.want {
-			faults = append(faults, fmt.Sprintf("%s: %d orders were answered as paid, but %s are %d, not %d", onChain, p.Paid, n.what, n.got, n.want))
+			faults = append(faults, fmt.Sprintf("%s: %d orders were answered as paid, but the number of %s is %d, not %d", onChain, p.Paid, n.what, n.got, n.want))
 		}
 	}
 	return faults

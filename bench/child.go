@@ -224,7 +224,7 @@ func (s *serviceRole) open(ctx context.Context, addr string) (*underTest, error)
 	}
 	for begun := time.Now(); s.Chain && svc.Chain().URL() == ""; time.Sleep(10 * time.Millisecond) {
 		if time.Since(begun) > time.Minute {
-			return nil, errors.Join(errors.New("the embedded chain does not start"), svc.Close(ctx))
+			return nil, errors.Join(errors.New("the embedded chain did not start"), svc.Close(ctx))
 		}
 	}
 	return &underTest{

@@ -69,7 +69,7 @@ func guard(ctx context.Context, base string, out, errs io.Writer) error {
 			fmt.Fprintf(out, "%s: %.2f of the base in the same processor time, %.2f of its rate\n", name, try[name], median(rate[name]))
 		}
 		if len(try) == 0 {
-			return errors.New("this program and the base have no row in common")
+			return errors.New("this program and the base have no scenario in common")
 		}
 		if tries = append(tries, try); len(slower(tries)) == 0 {
 			return nil

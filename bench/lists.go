@@ -41,12 +41,12 @@ func (b *bench) lists(engine string) (out []*scenario) {
 	add("subscribers", "subscribers of a plan", `"subscribers":[{`, func(m *market) string {
 		return "/api/v1/protocol/plans/" + string(m.plan) + "/subscribers"
 	})
-	add("requests", "requests of all plans, the last first", `"requests":[{`, of("/requests"))
-	add("requests-first", "requests of all plans, the first first", `"requests":[{`, of("/requests?sortOrder=asc"))
+	add("requests", "requests of all plans, newest first", `"requests":[{`, of("/requests"))
+	add("requests-first", "requests of all plans, oldest first", `"requests":[{`, of("/requests?sortOrder=asc"))
 	add("requests-subscriber", "requests of a subscriber of a plan", `"requests":[{`, func(m *market) string {
 		return "/api/v1/protocol/requests?planId=" + string(m.plan) + "&subscriber=" + m.subscribers[0].Lower()
 	})
-	add("requests-none", "requests of an agent that has none, 2,000 of which are read", `"requests":[]`, of("/requests?agentId=1"))
+	add("requests-none", "requests of an agent without requests: 2,000 are read", `"requests":[]`, of("/requests?agentId=1"))
 	out = append(out, &scenario{
 		name: "list-orders-" + engine, about: "list orders of all plans of a seller with " + strconv.Itoa(listedOrders),
 		engine: full + engine, load: func(b *bench) (*load, error) {

@@ -247,7 +247,7 @@ func (c *connection) exchange(raw, want []byte) ([]byte, error) {
 	}
 	length := int(res.ContentLength)
 	if length < 0 {
-		return nil, errors.New("an answer without Content-Length")
+		return nil, errors.New("a response has no Content-Length")
 	}
 	body, err := c.r.Peek(length) // where res.Body would read it
 	if err != nil {

@@ -70,26 +70,26 @@ func parse(args []string, errs io.Writer) (o options, err error) {
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
 	f.SetOutput(errs)
 	f.IntVar(&o.rounds, "rounds", 5, "`number` of rounds; a row is the median of its rounds")
-	f.Float64Var(&o.seconds, "seconds", 2, "`length` of a slice, one for each scenario and round")
+	f.Float64Var(&o.seconds, "seconds", 2, "`length` of a slice in seconds; there is one slice for each scenario and round")
 	f.IntVar(&o.accounts, "accounts", 1000, "`number` of subscribers, at least 64")
 	f.StringVar(&o.scenarios, "scenario", "", "regular `expression` of the scenarios to run, empty for all; json-echo always runs")
 	f.StringVar(&o.profiles, "profile", "", "`directory` for CPU profiles of the processes under test, one for each slice")
-	f.StringVar(&o.json, "json", "bench/results/latest.json", "`file` for the results, empty for none")
-	f.StringVar(&o.data, "data", "", "`directory` in which the databases are made, empty for that of temporary files")
-	f.BoolVar(&o.noDB, "no-postgres", false, "leave PostgreSQL out")
-	f.StringVar(&o.guard, "guard", "", "`program` of another commit: compare verify and settle with it, and fail when they are slower")
+	f.StringVar(&o.json, "json", "bench/results/latest.json", "`file` for the results; leave empty to write no file")
+	f.StringVar(&o.data, "data", "", "`directory` for the databases; leave empty for the temporary directory")
+	f.BoolVar(&o.noDB, "no-postgres", false, "skip PostgreSQL")
+	f.StringVar(&o.guard, "guard", "", "`program` of another commit: compare verify and settle with it, and fail if they are slower")
 	f.IntVar(&o.rows, "rows", 3_000_000, "`number` of settlements in a database that is compared with an empty one")
-	f.IntVar(&o.cold, "cold", 4096, "`number` of subscribers, at least 64, each of which settles once after a start of the service")
+	f.IntVar(&o.cold, "cold", 4096, "`number` of subscribers, at least 64; each settles once after a start of the service")
 	f.IntVar(&o.processes, "processes", 2, "`number` of services on one PostgreSQL in processes-settle-postgres")
-	f.BoolVar(&o.peers, "peers", false, "measure a handler with one transaction for each settlement, too")
-	f.BoolVar(&o.sdks, "sdks", false, "measure the middlewares of all languages, which have to be built")
+	f.BoolVar(&o.peers, "peers", false, "also measure a handler with one transaction for each settlement")
+	f.BoolVar(&o.sdks, "sdks", false, "also measure the middlewares of all languages, which must be built first")
 	o.loads = []float64{0.5}
 	f.Func("loads", "`shares` of the rate of a closed loop at which open loops send, such as 0.5,0.8,1.2 (default 0.5)", func(text string) error {
 		o.loads = nil
 		for part := range strings.SplitSeq(text, ",") {
 			share, err := strconv.ParseFloat(part, 64)
 			if err != nil || share <= 0 || share > 10 {
-				return errors.New("shares are above 0 and at most 10")
+				return errors.New("shares must be above 0 and at most 10")
 			}
 			o.loads = append(o.loads, share)
 		}
@@ -101,8 +101,8 @@ func parse(args []string, errs io.Writer) (o options, err error) {
 	if f.NArg() > 0 || o.rounds < 1 || o.seconds <= 0 || o.accounts < connections ||
 		o.cold < connections || o.rows < 1 || o.processes < 2 {
 		f.Usage()
-		return o, errors.New("rounds, seconds and rows are positive, accounts and cold at least 64, " +
-			"processes at least 2, and there are no other arguments")
+		return o, errors.New("rounds, seconds, and rows must be positive, accounts and cold at least 64, " +
+			"and processes at least 2; other arguments are not accepted")
 	}
 	return o, nil
 }
@@ -237,7 +237,7 @@ func (b *bench) prepare(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			b.say("after %.0f s %d of them have no event", time.Since(begun).Seconds(), behind)
+			b.say("after %.0f s, %d settlements have no event", time.Since(begun).Seconds(), behind)
 		}
 		if peers[engine] {
 			if r, err = b.roleOf(ctx, "peer-"+engine); err != nil {

@@ -110,7 +110,7 @@ func peerSettle(ctx context.Context, st *store.Store, in *echoRequest, body, ans
 		case err == nil && string(known) == string(content[:]):
 			return nil
 		case err == nil:
-			return errors.New("another request has this id")
+			return errors.New("another request used this id")
 		case !errors.Is(err, store.ErrNotFound):
 			return err
 		}

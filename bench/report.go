@@ -198,12 +198,12 @@ func (r *report) table(out io.Writer) error {
 			fmt.Fprintf(out, "%s: %d requests were refused with Retry-After, %d failed\n", w.Name, w.Refused, w.Failed)
 		}
 		if w.Behind > 0 {
-			fmt.Fprintf(out, "%s: events of up to %d settlements had not come after %d times the slice\n", w.Name, w.Behind, eventsPatience)
+			fmt.Fprintf(out, "%s: events of up to %d settlements were missing after %d times the slice\n", w.Name, w.Behind, eventsPatience)
 		}
 	}
 	for _, p := range r.Audits {
 		if p.Engine == onChain {
-			fmt.Fprintf(out, "%s: %d answered orders, %d paid, %d transfers of %d base units in all, %d credits granted, %d findings of the audit\n",
+			fmt.Fprintf(out, "%s: %d answered orders, %d paid, %d transfers of %d base units in total, %d credits granted, %d findings of the audit\n",
 				p.Engine, p.Paid, p.Orders, p.Transfers, p.Units, p.Granted, len(p.Findings))
 			continue
 		}

@@ -48,7 +48,7 @@ func (b *bench) all() []*scenario {
 	}
 	out := []*scenario{
 		{name: "echo", about: "a handler that returns the body", load: echo("/echo", connections)},
-		{name: yardstick, about: "decode a settle request, encode a settle answer, nothing else", load: echo("/json", connections)},
+		{name: yardstick, about: "decode a settle request and encode a settle response, nothing else", load: echo("/json", connections)},
 	}
 	for _, share := range b.loads {
 		out = append(out, &scenario{
@@ -294,7 +294,7 @@ func choose(all []*scenario, match func(name string) bool) ([]*scenario, error) 
 		}
 	}
 	if !found {
-		return nil, errors.New("no scenario has such a name")
+		return nil, errors.New("no scenario has a matching name")
 	}
 	return slices.DeleteFunc(all, func(s *scenario) bool { return !want[s.name] }), nil
 }

@@ -62,7 +62,7 @@ func (m *market) startSDKs() error {
 		r := role{Agent: &agentRole{URL: m.url(), Key: m.key, Plan: m.plan, Agent: m.seller}}
 		p, err := spawn("agent-"+a.name, r, a.program...)
 		if err != nil {
-			return fmt.Errorf("%w (build sdk/typescript with npm ci and npm run build)", err)
+			return fmt.Errorf("%w (build sdk/typescript first with npm ci and npm run build)", err)
 		}
 		m.sdks[a.name] = p
 	}

@@ -33,7 +33,7 @@ func parseBase(address string) (*url.URL, error) {
 	u, err := url.Parse(strings.TrimSpace(address))
 	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
 		// The error does not contain the address, which may hold a password.
-		return nil, errors.New("the address of the service must be an absolute http or https URL without user, query and fragment")
+		return nil, errors.New("the service URL must be an absolute http or https URL without user, query, or fragment")
 	}
 	u.Path = strings.TrimSuffix(strings.TrimRight(u.Path, "/"), "/api/v1")
 	u.RawPath, u.Host = "", strings.TrimSuffix(u.Host, ":")
@@ -85,7 +85,7 @@ func (c *Client) do(ctx context.Context, cl call, out any) (*answer, error) {
 		return a, a.err()
 	}
 	if a.header.Get("Deprecation") == "true" && c.deprecated.CompareAndSwap(false, true) {
-		c.log.WarnContext(ctx, "the service took a deprecated form", "method", cl.method, "path", cl.path)
+		c.log.WarnContext(ctx, "the service accepted a deprecated request", "method", cl.method, "path", cl.path)
 	}
 	if out == nil || len(a.body) == 0 {
 		return a, nil
@@ -98,7 +98,7 @@ func (c *Client) do(ctx context.Context, cl call, out any) (*answer, error) {
 
 func unreadable(a *answer, err error) *toll.Error {
 	e := toll.NewError(toll.CodeInternal).WithCause(err)
-	e.Message = "The service sent an answer that cannot be read."
+	e.Message = "The service sent a response that cannot be read."
 	e.Status = http.StatusBadGateway
 	e.CorrelationID = a.correlationID()
 	return e
@@ -127,7 +127,7 @@ func (c *Client) send(ctx context.Context, cl call) (*answer, error) {
 		if a != nil {
 			status = a.status
 		}
-		c.log.InfoContext(ctx, "repeating a call", "method", cl.method, "attempt", attempt+1, "status", status, "wait", wait)
+		c.log.InfoContext(ctx, "retrying a call", "method", cl.method, "attempt", attempt+1, "status", status, "wait", wait)
 		select {
 		case <-ctx.Done():
 			return a, err
@@ -283,7 +283,7 @@ func (a *answer) err() *toll.Error {
 		e = b.Err()
 	} else {
 		e = toll.NewError(codeOfStatus(a.status))
-		e.Message = fmt.Sprintf("The service answered %d without an error of its own.", a.status)
+		e.Message = fmt.Sprintf("The service answered with status %d and without an error object.", a.status)
 	}
 	e.Status = a.status
 	e.RetryAfterSecs = a.retryAfter()

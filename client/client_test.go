@@ -265,7 +265,7 @@ func TestRepeatSucceeds(t *testing.T) {
 	if err != nil || v.Current != "1.1" || s.calls() != 3 {
 		t.Errorf("%+v, %v, %d calls", v, err, s.calls())
 	}
-	if n := strings.Count(log.String(), "repeating a call"); n != 2 || strings.Contains(log.String(), "canary") {
+	if n := strings.Count(log.String(), "retrying a call"); n != 2 || strings.Contains(log.String(), "canary") {
 		t.Errorf("log %s", log.String())
 	}
 }
@@ -321,7 +321,7 @@ func TestKeyIsNotPrinted(t *testing.T) {
 	for e := err; e != nil; e = errors.Unwrap(e) {
 		fmt.Fprintf(&log, "%v %+v", e, e)
 	}
-	if out := log.String(); strings.Contains(out, "canary") || strings.Contains(out, token) || !strings.Contains(out, "repeating") {
+	if out := log.String(); strings.Contains(out, "canary") || strings.Contains(out, token) || !strings.Contains(out, "retrying") {
 		t.Errorf("%s", out)
 	}
 }

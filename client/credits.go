@@ -84,24 +84,24 @@ func (p *CreditsPayer) Quote(ctx context.Context, called *url.URL, e *x402.Entry
 		return x402.Quote{}, errors.New(other)
 	}
 	if e.Scheme != n.SchemeCrypto() && e.Scheme != n.SchemeCard() {
-		return x402.Quote{}, fmt.Errorf("the scheme %q is not paid with credits", e.Scheme)
+		return x402.Quote{}, fmt.Errorf("the scheme %q cannot be paid with credits", e.Scheme)
 	}
 	plan, err := toll.ParsePlanID(string(e.Plan()))
 	if err != nil {
-		return x402.Quote{}, fmt.Errorf("the entry names no plan")
+		return x402.Quote{}, fmt.Errorf("the entry has no plan")
 	}
 	if p.delegation != "" && len(p.plans) == 0 {
-		return x402.Quote{}, fmt.Errorf("a delegation buys credits of plans that are named, and none is")
+		return x402.Quote{}, fmt.Errorf("a delegation requires plans: list the plans that it may buy")
 	}
 	if len(p.plans) > 0 && !slices.Contains(p.plans, plan) {
-		return x402.Quote{}, fmt.Errorf("it asks for credits of plan %s, which is not to be spent", plan)
+		return x402.Quote{}, fmt.Errorf("it requires credits of plan %s, which is not in the list of allowed plans", plan)
 	}
 	terms, err := p.c.Terms(ctx, plan)
 	if err != nil {
 		return x402.Quote{}, fmt.Errorf("plan %s: %w", plan, err)
 	}
 	if e.Scheme != terms.Scheme || !x402.SameNetwork(e.Network, terms.Network, environmentOf(terms.Network)) {
-		return x402.Quote{}, fmt.Errorf("plan %s is of scheme %s on %s", plan, terms.Scheme, terms.Network)
+		return x402.Quote{}, fmt.Errorf("plan %s uses scheme %s on %s", plan, terms.Scheme, terms.Network)
 	}
 	if err := p.checkAgent(ctx, called, plan, e); err != nil {
 		return x402.Quote{}, err
@@ -109,7 +109,7 @@ func (p *CreditsPayer) Quote(ctx context.Context, called *url.URL, e *x402.Entry
 	most := terms.MaxAmount
 	if e.Amount != "" {
 		if most, err = toll.ParseCredits(e.Amount); err != nil {
-			return x402.Quote{}, fmt.Errorf("the amount %.40q is no number of credits", e.Amount)
+			return x402.Quote{}, fmt.Errorf("the amount %.40q is not a whole number of credits", e.Amount)
 		}
 	}
 	switch {
@@ -117,7 +117,7 @@ func (p *CreditsPayer) Quote(ctx context.Context, called *url.URL, e *x402.Entry
 		most = 0
 	case most == 0:
 		// An access token cannot be limited to 0 credits, and one without a limit may burn all of them.
-		return x402.Quote{}, fmt.Errorf("it asks for 0 credits of plan %s", plan)
+		return x402.Quote{}, fmt.Errorf("the entry costs 0 credits of plan %s", plan)
 	}
 	return x402.Quote{Unit: x402.UnitCredits, Amount: toll.UnitsOf(int64(most))}, nil
 }

@@ -37,17 +37,17 @@ func (c *Client) ReadDelivery(r *http.Request, secrets ...string) (*toll.Event, 
 	}
 	secs, err := strconv.ParseUint(sent, 10, 63)
 	if err != nil || id == "" {
-		return nil, toll.Errorf(toll.CodeForbidden, "This is no signed delivery.")
+		return nil, toll.Errorf(toll.CodeForbidden, "This is not a signed webhook delivery.")
 	}
 	if age := c.now().Sub(time.Unix(int64(secs), 0)).Abs(); age > maxDeliveryAge {
-		return nil, toll.Errorf(toll.CodeForbidden, "The delivery is of another time.")
+		return nil, toll.Errorf(toll.CodeForbidden, "The webhook timestamp is outside the allowed window.")
 	}
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxDelivery+1))
 	if err != nil || len(body) > maxDelivery {
-		return nil, toll.Errorf(toll.CodeBadRequest, "The body of the delivery could not be read.").WithCause(err)
+		return nil, toll.Errorf(toll.CodeBadRequest, "The body of the webhook could not be read.").WithCause(err)
 	}
 	if !signed(signatures, standard, slices.Concat([]byte(id+"."+sent+"."), body), secrets) {
-		return nil, toll.Errorf(toll.CodeForbidden, "The signature of the delivery is not good.")
+		return nil, toll.Errorf(toll.CodeForbidden, "The webhook signature is invalid.")
 	}
 	var e toll.Event
 	if err := x402.Decode(body, &e); err != nil {

@@ -42,18 +42,18 @@ func (p *CreditsPayer) checkAgent(ctx context.Context, called *url.URL, plan tol
 	if named := cmp.Or(e.Agent(), p.agent); named != "" {
 		var err error
 		if k.agent, err = toll.ParseAgentID(string(named)); err != nil {
-			return fmt.Errorf("the entry names an agent that is none: %.90q", string(named))
+			return fmt.Errorf("the entry has an invalid agent id: %.90q", string(named))
 		}
 		whose = "agent " + string(k.agent)
 	}
 	if p.agent != "" && k.agent != p.agent {
-		return fmt.Errorf("it asks payment for %s, and only agent %s is to be paid", whose, p.agent)
+		return fmt.Errorf("it requires payment for %s, but only agent %s may be paid", whose, p.agent)
 	}
 	r, ok := p.agents.Get(k, p.c.now())
 	if !ok {
 		var err error
 		if r, err = p.register(ctx, k); err != nil {
-			return fmt.Errorf("where %s is registered is not known: %w", whose, err)
+			return fmt.Errorf("cannot read where %s is registered: %w", whose, err)
 		}
 		now := p.c.now()
 		p.agents.Put(k, r, now.Add(directoryLife), now)
@@ -64,13 +64,13 @@ func (p *CreditsPayer) checkAgent(ctx context.Context, called *url.URL, plan tol
 	case r.here:
 		return nil
 	case r.elsewhere != "":
-		return fmt.Errorf("%s is registered at %s, and has no endpoint at %s, which asks for payment",
+		return fmt.Errorf("%s is registered at %s and has no endpoint at %s",
 			whose, r.elsewhere, here)
 	case len(p.plans) > 0 && slices.ContainsFunc(p.at, vouched):
 		return nil
 	}
-	return fmt.Errorf("nothing says that %s is served at %s: no endpoint on record has a host; "+
-		"name the plan and the host if you know that it is", whose, here)
+	return fmt.Errorf("cannot verify that %s is served at %s: no registered endpoint has a host; "+
+		"if you trust this server, name the plan and the host", whose, here)
 }
 
 // register reads from the service where the agents of an entry are registered.

@@ -66,7 +66,7 @@ func (c *Client) WaitOrder(ctx context.Context, orderID string) (*toll.Order, er
 		}
 		select {
 		case <-ctx.Done():
-			return o, toll.Errorf(toll.CodeUnavailable, "The order was still under way.").WithDetails("orderId %s", orderID).WithCause(ctx.Err())
+			return o, toll.Errorf(toll.CodeUnavailable, "The order is still being processed.").WithDetails("orderId %s", orderID).WithCause(ctx.Err())
 		case <-c.sleep(wait):
 		}
 	}

@@ -34,13 +34,13 @@ func portOf(u *url.URL) string {
 func checkResource(called *url.URL, resource string) error {
 	u, err := called.Parse(resource)
 	if err != nil {
-		return errors.New("the url of the resource that it asks payment for cannot be read")
+		return errors.New("the URL of the resource to pay for is malformed")
 	}
 	if u.Scheme == "http" && called.Scheme == "https" {
 		u.Scheme, u.Host = "https", strings.TrimSuffix(u.Host, ":80")
 	}
 	if origin(u) != origin(called) {
-		return fmt.Errorf("it asks payment for %.200q, which is not at %s: call that url itself if you trust it",
+		return fmt.Errorf("it requires payment for %.200q, which is not at %s: call that url itself if you trust it",
 			resource, HostOf(called))
 	}
 	return nil

@@ -83,7 +83,7 @@ func list[T any](ctx context.Context, c *Client, path, member string, opts []Lis
 				return
 			}
 			if seen[*next] {
-				yield(nil, toll.Errorf(toll.CodeInternal, "The service repeats a page of a list."))
+				yield(nil, toll.Errorf(toll.CodeInternal, "The service returned the same page of a list again."))
 				return
 			}
 			seen[*next] = true

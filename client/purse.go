@@ -82,7 +82,7 @@ type Limits struct {
 // Allows returns an error, safe to show, if a payment exceeds the limits. spent is the amount spent so far in the payment's unit.
 func (l *Limits) Allows(p *Payment, spent toll.Units) error {
 	if !slices.ContainsFunc(l.Hosts, func(h string) bool { return strings.EqualFold(h, p.Host) }) {
-		return fmt.Errorf("the host %s is not among those that may be paid", p.Host)
+		return fmt.Errorf("the host %s is not in the list of allowed hosts", p.Host)
 	}
 	call, total := l.MoneyPerCall.Int(), l.Money.Int()
 	show := func(n *big.Int) string { return toll.FormatAmount(units(n), 6) + " " + p.Unit }
@@ -97,14 +97,14 @@ func (l *Limits) Allows(p *Payment, spent toll.Units) error {
 	}
 	most := p.Most.Int()
 	if most.Cmp(call) > 0 {
-		return fmt.Errorf("it asks for up to %s, and one request may cost %s", show(most), show(call))
+		return fmt.Errorf("the request costs up to %s, but the limit for one request is %s", show(most), show(call))
 	}
 	if sum := new(big.Int).Add(spent.Int(), most); sum.Cmp(total) > 0 {
 		left := new(big.Int).Sub(total, spent.Int())
 		if left.Sign() < 0 {
 			left.SetInt64(0) // spent under a higher limit
 		}
-		return fmt.Errorf("it asks for up to %s, with %s left of %s", show(most), show(left), show(total))
+		return fmt.Errorf("the request costs up to %s, but only %s of %s remain", show(most), show(left), show(total))
 	}
 	return nil
 }
@@ -143,7 +143,7 @@ func (s *Spending) Close(_ context.Context, p Payment) error {
 	defer s.mu.Unlock()
 	i, ok := s.index[p.ID]
 	if !ok {
-		return fmt.Errorf("client: no payment %s was taken", p.ID)
+		return fmt.Errorf("client: the payment %s is unknown", p.ID)
 	}
 	sum := s.of(p.Unit)
 	sum.Sub(sum, s.payments[i].Counts().Int()).Add(sum, p.Counts().Int())

@@ -229,7 +229,7 @@ func TestTransport_AgentsWithoutHosts(t *testing.T) {
 					}
 				}
 				vouched := named.At(hostOf(t, c.honest))
-				if _, err := c.pay(c.url, vouched); !unsent(err, "nothing says that") {
+				if _, err := c.pay(c.url, vouched); !unsent(err, "cannot verify that") {
 					t.Errorf("the copier: %v", err)
 				}
 				c.payHonest(who, vouched)

@@ -77,9 +77,9 @@ type PaymentError struct {
 
 func (e *PaymentError) Error() string {
 	if e.Sent {
-		return fmt.Sprintf("client: a payment to %s was sent, and its outcome is not known: %v", e.Host, e.Reason)
+		return fmt.Sprintf("client: a payment to %s was sent, but its outcome is unknown: %v", e.Host, e.Reason)
 	}
-	return fmt.Sprintf("client: %s asks for payment, and nothing was paid: %v", e.Host, e.Reason)
+	return fmt.Sprintf("client: %s requires payment, but nothing was paid: %v", e.Host, e.Reason)
 }
 
 func (e *PaymentError) Unwrap() error { return e.Reason }
@@ -129,7 +129,7 @@ type payment struct {
 }
 
 // errSignIn skips wallet entries if the server supports sign-in with a wallet, to avoid paying twice for one purchase.
-var errSignIn = errors.New("the server takes a sign-in of the wallet (sign-in-with-x) in place of a payment, and this is not one")
+var errSignIn = errors.New("the server accepts a sign-in of the wallet (sign-in-with-x) instead of a payment, which this client does not support")
 
 // pay selects an entry, reserves its maximum cost in the purse, and creates and records the payment.
 func (t *Transport) pay(req *http.Request, ask *x402.Challenge) (*payment, error) {
@@ -178,7 +178,7 @@ func (t *Transport) pay(req *http.Request, ask *x402.Challenge) (*payment, error
 		}
 	}
 	if len(reasons) == 0 {
-		reasons = append(reasons, errors.New("it names no way to pay"))
+		reasons = append(reasons, errors.New("the response offers no way to pay"))
 	}
 	return nil, errors.Join(reasons...)
 }

@@ -46,9 +46,9 @@ func (a *Authorization) Digest(d Domain) [32]byte {
 func (a *Authorization) Sign(k *Key, d Domain) ([]byte, error) {
 	switch {
 	case a.From != k.address:
-		return nil, errors.New("evm: the authorization is of another account than the key")
+		return nil, errors.New("evm: the authorization and the key belong to different accounts")
 	case !inRange(a.Value) || !inRange(d.ChainID):
-		return nil, errors.New("evm: the value or the chain id is not in [0, 2^256)")
+		return nil, errors.New("evm: the value and the chain id must be in [0, 2^256)")
 	}
 	return k.Sign(a.Digest(d))
 }
@@ -58,7 +58,7 @@ func inRange(n *big.Int) bool { return n != nil && n.Sign() >= 0 && n.BitLen() <
 // number encodes a word of the contract ABI.
 func number(n *big.Int) []byte {
 	if !inRange(n) {
-		panic("evm: a number that is not in [0, 2^256)")
+		panic("evm: a number must be in [0, 2^256)")
 	}
 	return n.FillBytes(make([]byte, 32))
 }

@@ -19,13 +19,13 @@ type Key struct {
 }
 
 // errKey contains nothing of the input.
-var errKey = errors.New("evm: a private key is 64 hexadecimal digits, above 0 and below the order of secp256k1")
+var errKey = errors.New("evm: a private key must be 64 hexadecimal digits, above 0 and below the order of secp256k1")
 
 // NewKey returns a key of 32 random bytes.
 func NewKey() (*Key, error) {
 	private, err := secp256k1.GeneratePrivateKey()
 	if err != nil {
-		return nil, fmt.Errorf("evm: no key: %w", err)
+		return nil, fmt.Errorf("evm: create a key: %w", err)
 	}
 	return newKey(private), nil
 }
@@ -64,7 +64,7 @@ func (k *Key) Format(f fmt.State, _ rune) { fmt.Fprint(f, k.String()) }
 func (k *Key) Sign(digest [32]byte) ([]byte, error) {
 	compact := ecdsa.SignCompact(k.private, digest[:], false)
 	if v := compact[0]; v != 27 && v != 28 {
-		return nil, errors.New("evm: the signature of this digest has no v of 27 or 28")
+		return nil, errors.New("evm: the signature of this digest does not have v 27 or 28")
 	}
 	return append(compact[1:], compact[0]), nil
 }

@@ -63,11 +63,11 @@ type terms struct {
 
 func (w *Wallet) read(e *x402.Entry) (*terms, error) {
 	if e.Scheme != x402.SchemeExact {
-		return nil, fmt.Errorf("the scheme %.40q is not paid by a wallet", e.Scheme)
+		return nil, fmt.Errorf("the scheme %.40q cannot be paid by a wallet", e.Scheme)
 	}
 	tokens := w.tokens[e.Network]
 	if tokens == nil {
-		return nil, fmt.Errorf("the wallet pays on %s and %s, and not on %.40q", toll.Live.Network(), toll.Sandbox.Network(), e.Network)
+		return nil, fmt.Errorf("the wallet pays on %s and %s, not on %.40q", toll.Live.Network(), toll.Sandbox.Network(), e.Network)
 	}
 	asset, err := toll.ParseAddress(e.Asset)
 	if err != nil || tokens[asset] == "" {
@@ -75,21 +75,21 @@ func (w *Wallet) read(e *x402.Entry) (*terms, error) {
 	}
 	amount, err := toll.ParseUnits(e.Amount)
 	if err != nil || amount.IsZero() {
-		return nil, fmt.Errorf("the amount %.40q is no number of base units", e.Amount)
+		return nil, fmt.Errorf("the amount %.40q is not a positive number of base units", e.Amount)
 	}
 	to, err := toll.ParseAddress(e.PayTo)
 	if err != nil || to.IsZero() {
-		return nil, fmt.Errorf("the receiver %.64q is no address", e.PayTo)
+		return nil, fmt.Errorf("the receiver %.64q is not a valid address", e.PayTo)
 	}
 	var extra exactExtra
 	if len(e.Extra) > 0 && x402.Decode(e.Extra, &extra) != nil {
-		return nil, errors.New("extra of the entry cannot be read")
+		return nil, errors.New("the member extra of the entry cannot be read")
 	}
 	if extra.Method != "" && extra.Method != x402.MethodEIP3009 {
-		return nil, fmt.Errorf("it asks for a transfer by %.40q, and the wallet signs EIP-3009", extra.Method)
+		return nil, fmt.Errorf("it requires a transfer by %.40q, but the wallet signs only EIP-3009", extra.Method)
 	}
 	if extra.Name == "" || extra.Version == "" {
-		return nil, errors.New("the entry does not name the EIP-712 domain of its token")
+		return nil, errors.New("the entry has no EIP-712 domain of its token")
 	}
 	chain, _ := new(big.Int).SetString(strings.TrimPrefix(e.Network, "eip155:"), 10)
 	return &terms{tokens[asset], amount, to, Domain{Name: extra.Name, Version: extra.Version, ChainID: chain, Contract: asset}}, nil

@@ -27,7 +27,7 @@ func (a *account) loginWarning(now time.Time) string {
 	if a.loginEnds.IsZero() || left > endWarning {
 		return ""
 	}
-	return fmt.Sprintf("The login ends on %s: log in again before.",
+	return fmt.Sprintf("The login expires on %s. Log in again before then.",
 		a.loginEnds.UTC().Format("2 January 2006"))
 }
 
@@ -50,14 +50,14 @@ func (c *Core) account() (*account, error) {
 			BaseURL:     c.settings.BaseURL,
 		}
 	case !l.ends().IsZero() && !c.now().Before(l.ends()):
-		return nil, errorf(NotAuthenticated, "The login has ended. Run %s again.", c.command(actLogin))
+		return nil, errorf(NotAuthenticated, "The login has expired. Run %s again.", c.command(actLogin))
 	}
 	if c.current != nil {
 		return c.current, nil
 	}
 	a, err := c.accountOf(l)
 	if err != nil {
-		return nil, errorf(NotAuthenticated, "The API key is not usable: %v", err).
+		return nil, errorf(NotAuthenticated, "The API key cannot be used: %v", err).
 			withHint("Correct the configuration, or run " + c.command(actLogin) + ".")
 	}
 	c.current = a
@@ -70,7 +70,7 @@ func (c *Core) notAuthenticated() *Error {
 	switch {
 	case c.signIn.pending != nil:
 		e.Retryable = true
-		return e.withHint("A login is pending: the user must approve it on its page. Retry afterwards.")
+		return e.withHint("A login is pending. Retry after the user has approved it in the browser.")
 	case c.signIn.outcome != "":
 		return e.withHint(c.signIn.outcome)
 	}

@@ -56,7 +56,7 @@ const (
 func (t *tool) check(params json.RawMessage) (args arguments, warnings []string, err error) {
 	given := map[string]json.RawMessage{}
 	if len(params) > 0 && string(params) != "null" && x402.Decode(params, &given) != nil {
-		return nil, nil, invalid("params", "must be one JSON object without repeated names")
+		return nil, nil, invalid("params", "must be a JSON object without duplicate names")
 	}
 	args = arguments{}
 	for _, p := range t.params {
@@ -84,9 +84,9 @@ func (t *tool) check(params json.RawMessage) (args arguments, warnings []string,
 func unknownArguments(given map[string]json.RawMessage) (warnings []string) {
 	for i, name := range slices.Sorted(maps.Keys(given)) {
 		if i == maxUnknown {
-			return append(warnings, fmt.Sprintf("%d more unknown arguments are ignored.", len(given)-i))
+			return append(warnings, fmt.Sprintf("%d more unknown arguments were ignored.", len(given)-i))
 		}
-		warnings = append(warnings, fmt.Sprintf("The unknown argument %q is ignored.", plain.Text(name, maxNameRunes)))
+		warnings = append(warnings, fmt.Sprintf("The unknown argument %q was ignored.", plain.Text(name, maxNameRunes)))
 	}
 	return warnings
 }
@@ -97,20 +97,20 @@ func shown(raw json.RawMessage) string { return plain.Text(redact(string(raw)), 
 func (p *param) form() string {
 	switch p.kind {
 	case kindID:
-		return "a decimal number, as text"
+		return "a decimal number as a string"
 	case kindInteger:
 		return fmt.Sprintf("an integer from %d to %d", p.least, p.most)
 	case kindFlag:
 		return "true or false"
 	case kindList:
-		return fmt.Sprintf("an array of 1 to %d texts, or one text with commas", maxList)
+		return fmt.Sprintf("an array of 1 to %d strings, or one comma-separated string", maxList)
 	case kindURL:
-		return "an absolute http or https url"
+		return "an absolute http or https URL"
 	}
 	if p.oneOf != nil {
 		return strings.Join(p.oneOf, " or ")
 	}
-	return fmt.Sprintf("a text of 1 to %d characters", p.mostRunes())
+	return fmt.Sprintf("a string of 1 to %d characters", p.mostRunes())
 }
 
 func (p *param) mostRunes() int64 {
@@ -156,7 +156,7 @@ func (p *param) readFlag(raw json.RawMessage, s string, isText bool) (any, strin
 	}
 	warning := ""
 	if s != "true" && s != "false" {
-		warning = fmt.Sprintf("%s must be %s; %s counts as false.", p.name, p.form(), shown(raw))
+		warning = fmt.Sprintf("%s must be %s; %s was treated as false.", p.name, p.form(), shown(raw))
 	}
 	return s == "true", warning
 }

@@ -91,7 +91,7 @@ func TestOnlyTrueConfirms(t *testing.T) {
 	for _, tool := range []string{"orderPlan", "orderFiatPlan", "getAccessToken"} {
 		for _, value := range []string{`"yes"`, `1`, `"TRUE"`, `"true "`, `"1"`, `[true]`, `{"x":true}`, `""`} {
 			args, warnings, err := gateway.CheckArguments(tool, `{"confirm":`+value+`}`)
-			if err != nil || args["confirm"] != false || len(warnings) != 1 || !strings.Contains(warnings[0], "counts as false") {
+			if err != nil || args["confirm"] != false || len(warnings) != 1 || !strings.Contains(warnings[0], "treated as false") {
 				t.Errorf("%s %s: %v %q %v", tool, value, args, warnings, err)
 			}
 		}

@@ -26,7 +26,7 @@ func (c *Core) runCommand(ctx context.Context, name, args string, caller Caller)
 	defer func() {
 		if r := recover(); r != nil {
 			c.log.Error("a command panicked", "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
-			text = "The command failed. Its cause is in the log of the gateway."
+			text = "The command failed. See the gateway log for the cause."
 		}
 	}()
 	// The login determines whose money is spent, so this rule does not depend on ownerOnlySpending.
@@ -45,10 +45,10 @@ func (c *Core) runCommand(ctx context.Context, name, args string, caller Caller)
 
 func (c *Core) usageText() string {
 	login, logout := c.command(actLogin), c.command(actLogout)
-	text := "Write " + login + " to log in with a browser, " +
-		login + " sandbox or " + login + " live to choose the environment, " + logout + " to log out."
+	text := "Use " + login + " to log in with a browser, " +
+		login + " sandbox or " + login + " live to choose the environment, and " + logout + " to log out."
 	if c.set().keyPaste {
-		text += " A key can follow its environment: " + login + " sandbox:<key>. The browser is safer."
+		text += " You can also pass a key: " + login + " sandbox:<key>. Logging in with a browser is safer."
 	}
 	return text
 }
@@ -69,8 +69,8 @@ func (c *Core) browserText(ctx context.Context, env toll.Environment) string {
 	if err != nil {
 		return c.failureText("The login could not be started.", err)
 	}
-	return fmt.Sprintf("Open %s and check that it shows the code %s. It is valid for %s.\n"+
-		"This logs in to %s at %s. When you have approved it there, continue here: the next answer names the account.",
+	return fmt.Sprintf("Open %s and check that it shows the code %s. The code is valid for %s.\n"+
+		"This logs in to %s at %s. Approve the login there, then continue here: the next answer names the workspace.",
 		started.URL, started.Code, minutes(started.ExpiresIn), started.Environment, started.Service)
 }
 
@@ -82,29 +82,29 @@ func minutes(secs int64) string {
 }
 
 // revokeAdvice is part of the answer whenever a user sends a well-formed key in a chat.
-const revokeAdvice = "The key is in this chat now: revoke it when you can."
+const revokeAdvice = "The key is now in this chat. Revoke it as soon as you can."
 
 func (c *Core) pasteText(ctx context.Context, args string) string {
 	env, key := pasted(args)
 	if _, err := client.ReadKey(key); err != nil {
-		return "That is not an API key. " + c.usageText()
+		return "The argument is not an API key. " + c.usageText()
 	}
 	c.mu.Lock()
 	allowed, guards := c.settings.keyPaste, c.guards
 	c.mu.Unlock()
-	browser := "Write " + c.command(actLogin) + " to log in with a browser. " + revokeAdvice
+	browser := "Use " + c.command(actLogin) + " to log in with a browser. " + revokeAdvice
 	switch {
 	case !allowed:
-		return "This gateway takes no keys from chats. " + browser
+		return "This gateway does not accept keys from chats. " + browser
 	case !guards.Write || !guards.Run:
-		return "This gateway takes no keys from this chat: the guards that keep keys away from models and " +
-			"transcripts are not both active. " + browser
+		return "This gateway does not accept keys from this chat, because the guards that keep keys away from " +
+			"models and transcripts are not both active. " + browser
 	}
 	a, err := c.paste(ctx, env, key)
 	if err != nil {
 		return c.failureText("The key was not stored.", err) + " " + revokeAdvice
 	}
-	return fmt.Sprintf("Logged in to %s as %s. %s Next time write %s without a key.",
+	return fmt.Sprintf("Logged in to %s as %s. %s Next time, use %s without a key.",
 		a.environment, a.address, revokeAdvice, c.command(actLogin))
 }
 
@@ -124,20 +124,20 @@ func pasted(args string) (env toll.Environment, key string) {
 func (c *Core) logoutText(ctx context.Context) string {
 	out, err := c.logout(ctx)
 	if err != nil {
-		c.log.Error("logout", "error", err)
-		return "The stored key could not be removed. The log of the gateway says why."
+		c.log.Error("the stored login could not be deleted", "error", err)
+		return "The stored key could not be deleted. See the gateway log for the cause."
 	}
 	text := "Logged out."
 	switch {
 	case out.was == nil:
 	case !out.was.Browser:
-		text += " The key that was pasted stays valid until you revoke it at the service."
+		text += " The pasted key stays valid until you revoke it at the service."
 	case out.revoked != nil:
-		c.log.Warn("logout", "error", out.revoked)
-		text += " The service could not be asked to revoke the key" + endText(out.was.ends()) + ". Revoke it there."
+		c.log.Warn("the key could not be revoked after a logout", "error", out.revoked)
+		text += " The gateway could not revoke the key" + endText(out.was.ends()) + ". Revoke it at the service."
 	}
 	if out.other {
-		text += " The key of the configuration is in use now: only the operator can remove it."
+		text += " The API key in the configuration is in use now. Only the operator can remove it."
 	}
 	return text
 }
@@ -146,13 +146,13 @@ func endText(ends time.Time) string {
 	if ends.IsZero() {
 		return ""
 	}
-	return ", which ends on " + ends.UTC().Format("2 January 2006")
+	return ", which expires on " + ends.UTC().Format("2 January 2006")
 }
 
 // failureText describes a failed command to the user, without secrets, and logs its cause.
 func (c *Core) failureText(what string, err error) string {
 	e := asError(err)
-	c.log.Warn("command", "error", err)
+	c.log.Warn("a command failed", "error", err)
 	text := what + " " + strings.TrimSuffix(e.Message, ".") + "."
 	if e.Hint != "" {
 		text += " " + strings.TrimSuffix(e.Hint, ".") + "."

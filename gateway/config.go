@@ -102,7 +102,7 @@ func ParseConfig(raw []byte, names x402.Namespace) (c Config, err error) {
 	}
 	if second := names.ConfigAPIKey(); members[second] != nil {
 		if members["apiKey"] != nil {
-			return c, invalid(second, "is another name of apiKey: give one of them")
+			return c, invalid(second, "is another name for apiKey: set only one of them")
 		}
 		members["apiKey"] = members[second]
 		delete(members, second)
@@ -114,7 +114,7 @@ func ParseConfig(raw []byte, names x402.Namespace) (c Config, err error) {
 		return c, fieldError(err)
 	}
 	if unknown := x402.UnknownMembers(raw, &c); unknown != nil {
-		return c, invalid(unknown[0], "is not a field of the configuration")
+		return c, invalid(unknown[0], "is not a configuration field")
 	}
 	if members["creditsPerRequest"] != nil && c.CreditsPerRequest < 1 {
 		return c, invalid("creditsPerRequest", "must be at least 1")
@@ -128,7 +128,7 @@ func fieldError(err error) error {
 	if faults, _ := e.Params["errors"].([]toll.Fault); len(faults) > 0 && faults[0].Path != "" {
 		return invalid(faults[0].Path, "%s", fieldForm(faults[0]))
 	}
-	return invalid("the configuration", "must be one JSON object")
+	return invalid("the configuration", "must be a JSON object")
 }
 
 func fieldForm(f toll.Fault) string {
@@ -136,9 +136,9 @@ func fieldForm(f toll.Fault) string {
 	case strings.HasPrefix(f.Message, "must be"), strings.HasPrefix(f.Message, "is "):
 		return f.Message
 	case f.Path == "planId", f.Path == "agentId":
-		return "must be a decimal number, as text"
+		return "must be a decimal number as a string"
 	}
-	return "must be a whole number, not negative"
+	return "must be a nonnegative integer"
 }
 
 // over returns c with its unset fields taken from lower.
@@ -262,7 +262,7 @@ func (s *settings) check() (errs []error) {
 		refuse(!slices.Contains(values, value), field, "must be %s; got %q", strings.Join(values, " or "), plain.Text(value, 60))
 	}
 	address := func(field, value string) {
-		refuse(value != "" && paid.CheckPublicURL(value) != nil, field, "must be an absolute http or https url without user, query and fragment")
+		refuse(value != "" && paid.CheckPublicURL(value) != nil, field, "must be an absolute http or https URL without user, query, or fragment")
 	}
 	foreign := func(r rune) bool { return r <= ' ' || r > '~' } // not allowed in a key
 	refuse(len(s.APIKey) > maxKeyText || strings.ContainsFunc(s.APIKey, foreign), "apiKey", "must be <prefix>:<jwt> or <jwt>")
@@ -278,18 +278,18 @@ func (s *settings) check() (errs []error) {
 	refuse(s.maxLimit < 0 || s.maxLimit > maxCents, "maxSpendingLimitCents", "must be 0 to %d", maxCents)
 	refuse(s.maxOrder < 0 || s.maxOrder > maxCents, "maxOrderCents", "must be 0 to %d", maxCents)
 	refuse(s.proposedLimit < 0 || s.proposedLimit > s.maxLimit, "defaultSpendingLimitCents",
-		"must not be above maxSpendingLimitCents, %d; got %d", s.maxLimit, s.proposedLimit)
+		"must be at most maxSpendingLimitCents (%d); got %d", s.maxLimit, s.proposedLimit)
 	refuse(s.delegationSecs < minLimitSecs || s.delegationSecs > maxLimitSecs, "defaultDelegationDurationSecs",
 		"must be %d to %d", minLimitSecs, maxLimitSecs)
 	switch h := s.handler; h.Kind {
 	case "":
-		refuse(s.AgentHandler != nil, "agentHandler.kind", "must be demo, http or host")
+		refuse(s.AgentHandler != nil, "agentHandler.kind", "must be demo, http, or host")
 	case HandlerDemo:
-		refuse(s.Environment == toll.Live, "agentHandler.kind", "must be http or host on live: demo answers with what it was asked")
+		refuse(s.Environment == toll.Live, "agentHandler.kind", "must be http or host on live: demo only repeats the prompt")
 	case HandlerHTTP, HandlerHost:
-		refuse(h.URL == "", "agentHandler.url", "is required for the kind %s", h.Kind)
+		refuse(h.URL == "", "agentHandler.url", "is required for kind %s", h.Kind)
 		address("agentHandler.url", h.URL)
-		refuse(h.Kind == HandlerHost && h.Agent == "", "agentHandler.agent", "is required for the kind host")
+		refuse(h.Kind == HandlerHost && h.Agent == "", "agentHandler.agent", "is required for kind host")
 	default:
 		oneOf("agentHandler.kind", h.Kind, HandlerDemo, HandlerHTTP, HandlerHost)
 	}
@@ -298,7 +298,7 @@ func (s *settings) check() (errs []error) {
 
 const (
 	maxKeyText = 8 << 10
-	pathForm   = "must be an absolute path of at most %d letters, digits and ./~_- without a query or .., not below /v1, /tools, /mcp or /gateway"
+	pathForm   = "must be an absolute path of at most %d letters, digits, and ./~_-, without a query or .., and not under /v1, /tools, /mcp, or /gateway"
 )
 
 var endpointPath = regexp.MustCompile(`^(/[A-Za-z0-9_.~-]+)+$`)

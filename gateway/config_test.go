@@ -69,13 +69,13 @@ func TestConfig_Refused(t *testing.T) {
 		`{"agentHandler":{"kind":"demo"},"environment":"live"}`:       "agentHandler.kind must be http or host on live",
 		`{"agentHandler":{"kind":"host","url":"http://127.0.0.1:1"}}`: "agentHandler.agent is required",
 		`{"planid":"5"}`:                                              "planid is not a field",
-		`{"planId":"5","planId":"6"}`:                                 "planId is there twice",
-		`{"apiKey":"a","nvmApiKey":"b"}`:                              "nvmApiKey is another name of apiKey",
+		`{"planId":"5","planId":"6"}`:                                 "planId is duplicated",
+		`{"apiKey":"a","nvmApiKey":"b"}`:                              "nvmApiKey is another name for apiKey",
 		`{"apiKey":{"source":"env"}}`:                                 "apiKey must be a string",
 		`{"apiKey":"` + secret + `\n"}`:                               "apiKey must be",
 		`{"apiKey":"` + long("x", 8193) + `"}`:                        "apiKey must be",
-		`[]`:                                                          "the configuration must be one JSON object",
-		`{`:                                                           "the configuration must be one JSON object",
+		`[]`:                                                          "the configuration must be a JSON object",
+		`{`:                                                           "the configuration must be a JSON object",
 	} {
 		_, err := loaded(t, config)
 		switch {

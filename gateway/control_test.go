@@ -273,7 +273,7 @@ func TestControl_HelloKeepsKey(t *testing.T) {
 		`{"baseUrl":"` + thief.URL + `","environment":"live"}`,
 	} {
 		got, body := c.hello(config)
-		if got != 200 || !strings.Contains(body, "baseUrl of the plugin does not apply") {
+		if got != 200 || !strings.Contains(body, "baseUrl of the plugin was ignored") {
 			t.Error(config, got, body)
 		}
 		r.run("checkBalance", `{}`)
@@ -358,7 +358,7 @@ func TestControl_HelloNarrows(t *testing.T) {
 	} {
 		c := newControlled(t, gateway.Options{CoreToken: testToken, Config: test.core})
 		got, body := c.hello(test.plugin)
-		if got != 200 || strings.Contains(body, "does not apply") != test.looser || !test.holds(c.core.Settings()) {
+		if got != 200 || strings.Contains(body, "was ignored") != test.looser || !test.holds(c.core.Settings()) {
 			t.Errorf("%s: %d %s: %+v", name, got, body, c.core.Settings())
 		}
 	}

@@ -177,7 +177,7 @@ func (c *Core) call(
 	defer func() {
 		if r := recover(); r != nil {
 			c.log.Error("a tool panicked", "name", name, "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
-			err = errorf(ServiceUnavailable, "The gateway failed.")
+			err = errorf(ServiceUnavailable, "The gateway failed. See its log for the cause.")
 		}
 	}()
 	t := c.tools[name]
@@ -216,15 +216,15 @@ func (c *Core) allow(t *tool, caller Caller) error {
 	if t.effect == EffectRead || caller.SenderIsOwner || !c.set().ownerOnly {
 		return nil
 	}
-	return errorf(NotOwner, "Only the owner of this gateway can use a tool that spends or changes something.").
-		withHint("Ask the owner, or let the owner set ownerOnlySpending to false.")
+	return errorf(NotOwner, "Only the owner of this gateway can use tools that spend or change something.").
+		withHint("Ask the owner to make the call or to set ownerOnlySpending to false.")
 }
 
 // resultOf encodes a result and adds the warnings, without duplicates, as its last member.
 func resultOf(value any, warnings []string) (json.RawMessage, error) {
 	b, err := x402.Encode(value)
 	if err != nil || len(b) < 2 || b[0] != '{' {
-		return nil, fmt.Errorf("gateway: a result that is no object: %w", err)
+		return nil, fmt.Errorf("gateway: the result is not a JSON object: %w", err)
 	}
 	if len(warnings) == 0 {
 		return b, nil

@@ -66,9 +66,9 @@ func TestKindsOfPlans(t *testing.T) {
 	}
 	payg := must.Get(toll.PricePayAsYouGo(toll.UnitsOf(20_000), r.svc.Builder(), usdc))(t)
 	for plan, want := range map[toll.PlanID][]string{
-		r.register(client.PlanParams{Credits: toll.CreditsFixed(5, 1)}):                                                                  {"costs nothing", "credits"},
+		r.register(client.PlanParams{Credits: toll.CreditsFixed(5, 1)}):                                                                  {"The order is free", "credits"},
 		r.register(client.PlanParams{Price: price(3_000_000), Credits: toll.CreditsExpirable(toll.UnitsOf(86400)), AccessLimit: "time"}): {"3.00 USDC", "time"},
-		r.register(client.PlanParams{Price: payg, Credits: toll.CreditsPayAsYouGo()}):                                                    {"each for 0.02 USDC", "credits"},
+		r.register(client.PlanParams{Price: payg, Credits: toll.CreditsPayAsYouGo()}):                                                    {"at a price per credit of 0.02 USDC", "credits"},
 	} {
 		q := r.run("orderPlan", `{"planId":"`+string(plan)+`"}`)
 		if !strings.Contains(q.text(t, "message"), want[0]) || q["accessLimit"] != want[1] || (q["durationSecs"] != nil) != (want[1] == "time") {

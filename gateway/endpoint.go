@@ -264,13 +264,13 @@ func (c *Core) CheckPaidEndpoint(ctx context.Context) error {
 	case a.PlanID == "":
 		return invalid("planId", "is required for the paid endpoint")
 	case c.agentHandler(a) == nil:
-		return invalid("agentHandler", "is required for the paid endpoint on %s: kind http or host", a.environment)
+		return invalid("agentHandler", "is required for the paid endpoint on %s, with kind http or host", a.environment)
 	}
 	if lacks, err := missingRights(ctx, a); err != nil {
 		return asError(err)
 	} else if lacks.Has(toll.RightSell) {
-		return errorf(NotAuthenticated, "The key lacks the right sell, without which no payment is accepted.").
-			withHint("Log in again while the paid endpoint is enabled, and leave every right ticked.")
+		return errorf(NotAuthenticated, "The key lacks the right sell, which is required to accept payments.").
+			withHint("Log in again while the paid endpoint is enabled, and keep every right selected.")
 	}
 	t, err := a.service.Terms(ctx, a.PlanID)
 	if err != nil {

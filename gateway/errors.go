@@ -77,7 +77,7 @@ func asError(err error) *Error {
 	if e.HTTPStatus() >= 500 {
 		return &Error{
 			Code:          ServiceUnavailable,
-			Message:       "The service cannot be reached or failed.",
+			Message:       "The service failed or could not be reached.",
 			Hint:          "Retry later.",
 			Retryable:     true,
 			CorrelationID: e.CorrelationID,
@@ -91,8 +91,8 @@ func asError(err error) *Error {
 		CorrelationID: e.CorrelationID,
 	}
 	if e.Code == toll.CodeNotAuthenticated { // its own hint requests a key, which must not appear in a chat
-		out.Message = "The service does not accept the key: it is unknown, expired or revoked."
-		out.Hint = "The user must log in again. Only the operator can replace a key of the configuration."
+		out.Message = "The service rejected the API key: it is unknown, expired, or revoked."
+		out.Hint = "The user must log in again. Only the operator can replace a key in the configuration."
 	}
 	if len(e.Params) > 0 { // hints can refer to them
 		out.Details, _ = x402.Encode(map[string]any{"params": e.Params})

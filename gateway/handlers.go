@@ -151,7 +151,7 @@ func hostAgent(ctx context.Context, cfg HandlerConfig, r PaidRequest) ([]byte, e
 		} `json:"choices"`
 	}
 	if x402.Decode(body, &out) != nil || len(out.Choices) == 0 || out.Choices[0].Message.Content == "" {
-		return nil, errors.New("the chat host gave no answer")
+		return nil, errors.New("the chat host returned no answer")
 	}
 	return x402.Encode(struct {
 		Answer string `json:"answer"`

@@ -71,12 +71,12 @@ func TestInspect(t *testing.T) {
 		},
 		"revoked key": {
 			config: gateway.Config{APIKey: revoked.Key},
-			want:   []string{"configuration ok", "login failed: The service does not accept the key"},
+			want:   []string{"configuration ok", "login failed: The service rejected the API key"},
 		},
 		"key of nobody": {config: gateway.Config{APIKey: testJWT}, want: []string{"configuration ok", "login failed"}},
 		"live":          {config: gateway.Config{APIKey: key.Key, Environment: toll.Live}, want: []string{"configuration ok", "login ok", "plan warning"}},
 		"bad field":     {plugin: gateway.Config{PaymentType: "cash"}, want: []string{"configuration failed: paymentType"}},
-		"service away":  {config: gateway.Config{APIKey: key.Key, BaseURL: "http://127.0.0.1:1"}, want: []string{"configuration ok", "login failed: The service cannot be reached"}},
+		"service away":  {config: gateway.Config{APIKey: key.Key, BaseURL: "http://127.0.0.1:1"}, want: []string{"configuration ok", "login failed: The service failed or could not be reached"}},
 	} {
 		if test.config.BaseURL == "" {
 			test.config.BaseURL = svc.URL()

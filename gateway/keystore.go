@@ -68,7 +68,7 @@ func (k keyStore) read() (*login, error) {
 		return nil, fmt.Errorf("stored login: %w", err)
 	}
 	if mode := info.Mode(); !mode.IsRegular() || mode.Perm()&0o077 != 0 && runtime.GOOS != "windows" {
-		return nil, fmt.Errorf("stored login: %s has mode %04o; others can touch it: chmod 600 it",
+		return nil, fmt.Errorf("stored login: %s has mode %04o; it must be a file that only its owner can access: run chmod 600 on it",
 			k.path(), mode.Perm())
 	}
 	f, err := os.Open(k.path())
@@ -91,7 +91,7 @@ func (k keyStore) read() (*login, error) {
 	defer clear(plain)
 	l := new(login)
 	if x402.Decode(plain, l) != nil || l.Key == "" {
-		return nil, fmt.Errorf("stored login: %s is of another version", k.path())
+		return nil, fmt.Errorf("stored login: %s has an unknown format", k.path())
 	}
 	return l, nil
 }

@@ -115,9 +115,9 @@ func checkEnvironment(ctx context.Context, service *client.Client, want toll.Env
 		return err
 	}
 	if info.Environment != want {
-		return errorf(InvalidParams, "The service at %s is not of the environment %s but of %s.",
+		return errorf(InvalidParams, "The service at %s does not belong to the environment %s but to %s.",
 			service.URL(), want, plain.Text(string(info.Environment), 20)).
-			withHint("Set baseUrl to the service of " + string(want) + ", or log in to the other environment.")
+			withHint("Set baseUrl to the " + string(want) + " service, or log in to the other environment.")
 	}
 	return nil
 }
@@ -145,7 +145,7 @@ func (c *Core) awaitPerson(
 ) {
 	for {
 		if !c.signIn.pause(ctx, device.Interval) {
-			c.failLogin(p, "Nobody approved the last login in time.")
+			c.failLogin(p, "The last login expired before it was approved.")
 			return
 		}
 		key, life, err := service.ExchangeDevice(ctx, device)
@@ -156,15 +156,15 @@ func (c *Core) awaitPerson(
 			return
 		case errors.Is(err, client.ErrUndecided):
 		case e.Params["error"] == "access_denied":
-			c.failLogin(p, "The last login was refused on its page.")
+			c.failLogin(p, "The last login was denied in the browser.")
 			return
 		case e.Params["error"] == "expired_token":
-			c.failLogin(p, "Nobody approved the last login in time.")
+			c.failLogin(p, "The last login expired before it was approved.")
 			return
 		case e.HTTPStatus() >= 500 || e.HTTPStatus() == 429: // retry at the next poll
 		default:
-			c.log.Warn("login", "error", err)
-			c.failLogin(p, "The service ended the last login.")
+			c.log.Warn("a login failed", "error", err)
+			c.failLogin(p, "The service rejected the last login.")
 			return
 		}
 	}
@@ -200,13 +200,13 @@ func (c *Core) finishLogin(p *pendingLogin, key string, life time.Duration) {
 		if err = c.keep(l); err != nil {
 			c.signIn.outcome = "The key of the last login could not be stored."
 		} else if who, err := client.ReadKey(key); err == nil {
-			c.signIn.approved = fmt.Sprintf("Logged in to %s as %s. If this is not your account, log out.",
+			c.signIn.approved = fmt.Sprintf("Logged in to %s as %s. If this is not your workspace, log out.",
 				l.Environment, who.Address)
 		}
 	}
 	c.mu.Unlock()
 	if err != nil {
-		c.log.Error("login", "error", err)
+		c.log.Error("a login could not be completed", "error", err)
 		_ = c.revoke(context.Background(), l) // best effort: the key is not in use
 		return
 	}
@@ -251,7 +251,7 @@ func (c *Core) replaced(old *login) {
 		return
 	}
 	if err := c.revoke(context.Background(), old); err != nil {
-		c.log.Warn("the key of the earlier login could not be revoked", "error", err)
+		c.log.Warn("the key of the previous login could not be revoked", "error", err)
 	}
 }
 
@@ -273,7 +273,7 @@ func (c *Core) readLogin() {
 	c.signIn.stamp = stamp
 	c.current = nil
 	if c.signIn.damaged != nil {
-		c.log.Error("login", "error", c.signIn.damaged)
+		c.log.Error("the stored login cannot be read", "error", c.signIn.damaged)
 	}
 }
 
@@ -318,7 +318,7 @@ func (c *Core) paste(ctx context.Context, env toll.Environment, key string) (*ac
 	}
 	if _, err := service.Versions(ctx); err != nil {
 		if toll.AsError(err).HTTPStatus() == 401 {
-			return nil, errorf(InvalidParams, "The service does not accept this key: it is revoked, expired, or not of %s.", s.Environment)
+			return nil, errorf(InvalidParams, "The service rejected this key: it is revoked, expired, or not for %s.", s.Environment)
 		}
 		return nil, err
 	}

@@ -86,12 +86,12 @@ func TestLogin_Ends(t *testing.T) {
 	}
 	s.decide(s.begin("sandbox"), "deny")
 	s.ticks <- true
-	none("denied", "refused")
+	none("denied", "denied")
 
 	s.begin("SANDBOX ")
 	s.svc.Advance(11 * time.Minute)
 	s.ticks <- true
-	none("expired", "in time")
+	none("expired", "expired before it was approved")
 
 	first := s.begin("")
 	second := s.begin("")
@@ -117,7 +117,7 @@ func TestLogin_Ends(t *testing.T) {
 	none("cancelled by a logout", "")
 
 	text := s.command("svc_login", "live")
-	if !strings.Contains(text, "not of the environment live but of sandbox") || !strings.Contains(text, "baseUrl") {
+	if !strings.Contains(text, "not belong to the environment live but to sandbox") || !strings.Contains(text, "baseUrl") {
 		t.Errorf("%q", text)
 	}
 	s.svc.Close()
@@ -160,14 +160,14 @@ func TestLogin_Paste(t *testing.T) {
 			t.Errorf("%s: %s", what, word)
 		}
 	}
-	refused("revoked", "sandbox:"+deadJWT, "does not accept this key")
-	refused("forged", "sandbox:"+forged, "does not accept this key")
-	refused("wrong environment", "live:"+bare, "not of the environment live")
-	refused("no key", "sandbox:hello", "is not an API key. Write /svc_login")
-	refused("bare key", bare, "Write /svc_login")
-	refused("text", "please log me in", "Write /svc_login")
-	refused("key and text", "sandbox:"+bare+" thanks", "Write /svc_login")
-	refused("too long", "sandbox:"+strings.Repeat("x", 9000), "Write /svc_login")
+	refused("revoked", "sandbox:"+deadJWT, "rejected this key")
+	refused("forged", "sandbox:"+forged, "rejected this key")
+	refused("wrong environment", "live:"+bare, "not belong to the environment live")
+	refused("no key", "sandbox:hello", "is not an API key. Use /svc_login")
+	refused("bare key", bare, "Use /svc_login")
+	refused("text", "please log me in", "Use /svc_login")
+	refused("key and text", "sandbox:"+bare+" thanks", "Use /svc_login")
+	refused("too long", "sandbox:"+strings.Repeat("x", 9000), "Use /svc_login")
 	for _, guards := range []string{`{"write":true,"run":false}`, `{"write":false,"run":true}`, `{}`} {
 		if status, body := s.do("POST", "/gateway/v1/hello", `{"registry":"`+s.registry()+`","guards":`+guards+`}`); status != 200 {
 			t.Fatal(body)
@@ -175,14 +175,14 @@ func TestLogin_Paste(t *testing.T) {
 		refused("guards "+guards, "sandbox:"+bare, "guards")
 	}
 	s.hello(`{"allowKeyPaste":false}`)
-	refused("not allowed", "sandbox:"+bare, "takes no keys")
+	refused("not allowed", "sandbox:"+bare, "does not accept keys")
 	s.hello(`{}`)
 	if text := s.commandOf("svc_login", "sandbox:"+bare, false); !strings.Contains(text, "Only the owner") {
 		t.Errorf("of somebody else: %q", text)
 	}
 
 	text := s.command("svc_login", "Sandbox:"+bare)
-	if !strings.Contains(text, "Logged in to sandbox as "+s.mine.Address.String()) || !strings.Contains(text, "revoke it") {
+	if !strings.Contains(text, "Logged in to sandbox as "+s.mine.Address.String()) || !strings.Contains(text, "Revoke it") {
 		t.Errorf("%q", text)
 	}
 	if got, _, _, address, err := s.core.LoginKey(); err != nil || got != "sandbox:"+bare || address != s.mine.Address {

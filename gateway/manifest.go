@@ -24,7 +24,7 @@ const (
 
 const (
 	pluginName        = "Chat gateway"
-	pluginDescription = "Buy and sell paid requests with the credits of plans."
+	pluginDescription = "Buy and sell paid requests with plan credits."
 )
 
 // Manifest returns the generated files of a chat host's plugin by file name (design 14). For the same namespace it always
@@ -185,7 +185,7 @@ func registryOf(names x402.Namespace, list []toolEntry, hash string) hostRegistr
 		SecretPatterns: secretPatterns(),
 		Commands: []hostCommand{
 			{names.Command(actLogin), "Sign in to the service in a browser.", true},
-			{names.Command(actLogout), "Sign out of the service and forget its key.", false},
+			{names.Command(actLogout), "Sign out of the service and delete the stored key.", false},
 		},
 	}
 	for _, t := range list {
@@ -213,36 +213,36 @@ func configFields(names x402.Namespace) []configField {
 	}
 	sensitive := func(f configField) configField { f.Sensitive = true; return f }
 	advanced := func(f configField) configField { f.Advanced = true; return f }
-	const keyHelp = "Given once to the core. Prefer the login command: it needs no key here."
+	const keyHelp = "Sent to the core. Prefer the login command, which needs no key here."
 	return []configField{
 		sensitive(field("apiKey", "API key", keyHelp, secretText())),
-		sensitive(field(names.ConfigAPIKey(), "API key", "The same as apiKey: set one of them.", secretText())),
+		sensitive(field(names.ConfigAPIKey(), "API key", "Another name for apiKey. Set only one of them.", secretText())),
 		field("environment", "Environment", "sandbox or live. Default: sandbox.", oneOf("sandbox", "live")),
-		field("planId", "Plan", "Default plan of tools, context and the paid endpoint.", textLike(idPattern)),
-		field("agentId", "Agent", "Default agent of tools and the paid endpoint.", textLike(idPattern)),
+		field("planId", "Plan", "Default plan for tools, prompts, and the paid endpoint.", textLike(idPattern)),
+		field("agentId", "Agent", "Default agent for tools and the paid endpoint.", textLike(idPattern)),
 		field("creditsPerRequest", "Credits per request", "Credits that a request to the paid endpoint burns. Default: 1.", atLeast(1)),
-		field("enablePaidEndpoint", "Paid endpoint", "Serve paid requests of others. Default: false.", flag()),
+		field("enablePaidEndpoint", "Paid endpoint", "Accept paid requests. Default: false.", flag()),
 		field("agentEndpointPath", "Path of the paid endpoint", "Default: "+names.AgentPath()+".", textLike("^/[A-Za-z0-9_./~-]+$")),
-		advanced(field("publicUrl", "Public address", "Public address of the paid endpoint, without its path.", anyText())),
-		advanced(field("baseUrl", "Address of the service", "For a service of your own.", anyText())),
-		field("paymentType", "Payment type", "crypto or fiat. It changes nothing: the plan says how it is paid. Default: crypto.", oneOf("crypto", "fiat")),
+		advanced(field("publicUrl", "Public URL", "Public URL of the paid endpoint, without its path.", anyText())),
+		advanced(field("baseUrl", "Service URL", "Set it if you run your own service.", anyText())),
+		field("paymentType", "Payment type", "crypto or fiat. It has no effect: the plan determines how you pay. Default: crypto.", oneOf("crypto", "fiat")),
 		advanced(field("paymentMethodId", "Payment method", "Id of an enrolled card.", anyText())),
-		advanced(field("defaultSpendingLimitCents", "Proposed spending limit", "In cents, shown in quotes. Default: 1000.", atLeast(0))),
-		advanced(field("defaultDelegationDurationSecs", "Proposed life of a spending limit", "In seconds. Default: 3600.", atLeast(minLimitSecs))),
-		field("maxSpendingLimitCents", "Largest spending limit", "Most cents that a tool may allow itself. Default: 1000.", atLeast(0)),
-		field("maxOrderCents", "Largest order", "In cents; dearer orders are refused. Default: 0, no limit.", atLeast(0)),
-		field("ownerOnlySpending", "Only the owner spends", "Default: true.", flag()),
-		field("spendApproval", "Approval of orders", "host asks through the approval prompt of the host, too. Default: confirm.",
+		advanced(field("defaultSpendingLimitCents", "Proposed spending limit", "Suggested in messages to the user, in cents. Default: 1000.", atLeast(0))),
+		advanced(field("defaultDelegationDurationSecs", "Default duration of a spending limit", "In seconds. Default: 3600.", atLeast(minLimitSecs))),
+		field("maxSpendingLimitCents", "Maximum spending limit", "Highest spending limit that a tool may set, in cents. Default: 1000.", atLeast(0)),
+		field("maxOrderCents", "Maximum order price", "In cents. More expensive orders are rejected. Default: 0 (no limit).", atLeast(0)),
+		field("ownerOnlySpending", "Only the owner spends", "Only the owner can use tools that spend or change something. Default: true.", flag()),
+		field("spendApproval", "Order approval", "confirm, or host to show the approval prompt of the host as well. Default: confirm.",
 			oneOf(approvalByConfirm, approvalByHost)),
-		advanced(field("allowKeyPaste", "Keys as arguments of the login command", "Default: true.", flag())),
-		advanced(field("allowPrivateAgents", "Agents in private networks", "Default: true on sandbox, false on live.", flag())),
-		advanced(field("agentHandler", "Handler of the paid endpoint", "demo, http with a url, or host with the name of an agent.", handlerSchema())),
-		sensitive(field("agentHandler.token", "Token of the handler", "Bearer token for the handler of kind host.", nil)),
-		sensitive(field("agentHandler.headers.*", "Headers of the handler", "Headers for the handler of kind http.", nil)),
-		advanced(field("coreUrl", "Address of the core", "Default: http://"+DefaultListen+".", anyText())),
-		advanced(field("coreTokenFile", "Token file of the core", TokenFile+" in the data directory of the core.", anyText())),
-		advanced(field("startCore", "Start the core", "Run the core with the host and stop it again. Default: false.", flag())),
-		advanced(field("coreBinary", "Program of the core", "Default: toll.", anyText())),
+		advanced(field("allowKeyPaste", "Accept keys in the login command", "Default: true.", flag())),
+		advanced(field("allowPrivateAgents", "Allow agents in private networks", "Default: true on sandbox, false on live.", flag())),
+		advanced(field("agentHandler", "Paid endpoint handler", "demo, http with a url, or host with a url and the name of an agent.", handlerSchema())),
+		sensitive(field("agentHandler.token", "Handler token", "Bearer token for a handler of kind host.", nil)),
+		sensitive(field("agentHandler.headers.*", "Handler headers", "Request headers for a handler of kind http.", nil)),
+		advanced(field("coreUrl", "Core URL", "Default: http://"+DefaultListen+".", anyText())),
+		advanced(field("coreTokenFile", "Core token file", "The file "+TokenFile+" in the data directory of the core.", anyText())),
+		advanced(field("startCore", "Start the core", "Start and stop the core together with the host. Default: false.", flag())),
+		advanced(field("coreBinary", "Core program", "Default: toll.", anyText())),
 	}
 }
 

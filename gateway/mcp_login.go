@@ -22,21 +22,21 @@ type logoutAnswer struct {
 
 var environmentParam = param{
 	name: "environment", kind: kindText, oneOf: []string{string(toll.Sandbox), string(toll.Live)},
-	description: "sandbox or live. Default: the configuration.",
+	description: "sandbox or live. Default: the configured environment.",
 }
 
 // addLogin adds tools that replace the slash commands. They do not accept a key, because arguments appear in transcripts.
 func (c *Core) addLogin(s *mcp.Server) {
 	login := &tool{
 		name: actLogin, title: "Log in",
-		description: "Starts a login and returns a page and a code: the user opens the page and checks the code. " +
-			"It takes no key. Afterwards the other tools work.",
+		description: "Starts a login and returns a URL and a code. The user opens the URL, checks the code, and approves the login. " +
+			"The other tools work after that. This tool does not accept an API key.",
 		params: []param{environmentParam},
 		output: loginAnswer{},
 	}
 	logout := &tool{
 		name: actLogout, title: "Log out",
-		description: "Forgets the login, and revokes its key when it came from a browser.",
+		description: "Deletes the stored login and, if it came from a browser, revokes its key.",
 		output:      logoutAnswer{},
 	}
 	s.AddTool(c.mcpOwn(login), func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
@@ -49,7 +49,7 @@ func (c *Core) addLogin(s *mcp.Server) {
 			return mcpError(err)
 		}
 		return mcpResult(loginAnswer{*started, fmt.Sprintf(
-			"Ask the user to open the page, to check that it shows the code %s, and to approve it there within %s.",
+			"Ask the user to open the page, check that it shows the code %s, and approve the login within %s.",
 			started.Code, minutes(started.ExpiresIn))}, false)
 	})
 	s.AddTool(c.mcpOwn(logout), func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {

@@ -35,9 +35,9 @@ func newPricing(kind, token string, env toll.Environment) (pricing, error) {
 		address = env.USDC()
 	case kind == "erc20" && address.IsZero():
 		return pricing{}, invalid("tokenAddress",
-			"is the zero address, which is the native token; omit it for USDC")
+			"is the zero address, which means the native token; omit it for USDC")
 	case kind != "erc20" && !address.IsZero():
-		return pricing{}, invalid("tokenAddress", "belongs to pricingType erc20; got pricingType %q", kind)
+		return pricing{}, invalid("tokenAddress", "requires pricingType erc20; got pricingType %q", kind)
 	}
 	p := toll.Price{TokenAddress: address, IsCrypto: kind != "fiat"}
 	return pricing{
@@ -79,18 +79,18 @@ func (p pricing) read(name, text string) (toll.Units, error) {
 func (p pricing) forms() string {
 	switch {
 	case p.dollars():
-		return `a sum like "$1.50" or "1.50" with at most 6 decimals, or base units as digits (1500000 is $1.50)`
+		return `an amount like "$1.50" or "1.50" with at most 6 decimals, or base units as digits (1500000 is $1.50)`
 	case p.currency == toll.CurrencyETH:
-		return `a sum like "0.001 ETH" with at most 18 decimals, or base units as digits`
+		return `an amount like "0.001 ETH" with at most 18 decimals, or base units as digits`
 	}
 	return "base units of the token as digits"
 }
 
 func (p pricing) hint() string {
 	if p.currency == toll.CurrencyETH {
-		return "A price in dollars has pricingType erc20 (USDC) or fiat (card)."
+		return "For a price in dollars, set pricingType to erc20 (USDC) or fiat (card)."
 	}
-	return "Amounts have no sign, exponent or separator of thousands, and are never rounded."
+	return "Write amounts without a sign, exponent, or thousands separator. They are never rounded."
 }
 
 // price returns the price with these amounts and receivers. Without receivers, the single amount goes to own. Errors use names,
@@ -106,12 +106,12 @@ func (p pricing) price(
 	}
 	if len(amounts) != wanted {
 		return toll.Price{}, invalid(names[1],
-			"must be as many as %s: %d; got %d", names[0], len(amounts), len(receivers))
+			"must have as many entries as %s: %d; got %d", names[0], len(amounts), len(receivers))
 	}
 	for i, text := range amounts {
 		// A list splits "$1,500" at the comma into two amounts, so all amounts must have the same notation.
 		if signed(text) != signed(amounts[0]) {
-			return toll.Price{}, invalid(names[0], "must be written alike; got %q and %q", amounts[0], text)
+			return toll.Price{}, invalid(names[0], "must all use the same notation; got %q and %q", amounts[0], text)
 		}
 		units, err := p.read(names[0], text)
 		if err != nil {
@@ -199,6 +199,6 @@ func (c *call) warnOfDust(p toll.Price) {
 		dust = toll.UnitsOf(1_000_000_000_000)
 	}
 	if !p.IsFree() && named(p) && p.Total().Cmp(dust) < 0 {
-		c.warn("The price is " + readable(p) + ", which is hardly anything: check that its unit is right.")
+		c.warn("The price is " + readable(p) + ", which is very low. Check its unit.")
 	}
 }

@@ -114,7 +114,7 @@ func (q *query) with(e *Error, f queryFault) *Error {
 		// A repeat could pay twice.
 		e.Retryable = false
 		e.Hint = strings.TrimSpace(e.Hint + " A payment was sent: up to " + f.Payment.MaxCredits +
-			" credits may be burned. Check the balance before a repeat.")
+			" credits may have been burned. Check the balance before you repeat the call.")
 	}
 	if f.Error != "" || f.Body != "" || f.Location != "" || len(f.Accepts) > 0 {
 		f.Notice = foreignNotice
@@ -133,7 +133,7 @@ func (q *query) unanswered(err error) error {
 		return q.withPayment(reachError(q.url, err))
 	case unpaid.Sent:
 		e := reachError(q.url, unpaid.Reason)
-		e.Message = q.url.Host + " does not answer after a payment"
+		e.Message = q.url.Host + " did not answer after a payment was sent"
 		return q.withPayment(e)
 	}
 	if e, ok := errors.AsType[*Error](unpaid.Reason); ok {
@@ -142,7 +142,7 @@ func (q *query) unanswered(err error) error {
 	if e, ok := errors.AsType[*toll.Error](unpaid.Reason); ok && undecided(e) {
 		return asError(e)
 	}
-	e := errorf(PaymentRequired, "%s asks for payment, and nothing was paid: %s",
+	e := errorf(PaymentRequired, "%s requires payment, but nothing was paid: %s",
 		q.url.Host, plain.Text(withoutSentences(unpaid.Reason.Error()), 2*maxForeign))
 	e.Status = http.StatusPaymentRequired
 	return q.with(e.withHint(q.guidance(unpaid.Challenge)), queryFault{
@@ -180,8 +180,8 @@ func (q *query) guidance(asked *x402.Challenge) string {
 		e := &asked.Entries[i]
 		switch id, err := toll.ParsePlanID(string(e.Plan())); {
 		case err == nil && id == q.plan.ID:
-			return fmt.Sprintf("At most %s of plan %s may be spent, at a full address that its agent has registered. "+
-				"A higher maxCredits, or another agentUrl, needs the user.", q.most.Text(), q.plan.ID)
+			return fmt.Sprintf("This call may spend at most %s of plan %s, only at a full URL that the agent has registered. "+
+				"Ask the user before you raise maxCredits or change agentUrl.", q.most.Text(), q.plan.ID)
 		case err == nil:
 			plans = append(plans, string(id))
 		case e.Scheme == x402.SchemeExact:
@@ -191,11 +191,11 @@ func (q *query) guidance(asked *x402.Challenge) string {
 	}
 	switch {
 	case len(plans) > 0:
-		return "It takes credits of plan " + strings.Join(plans, ", ") + ". Another plan is never paid by itself: ask the user, then pass planId."
+		return "The agent accepts credits of plan " + strings.Join(plans, ", ") + ". The gateway never switches to another plan: ask the user, then pass planId."
 	case len(exact) > 0:
-		return "It takes payments of a wallet only, which this gateway does not make: " + strings.Join(exact, "; ") + "."
+		return "The agent accepts only wallet payments, which this gateway does not make: " + strings.Join(exact, "; ") + "."
 	}
-	return "It names no way to pay that is known here."
+	return "The agent offers no payment option that this gateway supports."
 }
 
 // refused returns the error for a status other than 2xx.
@@ -206,12 +206,12 @@ func (q *query) refused(res *http.Response, body []byte) *Error {
 		return q.unsold(res, body)
 	case res.StatusCode/100 == 3:
 		f = queryFault{Location: plain.Text(res.Header.Get("Location"), maxForeign)}
-		e := errorf(AgentError, "%s redirects, which is not followed", q.url.Host).
-			withHint("A redirect to another server is never followed. The user can name the new address.")
+		e := errorf(AgentError, "%s answered with a redirect, which was not followed", q.url.Host).
+			withHint("The gateway never follows a redirect to another server. The user can provide the new URL.")
 		e.Status = res.StatusCode
 		return q.with(e, f)
 	}
-	e := errorf(AgentError, "%s answers with status %d", q.url.Host, res.StatusCode)
+	e := errorf(AgentError, "%s answered with status %d", q.url.Host, res.StatusCode)
 	e.Status = res.StatusCode
 	e.Retryable = res.StatusCode == http.StatusTooManyRequests || res.StatusCode == http.StatusServiceUnavailable
 	return q.with(e, f)
@@ -225,9 +225,9 @@ func (q *query) unsold(res *http.Response, body []byte) *Error {
 	} else {
 		f.Body = plain.Lines(string(body), maxErrorBody)
 	}
-	e := errorf(PaymentRequired, "%s asks for payment in a way that is not known here", q.url.Host)
+	e := errorf(PaymentRequired, "%s requires payment in an unsupported format", q.url.Host)
 	if len(q.purse.Payments()) > 0 {
-		e = errorf(PaymentRequired, "%s did not take the payment", q.url.Host).withHint(q.shortage())
+		e = errorf(PaymentRequired, "%s did not accept the payment", q.url.Host).withHint(q.shortage())
 	}
 	e.Status = http.StatusPaymentRequired
 	return q.with(e, f)
@@ -238,9 +238,9 @@ func (q *query) shortage() string {
 	check := "Check the balance of plan " + string(q.plan.ID) + ". If credits are missing, "
 	switch {
 	case q.backed != nil:
-		return check + "the limit or its delegation did not cover an order: ask the user for a higher spendingLimitCents."
+		return check + "the spending limit or its delegation did not cover an order: ask the user for a higher spendingLimitCents."
 	case paymentTypeOf(q.plan.Price) == "fiat":
-		return check + "ask the user to order the plan on its page, or to enrol a card and set spendingLimitCents."
+		return check + "ask the user to order the plan on its page, or to enroll a card and set spendingLimitCents."
 	}
-	return check + "ask the user whether to order the plan, or to set spendingLimitCents."
+	return check + "ask the user whether to order the plan or set spendingLimitCents."
 }

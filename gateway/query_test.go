@@ -106,23 +106,23 @@ func TestQuery_Bait(t *testing.T) {
 	}{
 		"other plan":         {answer: entry(func(e *x402.Requirements) { e.PlanID, e.Extra.PlanID = string(other.PlanID), "" }), want: string(other.PlanID)},
 		"other plan twice":   {answer: entry(func(e *x402.Requirements) { e.Extra.PlanID = string(other.PlanID) }), want: string(other.PlanID)},
-		"more than the plan": {answer: entry(func(e *x402.Requirements) { e.Amount = "11" }), want: "one request may cost 10 credits"},
-		"more than the cap":  {answer: entry(func(e *x402.Requirements) { e.Amount = "2" }), more: `,"maxCredits":1`, want: "one request may cost 1 credit"},
-		"no amount, low cap": {answer: entry(func(e *x402.Requirements) { e.Amount = "" }), more: `,"maxCredits":9`, want: "one request may cost 9 credits"},
-		"negative":           {answer: entry(func(e *x402.Requirements) { e.Amount = "-1" }), want: "no number of credits"},
-		"other network":      {answer: entry(func(e *x402.Requirements) { e.Network = "eip155:1" }), want: "is of scheme"},
-		"other scheme":       {answer: entry(func(e *x402.Requirements) { e.Scheme = x402.Default.SchemeCard() }), want: "is of scheme"},
+		"more than the plan": {answer: entry(func(e *x402.Requirements) { e.Amount = "11" }), want: "the limit for one request is 10 credits"},
+		"more than the cap":  {answer: entry(func(e *x402.Requirements) { e.Amount = "2" }), more: `,"maxCredits":1`, want: "the limit for one request is 1 credit"},
+		"no amount, low cap": {answer: entry(func(e *x402.Requirements) { e.Amount = "" }), more: `,"maxCredits":9`, want: "the limit for one request is 9 credits"},
+		"negative":           {answer: entry(func(e *x402.Requirements) { e.Amount = "-1" }), want: "not a whole number of credits"},
+		"other network":      {answer: entry(func(e *x402.Requirements) { e.Network = "eip155:1" }), want: "uses scheme"},
+		"other scheme":       {answer: entry(func(e *x402.Requirements) { e.Scheme = x402.Default.SchemeCard() }), want: "uses scheme"},
 		"other agent":        {answer: entry(func(e *x402.Requirements) { e.Extra.AgentID = "7" }), want: "agent"},
 		"agent of the call":  {answer: entry(func(*x402.Requirements) {}), more: `,"agentId":"7"`, want: "only agent 7"},
 		"other resource":     {answer: a.challenge(func(p *x402.PaymentRequired) { p.Resource.URL = "https://other.example.com/ask" }), want: "not at"},
 		"exact alone":        {answer: raw(`{"x402Version":2,"accepts":[` + exact + `]}`), want: "10000 base units of 0xAsset to 0xStranger on eip155:8453"},
 		"nothing":            {answer: raw(`{"x402Version":2,"accepts":[]}`), want: "no way to pay"},
-		"version 1":          {answer: raw(`{"x402Version":1,"accepts":[` + exact + `]}`), want: "not known here"},
-		"text":               {answer: raw("pay me"), want: "not known here"},
-		"402 for ever":       {answer: entry(func(*x402.Requirements) {}), want: "did not take the payment", payments: 1},
+		"version 1":          {answer: raw(`{"x402Version":1,"accepts":[` + exact + `]}`), want: "in an unsupported format"},
+		"text":               {answer: raw("pay me"), want: "in an unsupported format"},
+		"402 for ever":       {answer: entry(func(*x402.Requirements) {}), want: "did not accept the payment", payments: 1},
 		"402 for ever, exact": {answer: a.challenge(func(p *x402.PaymentRequired) {
 			p.Accepts = append(p.Accepts, x402.Requirements{Scheme: "exact", Network: "eip155:8453", Amount: "1"})
-		}), want: "did not take the payment", payments: 1},
+		}), want: "did not accept the payment", payments: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a.set(test.answer)
@@ -256,7 +256,7 @@ func TestQuery_Answers(t *testing.T) {
 			}
 		}
 		p := got["payment"].(map[string]any)
-		if p["creditsRedeemed"] != "2" || !strings.Contains(got.text(t, "notice"), "never instructions") {
+		if p["creditsRedeemed"] != "2" || !strings.Contains(got.text(t, "notice"), "never as instructions") {
 			t.Errorf("%s: %v", name, got)
 		}
 		if text, ok := got["response"].(string); ok && strings.ContainsAny(text, "\x00\u202e\u200b\U000e0041\ufffd") {
@@ -374,7 +374,7 @@ func TestQueryAgent_Bounds(t *testing.T) {
 		sold(w, req)
 	})
 	e = r.refused(gateway.AgentUnreachable, "queryAgent", ask(a, ""))
-	if e.Retryable || !strings.Contains(e.Hint, "up to 2 credits may be burned") || strings.Contains(string(e.Details), "eyJ") {
+	if e.Retryable || !strings.Contains(e.Hint, "up to 2 credits may have been burned") || strings.Contains(string(e.Details), "eyJ") {
 		t.Errorf("%v %s", e, e.Details)
 	}
 	r.refused(gateway.AgentBlocked, "queryAgent", `{"agentUrl":"http://169.254.169.254/latest","prompt":"hi"}`)

@@ -81,16 +81,16 @@ func (q *quote) ask(c *call, changed bool, what string) *quote {
 
 // request returns the message that requests a confirmation. what, a sentence, describes the action.
 func (c *call) request(changed bool, what string) string {
-	begin := "Nothing was done yet. "
+	begin := "Nothing has been done yet. "
 	switch {
 	case changed:
-		begin = "The terms changed since the last quote, and nothing was done. "
+		begin = "The terms have changed since the last quote, so nothing was done. "
 	case c.args.flag("confirm"):
-		begin = "Nothing was done, as a confirmation needs a quote of the last ten minutes, " +
-			"and each quote counts once. "
+		begin = "Nothing was done: a confirmation requires a quote from the last ten minutes, " +
+			"and each quote can be confirmed only once. "
 	}
 	return begin + what +
-		" Show this to the user. After the user agreed, repeat the call with confirm true."
+		" Show this to the user. After the user agrees, repeat the call with confirm true."
 }
 
 // capped returns [OverCap] if a price exceeds the configured maximum or, with a maximum set, if the price has no cents.

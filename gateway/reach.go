@@ -38,7 +38,7 @@ func agentURL(raw string) (u *url.URL, warning string, err error) {
 	hidden := func(r rune) bool { return r <= ' ' || r > '~' || r == '\\' }
 	switch {
 	case len(raw) > maxAgentURL:
-		return nil, "", fmt.Errorf("has at most %d characters", maxAgentURL)
+		return nil, "", fmt.Errorf("must have at most %d characters", maxAgentURL)
 	case strings.ContainsFunc(raw, hidden):
 		return nil, "", errors.New(form + ", in visible ASCII characters")
 	}
@@ -55,7 +55,7 @@ func agentURL(raw string) (u *url.URL, warning string, err error) {
 	}
 	u.Fragment, u.RawFragment = "", ""
 	if u.Scheme == "http" && !toll.IsLoopback(strings.ToLower(u.Hostname())) {
-		warning = fmt.Sprintf("%s is not https: prompt and payment token travel unprotected.", u.Host)
+		warning = fmt.Sprintf("%s does not use https: the prompt and the payment token are sent unencrypted.", u.Host)
 	}
 	return u, warning, nil
 }
@@ -157,7 +157,7 @@ func (r *reach) logPlain(c *Core, host string) {
 		return
 	}
 	r.warned.Put(host, struct{}{}, now.Add(warnedForTime), now)
-	c.log.Warn("an agent is asked without https", "host", host)
+	c.log.Warn("an agent is called without https", "host", host)
 }
 
 // first reports whether no earlier query used this access token with a spending limit. Each confirmation allows one query, but
@@ -179,9 +179,9 @@ func (r *reach) first(permission toll.Hash, now time.Time) bool {
 func reachError(u *url.URL, err error) *Error {
 	if errors.Is(err, outbound.ErrRefused) {
 		return errorf(AgentBlocked, "requests to %s are not allowed", u.Host).
-			withHint("Agents in private networks need allowPrivateAgents. Link-local addresses and the core itself are always refused.")
+			withHint("Agents in private networks need allowPrivateAgents. Link-local addresses and the core itself are always blocked.")
 	}
-	e := errorf(AgentUnreachable, "%s does not answer", u.Host).withHint("Check the address, or retry later.")
+	e := errorf(AgentUnreachable, "%s did not answer", u.Host).withHint("Check the address, or retry later.")
 	e.Retryable = true
 	return e
 }

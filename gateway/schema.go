@@ -139,11 +139,11 @@ func (t *tool) outputSchema() (*jsonschema.Schema, error) {
 	s.Properties["warnings"] = &jsonschema.Schema{
 		Type:        "array",
 		Items:       &jsonschema.Schema{Type: "string"},
-		Description: "What the user should know.",
+		Description: "Messages for the user.",
 	}
 	s.Properties["error"] = &jsonschema.Schema{
 		Type:        "object",
-		Description: "Stands alone, in place of a result: code, message, hint, retryable.",
+		Description: "Returned instead of a result: code, message, hint, and retryable.",
 	}
 	return s, nil
 }
@@ -171,7 +171,7 @@ type toolsAnswer struct {
 func (c *Core) serveTools(w http.ResponseWriter, _ *http.Request) {
 	list, err := entries(c.opts.Names)
 	if err != nil {
-		fail(w, http.StatusInternalServerError, "internal", "The registry cannot be described.")
+		fail(w, http.StatusInternalServerError, "internal", "The list of tools cannot be created.")
 		return
 	}
 	answer(w, http.StatusOK, toolsAnswer{c.hash, list})

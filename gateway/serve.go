@@ -42,7 +42,7 @@ func (c *Core) Handler() http.Handler {
 	control.HandleFunc("POST /gateway/v1/context", c.serveContext)
 	control.Handle("/mcp", c.mcpHandler())
 	control.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		fail(w, http.StatusNotFound, codeNotFound, "There is no such path here.")
+		fail(w, http.StatusNotFound, codeNotFound, "This path does not exist.")
 	})
 
 	mux := http.NewServeMux()
@@ -65,9 +65,9 @@ func (c *Core) guarded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case !c.isHost(r.Host):
-			fail(w, http.StatusForbidden, codeForbidden, "The core does not listen to this Host. Its operator can allow it.")
+			fail(w, http.StatusForbidden, codeForbidden, "The core does not accept this Host header. Its operator can allow it.")
 		case len(r.Header.Values("Origin")) > 0:
-			fail(w, http.StatusForbidden, codeForbidden, "Web pages may not call.")
+			fail(w, http.StatusForbidden, codeForbidden, "Requests from web pages are not allowed.")
 		default:
 			next.ServeHTTP(w, r)
 		}
@@ -120,14 +120,14 @@ func readAll(w http.ResponseWriter, r *http.Request) ([]byte, bool) {
 const registryHeader = "Toll-Registry"
 
 func mismatch(w http.ResponseWriter) {
-	fail(w, http.StatusConflict, codeMismatch, "Plugin and core have different tools. Update the plugin or the core.")
+	fail(w, http.StatusConflict, codeMismatch, "The plugin and the core have different tools. Update the plugin or the core.")
 }
 
 // readBody decodes a control request into v. On an error it writes the response and returns false.
 func readBody(w http.ResponseWriter, r *http.Request, v any) bool {
 	body, ok := readAll(w, r)
 	if ok && x402.Decode(body, v) != nil {
-		fail(w, http.StatusBadRequest, codeBadRequest, "The body is not the JSON object that this path takes.")
+		fail(w, http.StatusBadRequest, codeBadRequest, "The body is not a valid JSON object for this path.")
 		return false
 	}
 	return ok
@@ -215,15 +215,15 @@ func configError(err error) *Error {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e
 	}
-	return errorf(InvalidParams, "The configuration cannot be used.")
+	return errorf(InvalidParams, "The configuration is invalid.")
 }
 
 // ignoredWarnings returns a warning for each ignored field of a plugin's configuration.
 func ignoredWarnings(fields []string) []string {
 	warnings := []string{}
 	for _, f := range fields {
-		warnings = append(warnings, f+" of the plugin does not apply: a plugin can only narrow what the core allows. "+
-			"Set it in the file or the environment of the core.")
+		warnings = append(warnings, f+" of the plugin was ignored: a plugin can only restrict what the core allows. "+
+			"Set it in the configuration file or the environment of the core.")
 	}
 	return warnings
 }
@@ -238,10 +238,10 @@ func (c *Core) helloWarnings(ctx context.Context, g guards) []string {
 	warnings := []string{}
 	if s := c.set(); s.keyPaste && !(g.Write && g.Run) {
 		warnings = append(warnings,
-			"The guards against keys in messages are not both active: keys as arguments of the login command are refused.")
+			"The guards against keys in messages are not both active: the login command does not accept keys.")
 	}
 	if err := c.CheckPaidEndpoint(ctx); err != nil {
-		warnings = append(warnings, redact("The paid endpoint does not serve: "+asError(err).Error()))
+		warnings = append(warnings, redact("The paid endpoint is not available: "+asError(err).Error()))
 	}
 	return warnings
 }

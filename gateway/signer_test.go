@@ -163,7 +163,7 @@ func (s *signer) decide(code, decision string, rights ...string) {
 	}
 	s.page("/sign-in", url.Values{"api_key": {s.mine.Key}, "next": {"/device"}}) // a sign-in counts for ten minutes
 	page := s.page("/device", url.Values{"user_code": {code}, "ticket": {ticket(s.page("/device", nil))}})
-	if !strings.Contains(page, "The chat gateway of Toll") {
+	if !strings.Contains(page, "Toll chat gateway") {
 		s.t.Errorf("the page does not name the chat gateway:\n%s", page)
 	}
 	s.page("/device", url.Values{

@@ -44,7 +44,7 @@ func TestStranger_Challenge(t *testing.T) {
 			_, _ = io.WriteString(w, body)
 		})
 		e := r.refused(gateway.PaymentRequired, "queryAgent", ask(a, ""))
-		if strings.Contains(e.Message+e.Hint, bait) || !strings.Contains(string(e.Details), "text of a stranger") {
+		if strings.Contains(e.Message+e.Hint, bait) || !strings.Contains(string(e.Details), "untrusted text") {
 			t.Errorf("%s: %v %s", name, e, e.Details)
 		}
 	}

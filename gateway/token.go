@@ -25,8 +25,8 @@ type accessToken struct {
 	Notice       string `json:"notice,omitempty"`
 }
 
-const tokenNotice = "This token is a secret: whoever has it can spend the credits within its limits. " +
-	"Do not show it to anybody but the agent that it pays."
+const tokenNotice = "This token is a secret: it can spend credits within its limits. " +
+	"Show it only to the agent that it pays."
 
 func runGetAccessToken(ctx context.Context, c *call) (any, error) {
 	plan, err := c.plan(ctx)
@@ -71,7 +71,7 @@ func (c *call) warnOfNoCredits(ctx context.Context, plan *toll.Plan) {
 	if err != nil || b.Available > 0 || plan.Kind().Covers(b.Available, b.IsSubscriber, 1) {
 		return
 	}
-	c.warn("The account has no credits of this plan, and this token buys none: order the plan, " +
+	c.warn("This workspace has no credits of this plan, and this token cannot buy any. Order the plan, " +
 		"or ask the user for spendingLimitCents, for example " + c.account.proposedLimit.String() + ".")
 }
 
@@ -105,10 +105,10 @@ func (c *call) accessToken(ctx context.Context, ask tokenAsk) (*toll.AccessToken
 	limit := toll.Cents(c.args.integer("spendingLimitCents", 0))
 	if limit == 0 || ask.plan.Price.IsFree() {
 		if limit != 0 {
-			c.warn("The plan is free, so no spending limit was made.")
+			c.warn("The plan is free, so no spending limit was created.")
 		}
 		if ask.orders > 0 {
-			c.warn("orderLimit counts only with spendingLimitCents: this token causes no order.")
+			c.warn("orderLimit applies only with spendingLimitCents: this token places no orders.")
 		}
 		if err := c.checkCard(ctx, ask.plan); err != nil {
 			return nil, nil, err
@@ -123,7 +123,7 @@ func (c *call) accessToken(ctx context.Context, ask tokenAsk) (*toll.AccessToken
 // checkPaymentType returns [InvalidParams] if the argument paymentType differs from the plan's. It ignores the configured type.
 func (c *call) checkPaymentType(p toll.Price) error {
 	if kind := c.args.text("paymentType", ""); kind != "" && kind != paymentTypeOf(p) {
-		return invalid("paymentType", "must be %s, as the plan is paid so; got %q", paymentTypeOf(p), kind)
+		return invalid("paymentType", "must be %s, the payment type of the plan; got %q", paymentTypeOf(p), kind)
 	}
 	return nil
 }
@@ -206,11 +206,11 @@ func (c *call) newBudget(ctx context.Context, ask tokenAsk, limit toll.Cents) (*
 	switch {
 	case !ok:
 		return nil, invalid("spendingLimitCents",
-			"cannot be used: the plan costs %s, which has no cents", readable(price),
+			"cannot be used: the plan costs %s, which cannot be converted to cents", readable(price),
 		).withHint("Order the plan instead; a token without spendingLimitCents then spends its credits.")
 	case ask.orders == 0:
 		return nil, invalid("orderLimit", "must be at least 1 with spendingLimitCents; got 0").
-			withHint("Omit spendingLimitCents for an access token that causes no order.")
+			withHint("Omit spendingLimitCents for an access token that places no orders.")
 	case limit > c.account.maxLimit:
 		return nil, errorf(OverCap,
 			"spendingLimitCents may be at most %s; got %s.", c.account.maxLimit, limit,
@@ -274,9 +274,9 @@ func (d *budget) quote(c *call, ask tokenAsk, changed bool) *quote {
 		q.PaymentMethodID = d.card.ID
 		q.PaymentMethod = d.card.Brand + " " + d.card.Last4
 	}
-	return q.ask(c, changed, "The access token may buy credits of this plan, one order for "+
+	return q.ask(c, changed, "The access token may buy credits of this plan: one order for "+
 		readable(d.plan.Price)+", up to "+d.limit.String()+" cents ("+strings.ToUpper(d.currency)+
-		") in all, for "+strconv.FormatInt(q.DelegationDurationSecs, 10)+" s.")
+		") in total, for "+strconv.FormatInt(q.DelegationDurationSecs, 10)+" s.")
 }
 
 // card returns the card in the argument or configuration, else the first active card. Errors: [InvalidParams], [NoPaymentMethod].
@@ -294,8 +294,8 @@ func (c *call) card(ctx context.Context) (*paymentMethod, error) {
 		return &found, nil
 	}
 	if wanted != "" {
-		return nil, invalid("paymentMethodId", "must be an active card of the account; got %q", wanted)
+		return nil, invalid("paymentMethodId", "must be an active card of this workspace; got %q", wanted)
 	}
 	return nil, errorf(NoPaymentMethod, "No enrolled payment method found.").
-		withHint("The user enrols a card at " + c.account.service.URL() + "/cards/enroll")
+		withHint("The user can enroll a card at " + c.account.service.URL() + "/cards/enroll")
 }

@@ -51,7 +51,7 @@ func makeDir(dir string) error {
 	}
 	info, err := os.Stat(dir)
 	if err == nil && info.Mode().Perm()&0o002 != 0 && runtime.GOOS != "windows" {
-		err = fmt.Errorf("the data directory %s has mode %04o; others can put files in it: chmod 700 it", dir, info.Mode().Perm())
+		err = fmt.Errorf("the data directory %s has mode %04o; any user can write to it: run chmod 700 on it", dir, info.Mode().Perm())
 	}
 	return err
 }
@@ -73,7 +73,7 @@ func readToken(dir string) (string, error) {
 		return "", fmt.Errorf("core token: %w", err)
 	}
 	if info.Mode().Perm()&0o077 != 0 && runtime.GOOS != "windows" {
-		return "", fmt.Errorf("core token: %s has mode %04o; others can touch it: chmod 600 it", path, info.Mode().Perm())
+		return "", fmt.Errorf("core token: %s has mode %04o; only its owner must have access: run chmod 600 on it", path, info.Mode().Perm())
 	}
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -81,7 +81,7 @@ func readToken(dir string) (string, error) {
 	}
 	token := strings.TrimSpace(string(b))
 	if secret, err := base64.RawURLEncoding.DecodeString(token); err != nil || len(secret) != 32 {
-		return "", fmt.Errorf("core token: %s holds no core token; rotate it", path)
+		return "", fmt.Errorf("core token: %s does not contain a core token; rotate it", path)
 	}
 	return token, nil
 }
@@ -101,7 +101,7 @@ func (c *Core) isToken(got string, forMCP bool) bool {
 	if want == "" {
 		var err error
 		if want, err = readToken(c.opts.Dir); err != nil {
-			c.log.Error("control", "error", err)
+			c.log.Error("the core token cannot be read", "error", err)
 			return false
 		}
 	}

@@ -73,14 +73,14 @@ func runOrderPlan(ctx context.Context, c *call) (any, error) {
 func orderMeaning(p *toll.Plan) string {
 	switch {
 	case !p.Kind().Prepaid():
-		return "The order costs nothing; every request then buys its credits, each for " +
+		return "The order is free. Each request then buys the credits that it burns, at a price per credit of " +
 			readable(p.Price) + "."
 	case p.Price.IsFree():
-		return "The order costs nothing."
+		return "The order is free."
 	case !p.Price.IsCrypto:
-		return "The order makes a page on which the user pays " + readable(p.Price) + "."
+		return "The order creates a page where the user pays " + readable(p.Price) + "."
 	}
-	return "The order takes " + readable(p.Price) + " from the wallet of the account."
+	return "The order takes " + readable(p.Price) + " from the wallet of this workspace."
 }
 
 // order orders a plan under a permit, or reads the pending order of the permit. It ends the permit.
@@ -117,8 +117,8 @@ func (c *call) order(ctx context.Context, plan *toll.Plan, p *permit) (any, erro
 	}
 	p.orderID = o.OrderID
 	p.end(true)
-	e := orderError(OrderPending, "The order is not decided yet.", o, nil).
-		withHint("Nothing was bought twice. Repeat the call later: it reads this order.")
+	e := orderError(OrderPending, "The order is still being processed.", o, nil).
+		withHint("Repeat the call later: it checks this order and does not buy again.")
 	e.Retryable = true
 	return nil, e
 }
@@ -177,7 +177,7 @@ func (c *call) bought(ctx context.Context, o *toll.Order, p *permit) (any, error
 	if balance == nil {
 		var err error
 		if balance, err = c.account.service.Balance(ctx, o.PlanID); err != nil {
-			c.warn("The order is done, but the balance could not be read.")
+			c.warn("The order is complete, but the balance could not be read.")
 			return out, nil
 		}
 	}

@@ -58,10 +58,10 @@ func (c *call) compareCard(ctx context.Context, agent *url.URL, name string) {
 		return
 	}
 	if card.Name != "" && !strings.EqualFold(card.Name, name) {
-		c.warn("The agent's own card has another name than the one that is registered.")
+		c.warn("The name in the agent's own card differs from the registered name.")
 	}
 	if card.URL != "" && strings.TrimSuffix(card.URL, "/") != strings.TrimSuffix(agent.String(), "/") {
-		c.warn("The agent's own card has another address than the one that is registered.")
+		c.warn("The URL in the agent's own card differs from the registered URL.")
 	}
 }
 
@@ -113,7 +113,7 @@ func (c *call) newPlan(name, amount, receiver string, limit toll.AccessLimit) (c
 	case limit.Kind().NeedsPeriod() && duration == 0:
 		return none, invalid("durationSecs", "is required with accessLimit time, in seconds")
 	case !limit.Kind().NeedsPeriod() && duration != 0:
-		return none, invalid("durationSecs", "needs accessLimit time")
+		return none, invalid("durationSecs", "requires accessLimit time")
 	}
 	made.Credits.DurationSecs = toll.UnitsOf(duration)
 	return made, nil
@@ -147,7 +147,7 @@ func (c *call) mayCreate(
 		Price:                echo(w.Price),
 		RequiresConfirmation: true,
 		Message: c.request(false,
-			"Others than this account would get the price of the new plan, "+readable(w.Price)+"."),
+			"The price of the new plan, "+readable(w.Price)+", would not go to this workspace alone."),
 	}
 }
 

@@ -94,7 +94,7 @@ func (b *browser) press(name string) {
 // signUpAs signs up with a passkey on the page of signing up.
 func (b *browser) signUpAs(name string) {
 	b.Helper()
-	b.typeInto("Your name, as others see it", name)
+	b.typeInto("Your name, shown to other members", name)
 	b.press("Sign up with a passkey")
 }
 
@@ -102,7 +102,7 @@ func (b *browser) signUpAs(name string) {
 func (b *browser) signIn(key string) {
 	b.Helper()
 	b.press("Use an API key instead")
-	b.typeInto("API key of your account", key)
+	b.typeInto("API key", key)
 	b.press("Sign in with the key")
 }
 
@@ -140,8 +140,8 @@ func (b *browser) look(name string) {
 // fillCard types a card into a page of the double and sends the form.
 func (b *browser) fillCard(number, button string) {
 	b.Helper()
-	b.typeInto("Number of a test card", number)
-	b.typeInto("Valid until", "12/34")
+	b.typeInto("Test card number", number)
+	b.typeInto("Expiration date", "12/34")
 	b.typeInto("Security code", "123")
 	b.press(button)
 }

@@ -159,11 +159,11 @@ func (b *browser) enrol(s *service, number string) {
 	b.Helper()
 	b.visit(s.url+"/cards/enroll", http.StatusOK)
 	b.signIn(s.subscriber.Key)
-	b.read("Enrol a card")
+	b.read("Enroll card")
 	b.look("enrol")
 	b.press("Continue to the card page")
 	b.fillCard(number, "Save a card")
 	b.press("Approve")
-	b.read("The card is enrolled")
+	b.read("Card enrolled")
 	b.look("enrolled")
 }

@@ -85,7 +85,7 @@ func TestPagesOfTheDouble(t *testing.T) {
 		b.visit(setup.URL, http.StatusOK)
 		b.look("double setup")
 		b.fillCard(threeD, "Save a card")
-		b.read("Your bank asks whether this is you.")
+		b.read("Your bank asks you to confirm that this is you.")
 		b.look("double 3-D Secure")
 		b.press("Fail")
 		b.read("unable to authenticate")

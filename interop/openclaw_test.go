@@ -238,7 +238,7 @@ func approve(t *testing.T, svc *tolltest.Service, key, answer string) {
 	}
 	read(person.PostForm(svc.URL()+"/sign-in", url.Values{"api_key": {key}, "next": {"/device"}}))
 	shown := read(person.Get(page))
-	if !strings.Contains(shown, "with the rights that you leave ticked") {
+	if !strings.Contains(shown, "with the rights that you select") {
 		shown = read(person.PostForm(svc.URL()+"/device", url.Values{"user_code": {code}, "ticket": {ticket(shown)}}))
 	}
 	read(person.PostForm(svc.URL()+"/device", url.Values{

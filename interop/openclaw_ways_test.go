@@ -224,7 +224,7 @@ func withoutGrant(t *testing.T, svc *tolltest.Service, key toll.APIKey, plugin s
 		t.Errorf("tools %v", names)
 	}
 	_, jwt, _ := strings.Cut(key.Key, ":")
-	if out := h.say("main", "/svc_login sandbox:"+jwt); !strings.Contains(out, "takes no keys from this chat") {
+	if out := h.say("main", "/svc_login sandbox:"+jwt); !strings.Contains(out, "does not accept keys from this chat") {
 		t.Errorf("a key without the guards: %s", out)
 	}
 }

@@ -66,11 +66,11 @@ func TestPagesOfOrders(t *testing.T) {
 		hosted := order("embedded")
 		b.visit(hosted.Result.URL, http.StatusOK)
 		b.look("order framed without scripts")
-		b.press("Pay on the page of the card processor")
+		b.press("Pay on the card processor's page")
 		b.read("Pay 5.00 USD by card")
 		b.look("order hosted")
 		b.press("Pay 5.00 USD by card")
-		b.read("Number of a test card")
+		b.read("Test card number")
 		b.press("Back")
 		b.read("The shop at /basket")
 		b.visit(hosted.Result.URL, http.StatusOK)
@@ -87,18 +87,18 @@ func TestPagesOfOrders(t *testing.T) {
 		b.look("enrol")
 		b.press("Continue to the card page")
 		b.press("Back")
-		b.read("No card is enrolled yet")
+		b.read("Card not enrolled yet")
 		b.look("enrol not yet")
 		b.press("Continue to the card page")
 		b.fillCard("4000 0027 6000 3184", "Save a card")
 		b.press("Approve")
-		b.read("The card is enrolled")
+		b.read("Card enrolled")
 		b.look("enrolled")
 		for tried := 2; tried <= 30; tried++ { // 30 is the bound with test keys
 			b.visit(s.url+"/cards/enroll", http.StatusOK)
 			b.press("Continue to the card page")
 			if tried < 30 {
-				b.read("Number of a test card") // the browser goes on by itself
+				b.read("Test card number") // the browser goes on by itself
 			}
 		}
 		b.read("Too many cards were tried")
@@ -119,11 +119,11 @@ func TestPagesOfOrders(t *testing.T) {
 		}
 		b.visit(fmt.Sprint(e.Params["checkoutUrl"]), http.StatusOK)
 		b.look("order again")
-		b.press("Continue to the payment")
+		b.press("Continue to payment")
 		b.press("Pay 5.00 USD by card")
 		b.fillCard("4000 0027 6000 3184", "Pay")
 		b.press("Approve")
-		b.read("The order is paid")
+		b.read("Order paid")
 		b.look("order done")
 	})
 }

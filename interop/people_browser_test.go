@@ -56,8 +56,8 @@ func TestPeopleInABrowser(t *testing.T) {
 		w.signUp("Sally")
 		w.seller = w.workspace()
 		w.visit(s.url+"/w/"+w.seller+"/members", http.StatusOK)
-		w.typeInto("For whom", "Dan")
-		w.press("Make a link")
+		w.typeInto("Note", "Dan")
+		w.press("Create invitation link")
 		link := w.textOf("code.secret")
 		terminal := w.logIn()
 		s.subscriber.Key = terminal.key() // asks the faucet
@@ -74,10 +74,10 @@ func TestPeopleInABrowser(t *testing.T) {
 		w.turn("seller")
 		w.visit(s.url+"/w/"+w.seller+"/members", http.StatusOK)
 		w.press("Dan")
-		w.press("Set a spending limit")
-		w.typeInto("Limit in a month", "50.00")
+		w.press("Set spending limit")
+		w.typeInto("Monthly limit", "50.00")
 		w.look("dialog of a spending limit")
-		w.press("Set a spending limit")
+		w.press("Set spending limit")
 		w.read("0.00 of 50.00")
 		w.look("member with a limit")
 		w.visit(s.url+"/w/"+w.seller+"/members", http.StatusOK)
@@ -101,9 +101,9 @@ func TestPeopleInABrowser(t *testing.T) {
 		w.open("wanda", true, secret)
 		w.visit(s.url+"/sign-in", http.StatusOK)
 		w.press("Sign in with Test wallet")
-		w.read("Nobody signs in with the wallet")
-		w.typeInto("Your name, as others see it", "Wanda")
-		w.press("Make an account")
+		w.read("There is no account yet for the wallet")
+		w.typeInto("Your name, shown to other members", "Wanda")
+		w.press("Create account")
 		w.read("Wanda")
 		if w.wanda = w.workspace(); !strings.EqualFold(w.wanda, address.String()) {
 			b.Errorf("the workspace of the wallet %s is %s", address, w.wanda)
@@ -124,7 +124,7 @@ func TestPeopleInABrowser(t *testing.T) {
 			w.visit(page, http.StatusOK)
 			w.press("Sign up")
 			w.signUp("Nora")
-			w.press("Order it for free")
+			w.press("Order for free")
 			w.read("You have 10 credits.")
 			w.look("consent after an order")
 			w.press("Allow")
@@ -308,7 +308,7 @@ func (w *town) logIn() *commandLine {
 	for lines := bufio.NewScanner(said); lines.Scan(); {
 		if _, page, ok := strings.Cut(lines.Text(), "Sign in at "); ok {
 			w.visit(page, http.StatusOK)
-			w.press("Let it in")
+			w.press("Allow access")
 			w.read("Signed in. You can close this page.")
 		}
 	}

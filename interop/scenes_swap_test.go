@@ -45,7 +45,7 @@ func otherPlan(t *testing.T, s *service, a *actors) {
 	c := newScene(t, s, a)
 	other, agent := c.register(resource)
 	e := c.E(func(a *serverArgs) { a.PlanID, a.AgentID = other, agent })
-	if o := c.C(e); !strings.Contains(o.Thrown, "the server asks for plan "+string(other)) || len(o.Trips) != 1 {
+	if o := c.C(e); !strings.Contains(o.Thrown, "the server requires plan "+string(other)) || len(o.Trips) != 1 {
 		t.Errorf("the plug-in lets an access token go to another plan: %+v", o)
 	}
 	c.begins(c.refused(c.C(e, func(a *clientArgs) { a.AnyPlan = true })), x402.Default.ReasonPlanMismatch())

@@ -61,7 +61,7 @@ func TestScreens(t *testing.T) {
 }
 
 // devBegun is what toll dev prints once: its address, and the password of Bob and Alice.
-var devBegun = regexp.MustCompile(`(?s)pages +(http://localhost:\d+)/w/0x\S+ .*? password (\w+)\n.*Everything stays up`)
+var devBegun = regexp.MustCompile(`(?s)pages +(http://localhost:\d+)/w/0x\S+ .*? password (\w+)\n.*The demo keeps running`)
 
 // devService runs toll dev until the test ends, and returns what [devBegun] finds in what it prints.
 func devService(t *testing.T) []string {

@@ -284,11 +284,11 @@ func (p sdkProject) walletPays(t *testing.T) {
 	if out, err := buy(url + "/fails"); err != nil || !strings.HasPrefix(out, "418 it failed") {
 		t.Errorf("%v %q", err, out)
 	}
-	if _, err := buy(url + "/dear"); err == nil || !strings.Contains(err.Error(), "one request may cost 50000") {
+	if _, err := buy(url + "/dear"); err == nil || !strings.Contains(err.Error(), "limit for one request is 50000") {
 		t.Error(err)
 	}
 	// The service sells a plan for a dollar, which is too dear as well.
-	if _, err := buy(s.order.ask); err == nil || !strings.Contains(err.Error(), "one request may cost 50000") {
+	if _, err := buy(s.order.ask); err == nil || !strings.Contains(err.Error(), "limit for one request is 50000") {
 		t.Error(err)
 	}
 	if n := runs.Load(); n != 1 || s.transfers() != 1 {

@@ -48,7 +48,7 @@ func TestAnswerToSomethingElse(t *testing.T) {
 				if len(told) != 1 || told[0].Success || told[0].ErrorReason != x402.ReasonPending || d.count("release") != 0 {
 					t.Errorf("%s, stream %v: told %+v, %d releases", name, stream, told, d.count("release"))
 				}
-				if !strings.Contains(lines.String(), "paid: a settlement has no outcome yet") {
+				if !strings.Contains(lines.String(), "paid: the outcome of a settlement is not known yet") {
 					t.Errorf("%s, stream %v: log %s", name, stream, lines)
 				}
 				if !stream {

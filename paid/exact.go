@@ -48,11 +48,11 @@ func PerCall(prices ...Exact) Option {
 		amount, err := toll.ParseCredits(p.Amount.String()) // base units have the range of credits
 		switch {
 		case p.Currency != toll.CurrencyUSDC && p.Currency != toll.CurrencyEURC:
-			panic("paid: PerCall takes USDC and EURC, and not " + p.Currency)
+			panic("paid: PerCall accepts USDC and EURC, not " + p.Currency)
 		case err != nil || amount == 0:
-			panic("paid: PerCall needs an amount of 1 to 9223372036854775807 base units, and not " + p.Amount.String())
+			panic("paid: PerCall needs an amount of 1 to 9223372036854775807 base units, not " + p.Amount.String())
 		case p.TimeoutSecs != 0 && (p.TimeoutSecs < minExactSecs || p.TimeoutSecs > maxExactSecs):
-			panic(fmt.Sprintf("paid: TimeoutSecs of PerCall is %d to %d", minExactSecs, maxExactSecs))
+			panic(fmt.Sprintf("paid: TimeoutSecs of PerCall must be %d to %d", minExactSecs, maxExactSecs))
 		}
 	}
 	prices = slices.Clone(prices)
@@ -79,13 +79,13 @@ func (c *config) exactEntry(t *x402.Terms, p Exact) (x402.ExactRequirements, err
 	case toll.Live.Network(), toll.Live.CardNetwork():
 		env = toll.Live
 	default:
-		return x402.ExactRequirements{}, fmt.Errorf("the network %s of the plan has no USDC and no EURC that is known", t.Network)
+		return x402.ExactRequirements{}, fmt.Errorf("the network %s of the plan has no known USDC and EURC tokens", t.Network)
 	}
 	payTo := p.PayTo
 	if payTo.IsZero() {
 		var err error
 		if payTo, err = toll.ParseAddress(t.PayTo); err != nil || payTo.IsZero() {
-			return x402.ExactRequirements{}, errors.New("the plan has no receiver: name one in PayTo")
+			return x402.ExactRequirements{}, errors.New("the plan has no receiver: set PayTo")
 		}
 	}
 	asset, domain := tokenOf(env, p.Currency)
@@ -154,9 +154,9 @@ func (x *exchange) askExact(ctx context.Context, _ struct{}) (taken bool, keep t
 	}
 	e := toll.AsError(err)
 	if away := e.HTTPStatus() >= 500 || e.HTTPStatus() == http.StatusTooManyRequests; away {
-		x.c.Log.Warn("paid: the service could not be asked whether it settles payments of wallets", "plan", string(x.c.plan), "error", e.Error())
+		x.c.Log.Warn("paid: cannot check whether the service settles wallet payments", "plan", string(x.c.plan), "error", e.Error())
 		return false, exactRecovery, err
 	}
-	x.c.Log.Error("paid: the service refuses the entries of PerCall, and the 402 goes without them", "plan", string(x.c.plan), "error", e.Error())
+	x.c.Log.Error("paid: the service rejected the entries of PerCall, so the 402 omits them", "plan", string(x.c.plan), "error", e.Error())
 	return false, exactPause, nil
 }

@@ -40,7 +40,7 @@ func newGate(f x402.Facilitator, next http.Handler, c *config, terms *seller.Ter
 		panic("paid: a paid route needs paid.Plan with a plan id")
 	}
 	if _, ok := f.(x402.Offerer); !ok && len(c.perCall) > 0 {
-		panic("paid: PerCall needs a facilitator that signs offers, as client.Client does")
+		panic("paid: PerCall needs a facilitator that signs offers, such as client.Client")
 	}
 	c.Facilitator, c.Terms = f, terms
 	g := &gate{next: next, c: c, takesExact: seller.NewCache[struct{}, bool](nil, nil, c.Timeout, c.Clock)}
@@ -140,7 +140,7 @@ func (x *exchange) price() bool {
 			return false
 		}
 		x.gate.outside.Do(func() {
-			x.c.Log.Warn("the price of a route lies outside of its plan, whose bounds count", "credits", int64(*price),
+			x.c.Log.Warn("paid: the price of a route is outside the bounds of its plan, which apply instead", "credits", int64(*price),
 				"min", int64(t.MinAmount), "max", int64(t.MaxAmount), "planId", string(t.PlanID))
 		})
 	}
@@ -148,7 +148,7 @@ func (x *exchange) price() bool {
 	x.required = x.asks.required
 	if x.exact, err = x.c.exactEntries(t); err != nil {
 		x.gate.unlisted.Do(func() {
-			x.c.Log.Error("paid: PerCall cannot be listed, and the 402 goes without its entries", "plan", string(x.c.plan), "error", err)
+			x.c.Log.Error("paid: the entries of PerCall cannot be created, so the 402 omits them", "plan", string(x.c.plan), "error", err)
 		})
 	}
 	return true
@@ -406,7 +406,7 @@ func (x *exchange) pending(s *x402.SettleResponse) {
 	if x.wallet == nil {
 		e = e.WithDetails("agentRequestId %s", x.sale.AgentRequestID)
 	} else {
-		x.c.Log.Error("paid: a wallet may have paid for an answer that it did not get", "correlationId", x.correlation, "payer", x.sale.Payer,
+		x.c.Log.Error("paid: a wallet may have paid for an answer that it did not receive", "correlationId", x.correlation, "payer", x.sale.Payer,
 			"nonce", x.wallet.nonce.String(), "amount", x.wallet.entry.Amount, "asset", x.wallet.entry.Asset, "transaction", s.Transaction)
 	}
 	e.Status = http.StatusServiceUnavailable
@@ -453,7 +453,7 @@ func (x *exchange) settleStream(a *writer) {
 		defer func() {
 			if v := recover(); v != nil {
 				// The subscriber agreed to the held amount.
-				x.c.Log.Error("paid: the price of a stream panicked; the held amount is charged", "agentRequestId", x.sale.AgentRequestID)
+				x.c.Log.Error("paid: the price function of a stream panicked; the held amount is charged", "agentRequestId", x.sale.AgentRequestID)
 			}
 		}()
 		amount = x.amount(Response{Status: a.status, Header: a.sent, Size: a.delivered, Streamed: true})

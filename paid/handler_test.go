@@ -479,8 +479,8 @@ func TestHint402(t *testing.T) {
 	h := paid.Handler(d, &work{t: t}, paid.Plan(plan), paid.Credits(2), paid.TokenHeaders(sig, "authorization"))
 	order := "POST https://pay.example.com/api/v1/protocol/plans/" + string(plan) + "/order orders the plan. People sign in at https://pay.example.com/sign-in."
 	for offered, want := range map[string]string{
-		"":                        "Get an access token with POST https://pay.example.com/api/v1/x402/permissions and send it in payment-signature or authorization. " + order,
-		"b3RoZXI.b3RoZXI.b3RoZXI": "Get a new access token with POST https://pay.example.com/api/v1/x402/permissions.",
+		"":                        "Create an access token with POST https://pay.example.com/api/v1/x402/permissions and send it in payment-signature or authorization. " + order,
+		"b3RoZXI.b3RoZXI.b3RoZXI": "Create a new access token with POST https://pay.example.com/api/v1/x402/permissions.",
 		token:                     toll.CodeInsufficientCredits.Info().Hint + " " + order,
 	} {
 		r := httptest.NewRequest("GET", "/", nil)
@@ -514,7 +514,7 @@ func TestPriceOutsideOfThePlan(t *testing.T) {
 			}
 		}
 		outside := want != price.String()
-		if got := strings.Count(log.String(), "lies outside"); got != map[bool]int{true: 1, false: 0}[outside] {
+		if got := strings.Count(log.String(), "is outside the bounds"); got != map[bool]int{true: 1, false: 0}[outside] {
 			t.Errorf("a price of %d was told of %d times:\n%s", price, got, &log)
 		}
 	}

@@ -27,13 +27,13 @@ func parseKey(key string) (k routeKey, err error) {
 	case !ok || !strings.HasPrefix(path, "/"):
 		return bad(`it must be "METHOD /path", for example "GET /files/:name"`)
 	case method == "" || strings.Trim(method, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") != "":
-		return bad("the method must be in capital letters, for example POST")
+		return bad("the method must be uppercase, for example POST")
 	case method == http.MethodConnect || method == http.MethodTrace:
-		return bad("CONNECT and TRACE are refused everywhere")
+		return bad("CONNECT and TRACE are not supported")
 	case !utf8.ValidString(path) || strings.ContainsFunc(path, func(r rune) bool { return r < 0x20 || r == 0x7f }):
-		return bad("the path must be plain text")
+		return bad("the path must be UTF-8 without control characters")
 	case strings.ContainsAny(path, `?#%;\`):
-		return bad(`the path must be decoded, without query, fragment, ";" and "\"`)
+		return bad(`the path must be decoded, without query, fragment, ";", or "\"`)
 	}
 	k.key, k.method = key, method
 	if path, k.rest = strings.CutSuffix(path, "/*"); strings.Contains(path, "*") {
@@ -44,12 +44,12 @@ func parseKey(key string) (k routeKey, err error) {
 		case s == "":
 			continue
 		case s == "." || s == "..":
-			return bad("dot segments are resolved before keys are compared")
+			return bad("the path must not contain dot segments, which are resolved before routing")
 		case len(s) > 2 && s[0] == '{' && s[len(s)-1] == '}':
 			s = ":" + s[1:len(s)-1]
 		}
 		if s == ":" || strings.ContainsAny(s, "{}") {
-			return bad(`a name must fill its segment, as ":name" or "{name}"`)
+			return bad(`a parameter must be a whole segment, such as ":name" or "{name}"`)
 		}
 		k.named = k.named || s[0] == ':'
 		k.segments = append(k.segments, s)

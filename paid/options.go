@@ -139,7 +139,7 @@ func PublicURL(base string) Option {
 func CheckPublicURL(base string) error {
 	u, err := url.Parse(base)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || strings.ContainsAny(base, "?#") || u.User != nil {
-		return fmt.Errorf("must be an absolute http or https URL without user, query and fragment; got %q", base)
+		return fmt.Errorf("must be an absolute http or https URL without user, query, or fragment; got %q", base)
 	}
 	return nil
 }
@@ -168,7 +168,7 @@ func MaxBody(n int64) Option { return func(c *config) { c.maxBody = n } }
 // other values.
 func ExpiredStatus(status int) Option {
 	if status != http.StatusPaymentRequired && status != http.StatusUnauthorized {
-		panic("paid: ExpiredStatus is 402 or 401")
+		panic("paid: ExpiredStatus must be 402 or 401")
 	}
 	return func(c *config) { c.expiredStatus = status }
 }

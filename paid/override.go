@@ -147,7 +147,7 @@ func refuseBodyOverride(r *http.Request) *toll.Error {
 func partNamesMethod(contentType string, body []byte) (bool, error) {
 	_, params, err := mime.ParseMediaType(contentType)
 	if err != nil || params["boundary"] == "" || !bytes.Contains(body, []byte("--"+params["boundary"]+"--")) {
-		return false, errors.New("the form has no end")
+		return false, errors.New("the form is incomplete")
 	}
 	for form := multipart.NewReader(bytes.NewReader(body), params["boundary"]); ; {
 		part, err := form.NextRawPart()

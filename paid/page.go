@@ -102,9 +102,9 @@ func (x *exchange) writePage(exact []x402.ExactRequirements) {
 	cost := x.required.Accepts[0].Amount
 	switch {
 	case !x.terms.Kind.Charges():
-		cost = "the plan"
+		cost = "requires a plan"
 	case cost == "":
-		cost = "credits"
+		cost = "costs credits"
 	default:
 		if n, err := strconv.ParseInt(cost, 10, 64); err == nil {
 			cost = toll.Credits(n).Text()
@@ -112,6 +112,7 @@ func (x *exchange) writePage(exact []x402.ExactRequirements) {
 		if x.c.creditsFunc != nil {
 			cost = "up to " + cost
 		}
+		cost = "costs " + cost + " per request"
 	}
 	name := cmp.Or(plain.Name(x.terms.PlanName), "without a name")
 	var b strings.Builder
@@ -120,11 +121,11 @@ func (x *exchange) writePage(exact []x402.ExactRequirements) {
 		"<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<meta name=\"robots\" content=\"noindex\">\n" +
 		"<title>Payment required</title>\n<style>" + pageStyle + "</style>\n</head>\n<body>\n<main>\n")
 	line(`<p class="at">`, plain.Text(x.resource(), maxErrorText), "</p>")
-	line("<h1>This address costs ", cost, "</h1>")
+	line("<h1>This endpoint ", cost, "</h1>")
 	if x.c.description != "" {
 		line("<p>", plain.Text(x.c.description, maxErrorText), "</p>")
 	}
-	line("<p>The plan <b><bdi>", name, "</bdi></b> pays for it.</p>")
+	line("<p>Included in the plan <b><bdi>", name, "</bdi></b>.</p>")
 	if page := x.terms.PlanPage(x.c.AgentID); page != "" {
 		line(`<a href="`, page, `">See the price and buy</a>`)
 	}
@@ -133,8 +134,8 @@ func (x *exchange) writePage(exact []x402.ExactRequirements) {
 		policy, script = walletPolicy, "<script>"+pageScript+"</script>\n"
 		b.WriteString(buttons + "<p role=\"alert\"></p>\n<pre hidden></pre>\n")
 	}
-	b.WriteString("<p><small>Programs pay with an access token of the plan, in the header <code>" +
-		html.EscapeString(x.c.tokenHeaders[0]) + "</code>. Nothing ran, and nothing was charged.</small></p>\n</main>\n" + script + "</body>\n</html>\n")
+	b.WriteString("<p><small>Programs send an access token of the plan in the header <code>" +
+		html.EscapeString(x.c.tokenHeaders[0]) + "</code>. This request was not processed, and nothing was charged.</small></p>\n</main>\n" + script + "</body>\n</html>\n")
 	h := x.w.Header()
 	h.Set("Content-Security-Policy", policy)
 	h.Set("X-Frame-Options", "DENY")

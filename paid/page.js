@@ -32,7 +32,7 @@
 
 	// The answer is shown as text, or offered as a file: nothing of it runs on this page.
 	const show = async (res) => {
-		said.textContent = res.ok ? "Paid. This is the answer:" : "The server answered " + res.status + ":";
+		said.textContent = res.ok ? "Paid. Answer:" : "The server responded with status " + res.status + ":";
 		const type = res.headers.get("Content-Type") || "";
 		if (/^text\/|[/+]json/.test(type)) {
 			answer.textContent = await res.text();
@@ -51,15 +51,15 @@
 		button.addEventListener("click", async () => {
 			const wallet = wallets[0] || window.ethereum;
 			if (paying) return;
-			if (!wallet) return void (said.textContent = "This browser has no wallet. Install one, or buy the plan.");
+			if (!wallet) return void (said.textContent = "This browser has no wallet. Install a wallet, or buy the plan.");
 			paying = true;
-			said.textContent = "Confirm in your wallet.";
+			said.textContent = "Confirm the payment in your wallet.";
 			try {
 				const signed = await sign(wallet, JSON.parse(button.dataset.payment));
 				said.textContent = "Waiting for the answer.";
 				await show(await fetch(location.href, { headers: { "payment-signature": signed, Accept: "*/*" }, cache: "no-store" }));
 			} catch (e) {
-				said.textContent = "It did not work: " + ((e && e.message) || "no reason given") + ".";
+				said.textContent = "Failed: " + ((e && e.message) || "unknown reason") + ".";
 			}
 			paying = false;
 		});

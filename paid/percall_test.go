@@ -350,20 +350,20 @@ func TestPerCall_NotOpen(t *testing.T) {
 			t.Errorf("%d entries after %d questions, want %d after %d", got, len(f.offered), entries, asked)
 		}
 	}
-	closed := &toll.Error{Code: toll.CodeUnsupportedScheme, Message: "This service settles payments of wallets for its own plans alone."}
+	closed := &toll.Error{Code: toll.CodeUnsupportedScheme, Message: "This service settles wallet payments only for its own plans."}
 	step(4*time.Minute, closed, 2, 1)
 	step(2*time.Minute, toll.NewError(toll.CodeUnavailable), 2, 2) // older knowledge serves
 	step(4*time.Second, closed, 2, 2)
 	step(2*time.Second, closed, 1, 3)
-	if !strings.Contains(lines.String(), "paid: the service refuses the entries of PerCall") || !strings.Contains(lines.String(), closed.Message) {
+	if !strings.Contains(lines.String(), "paid: the service rejected the entries of PerCall") || !strings.Contains(lines.String(), closed.Message) {
 		t.Errorf("the log says %s", lines)
 	}
 	for _, reason := range []string{x402.ReasonUnsupportedScheme, x402.ReasonUnauthorizedServer, x402.ReasonInvalidNetwork, x402.ReasonInvalidRequirements} {
-		f.verdict = &x402.VerifyResponse{InvalidReason: reason, InvalidMessage: "payTo is the receiver of none of your plans."}
+		f.verdict = &x402.VerifyResponse{InvalidReason: reason, InvalidMessage: "payTo is not a receiver of any of your plans."}
 		if r := send(t, "POST", s.URL+"/ask", sig, value); r.status != 503 || r.header.Get("payment-required") != "" {
 			t.Errorf("%s: %d %s", reason, r.status, r.body)
 		}
-		if !strings.Contains(lines.String(), reason+" payTo is the receiver of none of your plans.") {
+		if !strings.Contains(lines.String(), reason+" payTo is not a receiver of any of your plans.") {
 			t.Errorf("%s: the log says %s", reason, lines)
 		}
 	}
@@ -490,7 +490,7 @@ func TestPerCall_Networks(t *testing.T) {
 			must.Do(t, x402.Decode(e.Extra, &extra))
 			got = append(got, network+" "+e.Network+" "+e.Asset+" "+extra.Name+" "+extra.Version)
 		}
-		if strings.Contains(lines.String(), "PerCall cannot be listed") != (network == "eip155:1") {
+		if strings.Contains(lines.String(), "the entries of PerCall cannot be created") != (network == "eip155:1") {
 			t.Errorf("%s: the log says %s", network, lines)
 		}
 	}

@@ -145,7 +145,7 @@ func TestStreamNotRenewed(t *testing.T) {
 				if !cut || took < c.last || took > c.last+2*time.Minute || took > 24*time.Hour {
 					t.Errorf("cut %v after %v", cut, took)
 				}
-				if !strings.HasSuffix(w.Body.String(), "\n\nevent: error\ndata: {\"message\":\"The hold that pays for this stream has ended.\"}\n\n") {
+				if !strings.HasSuffix(w.Body.String(), "\n\nevent: error\ndata: {\"message\":\"The hold for this stream has expired.\"}\n\n") {
 					t.Errorf("the end: %s", w.Body.String()[max(0, w.Body.Len()-200):])
 				}
 				if most := 40; name == "away" && d.count("renew") > most {
@@ -172,7 +172,7 @@ func TestStreamCutBesideWrites(t *testing.T) {
 			}
 			time.Sleep(time.Second) // the cut waits for the lock of the writer
 		}), paid.Plan(plan), atEnd, paid.HoldSecs(10)))
-		if body := w.Body.String(); !cut || last != paid.ErrHoldEnded || !strings.HasSuffix(body, "\n\nevent: error\ndata: {\"message\":\"The hold that pays for this stream has ended.\"}\n\n") {
+		if body := w.Body.String(); !cut || last != paid.ErrHoldEnded || !strings.HasSuffix(body, "\n\nevent: error\ndata: {\"message\":\"The hold for this stream has expired.\"}\n\n") {
 			t.Errorf("cut %v, %v, the end: %q", cut, last, body[max(0, len(body)-100):])
 		}
 		d.want(t, 2, 1, 0)

@@ -47,7 +47,7 @@ func checkRequest(r *http.Request, maxBody int64) *toll.Error {
 		return toll.NewError(toll.CodeMethodNotAllowed)
 	case upgrades(r.Header):
 		// Data after an upgrade cannot be priced.
-		return toll.Errorf(toll.CodeMethodNotAllowed, "A paid route does not change the protocol of a connection.")
+		return toll.Errorf(toll.CodeMethodNotAllowed, "Paid routes do not support protocol upgrades.")
 	case maxBody >= 0 && r.ContentLength > maxBody:
 		return toll.NewError(toll.CodeBodyTooLarge)
 	}
@@ -80,7 +80,7 @@ func takeCredential(h http.Header, names []string, owns func(string) bool) (cred
 	for _, name := range names {
 		values := h.Values(name)
 		if len(values) > 1 {
-			return c, toll.Errorf(toll.CodeBadRequest, "The header %s must be sent once.", strings.ToLower(name))
+			return c, toll.Errorf(toll.CodeBadRequest, "The header %s must be sent only once.", strings.ToLower(name))
 		}
 		if len(values) == 0 {
 			continue
@@ -101,12 +101,12 @@ func takeCredential(h http.Header, names []string, owns func(string) bool) (cred
 		case c.token == "":
 			c.token = v
 		case !sameToken(c.token, v):
-			return c, toll.Errorf(toll.CodeBadRequest, "The request carries two different access tokens.")
+			return c, toll.Errorf(toll.CodeBadRequest, "The request contains two different access tokens.")
 		}
 	}
 	c.v1 = len(h.Values("X-Payment")) > 0
 	if c.v1 && c.token != "" {
-		return c, toll.Errorf(toll.CodeBadRequest, "The request carries payments of two versions of the protocol.")
+		return c, toll.Errorf(toll.CodeBadRequest, "The request contains payments of two protocol versions.")
 	}
 	return c, nil
 }

@@ -165,7 +165,7 @@ func CheckRoutes(routes ...Route) error {
 func (t *table) add(r Route, e *entry) (err error) {
 	if r.kind == routeDefault {
 		if t.others != nil {
-			return errors.New("two default routes")
+			return errors.New("more than one default route")
 		}
 		t.others = e
 		return nil
@@ -177,7 +177,7 @@ func (t *table) add(r Route, e *entry) (err error) {
 	for _, o := range t.entries {
 		switch other := o.text(); {
 		case !e.named && other == text:
-			return fmt.Errorf("route key %q: another route has it", r.key)
+			return fmt.Errorf("route key %q: already used by another route", r.key)
 		case !t.cased && other != text && strings.EqualFold(other, text):
 			return fmt.Errorf("route key %q: it differs from %q only in case", r.key, o.key)
 		}

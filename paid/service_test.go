@@ -124,7 +124,7 @@ func TestSellerFindsReason(t *testing.T) {
 		key  string
 		says string
 	}{
-		"another workspace": {other.Key, "does not own this plan"},
+		"another workspace": {other.Key, "You do not own this plan"},
 		"a broken key":      {good.Key[:len(good.Key)-8] + "AAAAAAAA", "not an API key of this service"},
 	} {
 		log, lines := logs(t)

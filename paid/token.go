@@ -33,7 +33,7 @@ func owns(ctx context.Context, text string, gates ...*gate) bool {
 }
 
 // errTokenInURL rejects a request before its URL reaches more logs and the settlement record.
-var errTokenInURL = toll.Errorf(toll.CodeBadRequest, "The URL carries an access token. URLs are logged: revoke the token.").
+var errTokenInURL = toll.Errorf(toll.CodeBadRequest, "The URL contains an access token. URLs are logged, so revoke the token.").
 	WithHint("Send the access token in the header " + x402.HeaderSignature + ".")
 
 // urlCarries reports whether the path or query of a URL contains an access token.

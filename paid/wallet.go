@@ -74,7 +74,7 @@ func (x *exchange) accepted(p *x402.ExactPayment) *x402.ExactRequirements {
 			return &x.exact[i]
 		}
 	}
-	return bad("The accepted entry is none of this route.")
+	return bad("This route does not offer the accepted entry.")
 }
 
 // ErrNotSettled means that the payment for a stream was not settled, so no part of the stream is sent.

@@ -22,7 +22,7 @@ var (
 	// ErrTooLarge means that the response exceeds MaxBuffer and may not stream.
 	ErrTooLarge = errors.New("paid: the answer is longer than the buffer and cannot stream")
 
-	errEnded = errors.New("paid: the request is over")
+	errEnded = errors.New("paid: the request has ended")
 )
 
 // writer is the ResponseWriter of a paid handler. It buffers the response until it is settled, or streams it. It deliberately
@@ -250,7 +250,7 @@ func (a *writer) flush() error {
 const cutPatience = time.Second
 
 // endOfHold is the last event of an event stream that was cut.
-const endOfHold = "event: error\ndata: {\"message\":\"The hold that pays for this stream has ended.\"}\n\n"
+const endOfHold = "event: error\ndata: {\"message\":\"The hold for this stream has expired.\"}\n\n"
 
 // cutOff ends a stream whose hold ended. An event stream gets an error event.
 func (a *writer) cutOff() {

@@ -29,7 +29,7 @@ func newCollector(t *task) *collector { return &collector{task: t, ended: make(c
 // event that ended the task.
 func (c *collector) Write(_ context.Context, event a2a.Event) error {
 	if event == nil {
-		return fmt.Errorf("there is no event: %w", a2a.ErrInvalidAgentResponse)
+		return fmt.Errorf("the event is missing: %w", a2a.ErrInvalidAgentResponse)
 	}
 	if _, err := x402.Encode(event); err != nil {
 		return fmt.Errorf("the event is not JSON: %w", a2a.ErrInvalidAgentResponse)
@@ -66,7 +66,7 @@ func (c *collector) Write(_ context.Context, event a2a.Event) error {
 			return err
 		}
 	default:
-		return fmt.Errorf("events of type %T are unknown: %w", e, a2a.ErrInvalidAgentResponse)
+		return fmt.Errorf("unknown event type %T: %w", e, a2a.ErrInvalidAgentResponse)
 	}
 	if final {
 		c.closed = true

@@ -103,7 +103,7 @@ func (c *Config) card() *a2a.AgentCard {
 		return e.URI == ExtensionURI
 	})
 	card.Capabilities.Extensions = append(card.Capabilities.Extensions, a2a.AgentExtension{
-		URI: ExtensionURI, Description: "Tasks are paid by x402 payments.", Required: true,
+		URI: ExtensionURI, Description: "Tasks are paid with x402 payments.", Required: true,
 	})
 	card.ProtocolVersion = cmp.Or(card.ProtocolVersion, protocolVersion)
 	card.PreferredTransport = cmp.Or(card.PreferredTransport, a2a.TransportProtocolJSONRPC)

@@ -57,14 +57,14 @@ func (f *rpcHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if !validID(req.ID) {
-		refuse(w, http.StatusOK, nil, codeInvalidRequest, "A request has an id, a string or an integer.")
+		refuse(w, http.StatusOK, nil, codeInvalidRequest, "A request must have an id that is a string or an integer.")
 		return
 	}
 	if activates(r.Header) {
 		w.Header().Set(a2asrv.ExtensionsMetaKey, ExtensionURI)
 	} else if req.Method == "message/send" || req.Method == "message/stream" {
 		refuse(w, http.StatusOK, req.ID, codeExtensionRequired,
-			"Tasks of this agent are paid: activate the extension "+ExtensionURI+" with the header "+a2asrv.ExtensionsMetaKey+".")
+			"Tasks of this agent require payment: activate the extension "+ExtensionURI+" with the header "+a2asrv.ExtensionsMetaKey+".")
 		return
 	}
 	r = r.Clone(context.WithValue(log.WithLogger(r.Context(), f.log), sourceKey{}, pace.Source(r)))

@@ -19,9 +19,9 @@ const (
 	textRequired  = "Payment is required."
 	textSubmitted = "The payment is being verified."
 	textDeclined  = "The payment was declined."
-	textVerified  = "The payment is verified. The agent is at work."
+	textVerified  = "The payment is verified. The agent is working on the task."
 	textFailed    = "The agent failed. Nothing was charged."
-	textBusy      = "the task is being worked on"
+	textBusy      = "the task is in progress"
 	textOver      = "the task has ended"
 )
 
@@ -31,7 +31,7 @@ func (d *handler) send(ctx context.Context, params *a2a.MessageSendParams) (*tas
 	case params.Message == nil:
 		return nil, 0, invalid("a message is missing")
 	case params.Message.Role != a2a.MessageRoleUser:
-		return nil, 0, invalid("a message to an agent has the role user")
+		return nil, 0, invalid("a message to an agent must have the role user")
 	case params.Config != nil && params.Config.PushConfig != nil:
 		return nil, 0, a2a.ErrPushNotificationNotSupported
 	}
@@ -74,13 +74,13 @@ func (d *handler) send(ctx context.Context, params *a2a.MessageSendParams) (*tas
 		d.submit(ctx, t, msg, c)
 		return t, from, nil
 	}
-	return nil, 0, invalid("the status of a payment is " + statusSubmitted + " or " + statusRejected)
+	return nil, 0, invalid("the status of a payment must be " + statusSubmitted + " or " + statusRejected)
 }
 
 // begin opens a task and demands payment.
 func (d *handler) begin(ctx context.Context, msg *a2a.Message) (*task, error) {
 	if len(msg.Parts) == 0 {
-		return nil, invalid("a message has parts")
+		return nil, invalid("a message must have parts")
 	}
 	demand, err := d.demand(ctx)
 	if err != nil {
@@ -103,7 +103,7 @@ func (d *handler) begin(ctx context.Context, msg *a2a.Message) (*task, error) {
 // ask replaces the message for the agent and demands payment again. It fails if the message has no parts or does not fit.
 func (d *handler) ask(t *task, msg *a2a.Message) error {
 	if len(msg.Parts) == 0 {
-		return invalid("a message has parts")
+		return invalid("a message must have parts")
 	}
 	if !d.book.fit(sizeOf(msg), t) {
 		return errFull

@@ -82,7 +82,7 @@ func newBook(most int, room int64, life time.Duration) *book {
 	}
 }
 
-var errFull = fmt.Errorf("too many tasks are being worked on: %w", a2a.ErrServerError)
+var errFull = fmt.Errorf("too many tasks are in progress: %w", a2a.ErrServerError)
 
 func (b *book) add(t *task, now time.Time) error {
 	b.expire(now)

@@ -85,7 +85,7 @@ func (s *Server) challenge(w http.ResponseWriter, r *http.Request, code, descrip
 const (
 	problemExpired   = "The access token has expired"
 	problemRevoked   = "The access token was revoked"
-	problemSignature = "The access token is not one of the service"
+	problemSignature = "The access token was not issued by the service"
 	problemAudience  = "The access token is for another resource"
 	problemKeys      = "keys" // internal: the token could not be checked
 )

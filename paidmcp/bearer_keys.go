@@ -96,7 +96,7 @@ func (k *keys) read(ctx context.Context) (map[string]ed25519.PublicKey, error) {
 		} `json:"keys"`
 	}
 	if res.StatusCode != http.StatusOK {
-		return nil, errors.New("paidmcp: the service did not tell its keys")
+		return nil, errors.New("paidmcp: the service did not return its keys")
 	}
 	if err := x402.Decode(text, &set); err != nil {
 		return nil, err

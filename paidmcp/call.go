@@ -240,7 +240,7 @@ func (c *call) amount(res mcp.Result) (amount toll.Credits, err error) {
 	}
 	defer func() {
 		if v := recover(); v != nil {
-			c.Log.Error("paidmcp: the price of a call panicked", "item", c.url, "panic", v, "stack", string(debug.Stack()))
+			c.Log.Error("paidmcp: the price function of a call panicked", "item", c.url, "panic", v, "stack", string(debug.Stack()))
 			err = errInternal
 		}
 	}()

@@ -26,7 +26,7 @@ func (s *Server) serveDocument(w http.ResponseWriter, r *http.Request, document 
 	}
 	base := s.baseOf(r)
 	if base == "" {
-		refuse(w, http.StatusBadRequest, "invalid_request", "The Host cannot be read.")
+		refuse(w, http.StatusBadRequest, "invalid_request", "The Host header is invalid.")
 		return
 	}
 	if r.URL.EscapedPath() == pathHealth {

@@ -35,7 +35,7 @@ func (s *Server) serveMCP(w http.ResponseWriter, r *http.Request) {
 	}
 	for _, name := range []string{headerVersion, headerSession, headerMethod, headerName} {
 		if len(r.Header.Values(name)) > 1 {
-			invalid(nil, name+" is there twice.").write(w)
+			invalid(nil, name+" must be sent only once.").write(w)
 			return
 		}
 	}
@@ -43,7 +43,7 @@ func (s *Server) serveMCP(w http.ResponseWriter, r *http.Request) {
 	modern := version >= mcpwire.FirstModern
 	alone := modern || s.cfg.Stateless
 	if version != "" && !modern && !slices.Contains(mcp.SupportedProtocolVersions(), version) {
-		invalid(nil, "Unsupported protocol version. Supported are "+strings.Join(mcp.SupportedProtocolVersions(), ", ")+".").write(w)
+		invalid(nil, "Unsupported protocol version. Supported versions: "+strings.Join(mcp.SupportedProtocolVersions(), ", ")+".").write(w)
 		return
 	}
 	who, ok := s.signedIn(w, r)
@@ -59,7 +59,7 @@ func (s *Server) serveMCP(w http.ResponseWriter, r *http.Request) {
 		s.challenge(w, r, "", "Authorization header required")
 	case alone:
 		w.Header().Set("Allow", "POST")
-		refuse(w, http.StatusMethodNotAllowed, "invalid_request", "There are no sessions here: the method is POST.")
+		refuse(w, http.StatusMethodNotAllowed, "invalid_request", "This server has no sessions. Use POST.")
 	case r.Method == http.MethodGet:
 		s.serveStream(w, r, who)
 	default:
@@ -121,7 +121,7 @@ func (s *Server) pays(m *message) bool {
 func (m *message) agrees(h http.Header) *messageFault {
 	method, name := h.Values(headerMethod), h.Values(headerName)
 	if len(method) == 1 && m.method != "" && method[0] != m.method || len(name) == 1 && runs[m.method] != "" && name[0] != m.name {
-		return &messageFault{http.StatusBadRequest, mcp.CodeHeaderMismatch, "Mcp-Method and Mcp-Name must equal the message.", m.id}
+		return &messageFault{http.StatusBadRequest, mcp.CodeHeaderMismatch, "Mcp-Method and Mcp-Name must match the message.", m.id}
 	}
 	return nil
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // requiredSchema describes a [x402.PaymentRequired] loosely, as versions of x402 add members.
-const requiredSchema = `{"type":"object","description":"What an unpaid call is asked to pay (x402).",` +
+const requiredSchema = `{"type":"object","description":"Payment requirements for an unpaid call (x402).",` +
 	`"properties":{"x402Version":{"type":"integer"},"error":{"type":"string"},"resource":{"type":"object"},` +
 	`"accepts":{"type":"array","items":{"type":"object"}}},"required":["x402Version","accepts"]}`
 

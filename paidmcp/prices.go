@@ -120,7 +120,7 @@ func resourceFault(uri string) string {
 	for segment := range strings.FieldsFuncSeq(mcpwire.Decoded(path), func(r rune) bool { return r == '/' || r == '\\' }) {
 		segment, _, _ = strings.Cut(segment, ";")
 		if segment == "." || segment == ".." {
-			return "The uri has a dot segment. Write it without."
+			return "The uri must not contain dot segments."
 		}
 	}
 	return ""

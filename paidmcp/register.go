@@ -46,7 +46,7 @@ func (s *Server) serveRegister(w http.ResponseWriter, r *http.Request) {
 	}
 	if !s.register.limit.Take(struct{}{}, 1, now(s.clock)).OK {
 		w.Header().Set("Retry-After", "60")
-		refuse(w, http.StatusTooManyRequests, "temporarily_unavailable", "There are too many registrations.")
+		refuse(w, http.StatusTooManyRequests, "temporarily_unavailable", "Too many registrations. Retry in a minute.")
 		return
 	}
 	if agent := s.pay.seller.AgentID; agent != "" {
@@ -58,7 +58,7 @@ func (s *Server) serveRegister(w http.ResponseWriter, r *http.Request) {
 	}
 	status, header, answer, err := s.register.pass(r.Context(), body)
 	if err != nil {
-		s.log.Warn("mcp: a registration could not be passed on", "error", err)
+		s.log.Warn("mcp: a registration could not be forwarded", "error", err)
 		w.Header().Set("Retry-After", "5")
 		refuse(w, http.StatusServiceUnavailable, "temporarily_unavailable", "The authorization server cannot be reached.")
 		return

@@ -169,7 +169,7 @@ const apiPrefix = "/api/v1"
 func origin(what, address string) (*url.URL, error) {
 	u, err := url.Parse(strings.TrimSuffix(address, "/"))
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		return nil, fmt.Errorf("paidmcp: %s must be an absolute http or https url", what)
+		return nil, fmt.Errorf("paidmcp: %s must be an absolute http or https URL", what)
 	}
 	return u, nil
 }

@@ -33,14 +33,14 @@ func newGuard(hosts, origins []string, base *url.URL) (guard, error) {
 			continue
 		}
 		if !plainHost.MatchString(h) {
-			return g, errors.New("paidmcp: AllowedHosts holds names or addresses, with or without a port, or *")
+			return g, errors.New("paidmcp: AllowedHosts must contain names or addresses, with or without a port, or *")
 		}
 		g.hosts = append(g.hosts, strings.ToLower(h))
 	}
 	for _, o := range origins {
 		u, err := url.Parse(o)
 		if err != nil || u.Scheme == "" || u.Host == "" || u.Path != "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
-			return g, errors.New(`paidmcp: AllowedOrigins holds origins, for example "https://chat.example.com"`)
+			return g, errors.New(`paidmcp: AllowedOrigins must contain origins, for example "https://chat.example.com"`)
 		}
 		g.origins = append(g.origins, strings.ToLower(u.Scheme+"://"+u.Host))
 	}
@@ -92,7 +92,7 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request) bool {
 	if s.guard.host(r.Host) {
 		return true
 	}
-	refuse(w, http.StatusForbidden, "forbidden", "This server does not listen to this Host. Its operator can allow it.")
+	refuse(w, http.StatusForbidden, "forbidden", "This server does not accept this Host header. Its operator can allow it.")
 	return false
 }
 
@@ -103,10 +103,10 @@ func (s *Server) sameSite(w http.ResponseWriter, r *http.Request, methods string
 	h.Add("Vary", "Origin")
 	switch site := r.Header.Get("Sec-Fetch-Site"); {
 	case len(origins) > 1 || len(origins) == 1 && !s.guard.origin(origins[0]):
-		refuse(w, http.StatusForbidden, "forbidden", "Pages of this origin may not call. The operator of the server can allow it.")
+		refuse(w, http.StatusForbidden, "forbidden", "Requests from this origin are not allowed. The operator of the server can allow them.")
 		return false
 	case len(origins) == 0 && (site == "cross-site" || site == "same-site"):
-		refuse(w, http.StatusForbidden, "forbidden", "Pages of other sites may not call.")
+		refuse(w, http.StatusForbidden, "forbidden", "Requests from other sites are not allowed.")
 		return false
 	case len(origins) == 1:
 		h.Set("Access-Control-Allow-Origin", origins[0])

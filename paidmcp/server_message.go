@@ -79,7 +79,7 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request, most int64) (b
 				done()
 				w.Header().Set("Connection", "close")
 				w.Header().Set("Retry-After", "5")
-				refuse(w, http.StatusServiceUnavailable, "temporarily_unavailable", "There is no room for a request of this size now.")
+				refuse(w, http.StatusServiceUnavailable, "temporarily_unavailable", "The server cannot accept a request of this size now.")
 				return nil, nil, false
 			}
 			taken += more
@@ -127,7 +127,7 @@ func readMessage(body []byte) (*message, *messageFault) {
 		return nil, invalid(nil, "jsonrpc must be 2.0.")
 	}
 	if in.ID != nil && !isID(in.ID) {
-		return nil, invalid(nil, "The id must be a text or a whole number.")
+		return nil, invalid(nil, "The id must be a string or an integer.")
 	}
 	m := &message{id: in.ID}
 	if in.Method == nil {

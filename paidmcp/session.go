@@ -312,7 +312,7 @@ func (s *Server) serveSession(w *reply, r *http.Request, who *caller, m *message
 		w.WriteHeader(http.StatusAccepted)
 		return
 	case m.method == "":
-		invalid(m.id, "A response needs the session of its request.").write(w)
+		invalid(m.id, "A response requires the session of its request.").write(w)
 		return
 	}
 	one, err := s.sessions.open(who.owner(), roomOf(who, r), m, r.Header.Get(headerVersion))
@@ -321,7 +321,7 @@ func (s *Server) serveSession(w *reply, r *http.Request, who *caller, m *message
 			s.log.Error("mcp: a session could not be opened", "error", err)
 		}
 		w.Header().Set("Retry-After", "60")
-		refuse(w, http.StatusServiceUnavailable, "temporarily_unavailable", "There are too many sessions.")
+		refuse(w, http.StatusServiceUnavailable, "temporarily_unavailable", "Too many sessions. Retry in a minute.")
 		return
 	}
 	lives := func(status int) bool { return one.server.InitializeParams() != nil && status < http.StatusBadRequest }
@@ -378,7 +378,7 @@ func (ss *sessions) call(w *reply, r *http.Request, s *session, m *message, keep
 
 // cancel sends the session the cancellation that its client would have sent.
 func (s *session) cancel(id json.RawMessage) {
-	body := `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + string(id) + `,"reason":"the client has gone"}}`
+	body := `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + string(id) + `,"reason":"the client disconnected"}}`
 	r, err := http.NewRequestWithContext(context.Background(), http.MethodPost, pathMCP, strings.NewReader(body))
 	if err != nil {
 		return // impossible: the arguments are constant
@@ -396,11 +396,11 @@ func (n *nowhere) WriteHeader(int)             {}
 // serveStream serves the messages that a session sends outside of calls, or resumes a broken stream.
 func (s *Server) serveStream(w http.ResponseWriter, r *http.Request, who *caller) {
 	if len(r.Header.Values(headerSession)) == 0 {
-		refuse(w, http.StatusBadRequest, "invalid_request", "A stream needs the Mcp-Session-Id of its session.")
+		refuse(w, http.StatusBadRequest, "invalid_request", "A stream requires the Mcp-Session-Id of its session.")
 		return
 	}
 	if _, asEvents := accepts(r.Header.Values("Accept")); !asEvents {
-		refuse(w, http.StatusNotAcceptable, "invalid_request", "The stream is text/event-stream.")
+		refuse(w, http.StatusNotAcceptable, "invalid_request", "The client must accept text/event-stream.")
 		return
 	}
 	one := s.sessions.use(r.Header.Get(headerSession), who.owner(), true)

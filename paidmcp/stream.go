@@ -62,7 +62,7 @@ type reader struct {
 }
 
 // errNoReader is the error of a write that no client can receive.
-var errNoReader = errors.New("paidmcp: the client has gone")
+var errNoReader = errors.New("paidmcp: the client disconnected")
 
 func (s *stream) Header() http.Header { return s.header }
 
@@ -224,7 +224,7 @@ func (s *Server) resume(w http.ResponseWriter, r *http.Request, one *session) {
 		st, reads = s.sessions.backlog.resume(one, events[0])
 	}
 	if st == nil {
-		refuse(w, http.StatusBadRequest, "unknown_event", "This event is not, or no longer, one that the session keeps.")
+		refuse(w, http.StatusBadRequest, "unknown_event", "The session does not contain this event, or no longer does.")
 		return
 	}
 	h := w.Header()

@@ -1,12 +1,12 @@
 #!/bin/sh
-# Runs verify and settle of this tree and of the commit in bench/BASE in turn, prints how they compare, and fails when one of them
-# does less than 0.8 in the same processor time three times. A clone without that commit skips it and says so.
+# Runs verify and settle of this tree and of the commit in bench/BASE in turn, prints a comparison, and fails if one of them does less
+# than 0.8 of the base in the same processor time three times. It skips the comparison in a clone without that commit.
 set -eu
 cd "$(dirname "$0")/.."
 say() { echo "bench-guard.sh: $*" >&2; }
 base=$(cat bench/BASE)
 if ! why=$(git cat-file -e "$base^{commit}" 2>&1); then
-    say "SKIPPED: this clone does not have $base, the commit in bench/BASE (is it shallow?): $why"
+    say "SKIPPED: this clone does not contain the commit $base from bench/BASE (is the clone shallow?): $why"
     exit 0
 fi
 work=$(mktemp -d)
@@ -18,5 +18,5 @@ mkdir "$work/base" "$work/tmp"
 git archive "$base" | tar -x -C "$work/base"
 (cd "$work/base" && go build -o "$work/bench-base" ./bench)
 go build -o "$work/bench-this" ./bench
-say "this tree against $base"
+say "comparing this tree with $base"
 TMPDIR="$work/tmp" "$work/bench-this" -guard "$work/bench-base"

@@ -1,13 +1,13 @@
 #!/bin/sh
-# Makes what carries the program to machines, in build/ and, for a release, in dist/.
+# Builds packages and container images of the program, in build/ and, for a release, in dist/.
 #
-#   scripts/package.sh deb [VERSION]       a Debian package for this kind of machine
-#   scripts/package.sh image [VERSION]     an image of containers, as an OCI layout in build/image; no daemon is needed
-#   scripts/package.sh release [ARGUMENTS] everything that .goreleaser.yaml names, then the image; ARGUMENTS such as --snapshot
-#   scripts/package.sh goreleaser ...      goreleaser of the pinned version
-#   scripts/package.sh docs                manual pages, completions and the changelog for the packages
+#   scripts/package.sh deb [VERSION]       build a Debian package for the architecture of this machine
+#   scripts/package.sh image [VERSION]     build a container image as an OCI layout in build/image, without a daemon
+#   scripts/package.sh release [ARGUMENTS] build everything in .goreleaser.yaml, then the image; ARGUMENTS such as --snapshot
+#   scripts/package.sh goreleaser ...      run the pinned version of goreleaser
+#   scripts/package.sh docs                build manual pages, completions, and the changelog for the packages
 #
-# Without VERSION it is that of the latest tag. PROGRAM=FILE packs a program that was built before.
+# VERSION defaults to the latest tag. PROGRAM=FILE packages an existing program instead of building it.
 set -eu
 cd "$(dirname "$0")/.."
 goreleaser=github.com/goreleaser/goreleaser/v2@v2.15.0
@@ -22,14 +22,14 @@ SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || 
 export SOURCE_DATE_EPOCH CGO_ENABLED=0
 mkdir -p build
 
-# Go finds no commit in a work tree of git worktree, and so it comes with the version.
+# Go does not find the commit in a work tree of git worktree, so the version contains it.
 program() { # $1 = architecture: builds the program as a release does
     GOARCH=$1 go build -trimpath -buildvcs=false \
         -ldflags "-s -w -X github.com/tollhq/toll/internal/cli.Release=$version+$(git rev-parse HEAD | cut -c -12)" \
         -o "build/toll-$1" ./cmd/toll
 }
 
-own() { # the program of this kind of machine
+own() { # builds or copies the program for the architecture of this machine
     if [ -n "${PROGRAM:-}" ]; then
         cp "$PROGRAM" "build/toll-$arch"
     else
@@ -54,7 +54,7 @@ tools() { # installs what a release needs into build/bin
     GOBIN=$PWD/build/bin go install $goreleaser
     GOBIN=$PWD/build/bin go install $sbom
     PATH=$PWD/build/bin:$PATH
-    # In a clone without a remote goreleaser finds no commit either.
+    # In a clone without a remote, goreleaser does not find the commit either.
     if ! git ls-remote --get-url >/dev/null 2>&1; then
         export GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=remote.origin.url GIT_CONFIG_VALUE_0=https://github.com/tollhq/toll
     fi

@@ -1,13 +1,13 @@
 #!/bin/sh
-# A throw-away PostgreSQL for tests: durable (fsync on), on loopback only, run by an unprivileged user.
+# Runs a temporary PostgreSQL for tests: durable (fsync on), on loopback only, as an unprivileged user.
 #
-#   scripts/postgres.sh start [DIR]      start a cluster in DIR (default: a new temporary directory), print its DSN
+#   scripts/postgres.sh start [DIR]      start a cluster in DIR (default: a new temporary directory) and print its DSN
 #   scripts/postgres.sh stop DIR         stop it and delete DIR
 #   scripts/postgres.sh crash DIR        kill all its processes at once (SIGKILL); "start DIR" recovers it on the same port
 #   scripts/postgres.sh dsn DIR          print its DSN
-#   scripts/postgres.sh run COMMAND...   start one, run COMMAND with TOLL_TEST_POSTGRES set to its DSN, stop it
+#   scripts/postgres.sh run COMMAND...   start a cluster, run COMMAND with TOLL_TEST_POSTGRES set to its DSN, and stop the cluster
 #
-# Messages go to stderr. "start" without DIR names the directory there. TOLL_PG_ARGS adds settings to a new cluster.
+# Messages go to stderr. "start" without DIR prints the directory there. TOLL_PG_ARGS adds settings to a new cluster.
 set -eu
 
 say() { echo "postgres.sh: $*" >&2; }
@@ -48,9 +48,9 @@ as() {
 }
 
 cluster() { # checks that DIR is one of ours, as stop deletes it
-    [ -n "${1:-}" ] || die "which directory?"
+    [ -n "${1:-}" ] || die "DIR is missing"
     dir=$1
-    [ -f "$dir/toll-test-cluster" ] || die "$dir is not a cluster made by this script"
+    [ -f "$dir/toll-test-cluster" ] || die "$dir is not a cluster that this script created"
     . "$dir/toll-test-cluster"
 }
 
@@ -66,7 +66,7 @@ start() {
     dir=${1:-}
     if [ -n "$dir" ] && [ -f "$dir/toll-test-cluster" ]; then
         cluster "$dir"
-        up "$port" || { tail -n 20 "$dir/log" >&2; die "the cluster in $dir does not start"; }
+        up "$port" || { tail -n 20 "$dir/log" >&2; die "the cluster in $dir did not start"; }
         dsn
         return
     fi
@@ -100,7 +100,7 @@ CONF
         port=$((20000 + $(random 4) % 12000)) # below the range of ephemeral ports
         if up "$port"; then break; fi
         try=$((try + 1))
-        [ $try -lt 10 ] || { tail -n 20 "$dir/log" >&2; die "the cluster does not start"; }
+        [ $try -lt 10 ] || { tail -n 20 "$dir/log" >&2; die "the cluster did not start"; }
     done
     printf 'port=%s\npassword=%s\n' "$port" "$password" >"$dir/toll-test-cluster"
     chmod 600 "$dir/toll-test-cluster"
@@ -117,7 +117,7 @@ down() {
 crash() {
     need_bin
     cluster "$1"
-    [ -f "$dir/data/postmaster.pid" ] || die "the cluster in $dir does not run"
+    [ -f "$dir/data/postmaster.pid" ] || die "the cluster in $dir is not running"
     pid=$(head -n 1 "$dir/data/postmaster.pid")
     children=$(pgrep -P "$pid" || true)
     # shellcheck disable=SC2086 # one word for each process
@@ -133,7 +133,7 @@ crash) shift && crash "${1:-}" ;;
 dsn) cluster "${2:-}" && dsn ;;
 run)
     shift
-    [ $# -gt 0 ] || die "run what?"
+    [ $# -gt 0 ] || die "COMMAND is missing"
     made=$(mktemp -d "${TMPDIR:-/tmp}/toll-pg.XXXXXX")
     trap 'down "$made"' EXIT
     trap 'exit 130' INT TERM

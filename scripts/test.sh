@@ -1,13 +1,13 @@
 #!/bin/sh
-# Passes every test: format, vet, staticcheck, build, the demonstration, and all suites on SQLite, with the race detector, on PostgreSQL
-# and on hash-partitioned PostgreSQL. As root on Debian it installs what is missing through apt. PostgreSQL is a cluster of its own, which is
-# gone at the end, whatever happens. What cannot be had is named and its suites are skipped, visibly; with CI=true that is a failure.
+# Runs every test: format, vet, staticcheck, build, the demonstration, and all suites on SQLite, with the race detector, on PostgreSQL,
+# and on hash-partitioned PostgreSQL. As root on Debian, it installs missing tools with apt. It starts a temporary PostgreSQL cluster and
+# always deletes it at the end. If a tool is not available, it reports the skipped suites; with CI=true, it fails.
 #
-#   scripts/test.sh [PACKAGES]            everything, or the tests of some packages
+#   scripts/test.sh [PACKAGES]            run everything, or the tests of some packages
 #   scripts/test.sh -all [PACKAGES]       the same with long rounds (TOLL_TEST_ALL=1)
 #   scripts/test.sh -short [PACKAGES]     without the race detector
-#   scripts/test.sh -lint                 format, vet and staticcheck alone
-#   scripts/test.sh -lane LANE [PACKAGES] the suites of one lane alone: sqlite, postgres, chain or interop
+#   scripts/test.sh -lint                 only format, vet, and staticcheck
+#   scripts/test.sh -lane LANE [PACKAGES] only the suites of one lane: sqlite, postgres, chain, or interop
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -24,9 +24,9 @@ while :; do
     -all) export TOLL_TEST_ALL=1 && timeout=4h ;;
     -lane)
         lane=${2:-}
-        case $lane in sqlite | postgres | chain | interop) shift ;; *) die "a lane is sqlite, postgres, chain or interop" ;; esac
+        case $lane in sqlite | postgres | chain | interop) shift ;; *) die "LANE must be sqlite, postgres, chain, or interop" ;; esac
         ;;
-    -*) die "$1 is not known; there are -all, -short, -lint and -lane LANE" ;;
+    -*) die "unknown option $1; use -all, -short, -lint, or -lane LANE" ;;
     *) break ;;
     esac
     shift
@@ -34,12 +34,11 @@ done
 [ $# -gt 0 ] || set -- ./...
 strict=
 if [ "${CI:-}" = true ] && [ -z "$lane" ]; then strict=1; fi
-# A checkout may belong to another user, of which Go would ask git.
+# Without VCS stamping, Go does not run git, which fails if the checkout belongs to another user.
 export GOFLAGS="${GOFLAGS:+$GOFLAGS }-buildvcs=false"
 
-# Databases of tests lie in memory where there is room, as a disk makes them wait and proves nothing more: what has to
-# outlive a crash is in files either way, and the tests of failing disks bring their own.
-# TOLL_TEST_DISK=1 keeps them on the disk.
+# Test databases are in memory if there is room, because a disk is slower and proves nothing more: data that must survive a crash is in
+# files either way, and the tests of failing disks use their own. TOLL_TEST_DISK=1 keeps the databases on the disk.
 roomy() {
     [ -z "${TOLL_TEST_DISK:-}" ] && [ -d "$1" ] && [ -w "$1" ] && [ "$(df -Pk "$1" | awk 'NR == 2 {print $4}')" -gt 6000000 ] || return 1
     probe=$(mktemp -p "$1") && printf '#!/bin/sh\n' >"$probe" && chmod 700 "$probe" && "$probe" 2>/dev/null
@@ -55,7 +54,7 @@ else
 fi
 mkdir "$work/tmp"
 chmod 755 "$work" "$work/tmp" # for the user of PostgreSQL
-export TMPDIR="$work/tmp" # of what is killed nothing stays either
+export TMPDIR="$work/tmp" # so that killed processes leave no files
 log=$work/log
 cluster=
 tests=
@@ -75,7 +74,7 @@ stop() {
 trap stop EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM HUP
-# Runs one step; what it prints is shown when it fails.
+# Runs one step and shows its output if it fails.
 step() {
     what=$1
     shift
@@ -106,42 +105,42 @@ if [ -z "$short$lint" ]; then
     fi
 fi
 
-# Software of others, against which interop tests, and anvil come from npm and run on node.
+# anvil and the software that the interop tests run against come from npm and run on node.
 if [ -z "$lint" ] && { [ -z "$lane" ] || [ "$lane" = chain ] || [ "$lane" = interop ]; } && ! { command -v node && command -v npm; } >/dev/null; then
     if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-        say "installing node, on which software of others runs"
+        say "installing node, which the chain and interop tests need"
         apt-get update -qq >&2 && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends nodejs npm >&2 ||
-            say "node is not to be had: the suites that need it are SKIPPED"
+            say "node cannot be installed: the suites that need it are SKIPPED"
     else
         say "node and npm are missing: the suites that need them are SKIPPED"
     fi
 fi
 
-# The browser of a person who pays, without windows where it can be had.
+# The browser in which interop tests open pages, headless if possible.
 if [ -z "$lint" ] && { [ -z "$lane" ] || [ "$lane" = interop ]; } && ! command -v chromium-headless-shell >/dev/null; then
     if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-        say "installing chromium, in which pages are tested"
+        say "installing chromium, which the page tests need"
         apt-get update -qq >&2 && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium-headless-shell >&2 || true
     fi
-    command -v chromium-headless-shell >/dev/null || command -v chromium >/dev/null || say "chromium is not to be had: the suite chromium is SKIPPED"
+    command -v chromium-headless-shell >/dev/null || command -v chromium >/dev/null || say "chromium cannot be installed: the suite chromium is SKIPPED"
 fi
 
-# Frameworks of Python, under which its package is tested. The interpreter is that of the system: packages of Debian are for it.
+# Python frameworks for the tests of the Python package. They use the system interpreter, for which Debian builds its packages.
 python="python3-fastapi python3-starlette python3-flask python3-django python3-uvicorn python3-httpx python3-requests python3-pytest
     mypy python3-hatchling python3-build python3-pip python3-venv python3-ecdsa python3-pycryptodome"
 modules="fastapi, starlette, flask, django, uvicorn, httpx, requests, pytest, mypy, hatchling, build, pip, ecdsa, Cryptodome"
 if [ -z "$lint" ] && { [ -z "$lane" ] || [ "$lane" = interop ]; } && ! "${TOLL_TEST_PYTHON:-/usr/bin/python3}" -c "import $modules" 2>/dev/null; then
     if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-        say "installing frameworks of Python, under which its package is tested"
+        say "installing Python frameworks, which the tests of the Python package need"
         # shellcheck disable=SC2086 # one word for each package
         apt-get update -qq >&2 && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends python3 $python >&2 ||
-            say "packages of Debian are not to be had: the suite python is SKIPPED"
+            say "Debian packages cannot be installed: the suite python is SKIPPED"
     else
-        say "packages of Debian for Python are missing: the suite python is SKIPPED"
+        say "Debian packages for Python are missing: the suite python is SKIPPED"
     fi
 fi
 
-# Processor time is what lacks, and memory is there: compilers, tests and the services that they start collect garbage half as often.
+# Processor time is short and memory is not: compilers, tests, and the services that they start collect garbage half as often.
 export GOGC=200
 
 # What is released is built without C, and so is everything here but the race detector, which needs it: dependencies are
@@ -169,9 +168,9 @@ checks() {
         step staticcheck go run $staticcheck ./...
     elif [ -n "$strict" ]; then
         cat "$log" >&2
-        die "staticcheck is not to be had"
+        die "staticcheck cannot be installed"
     else
-        say "staticcheck is not to be had: SKIPPED"
+        say "staticcheck cannot be installed: SKIPPED"
     fi
     if [ -n "$lint" ]; then exit 0; fi
     step "build without the embedded chain" go build -tags nodevchain -o /dev/null ./cmd/toll
@@ -189,7 +188,7 @@ sqlite | chain | interop) unset TOLL_TEST_POSTGRES ;;
             export TOLL_TEST_POSTGRES="$dsn"
         else
             cluster=
-            say "PostgreSQL is not to be had: the suites postgres and partitioned are SKIPPED"
+            say "PostgreSQL is not available: the suites postgres and partitioned are SKIPPED"
         fi
     fi
     ;;
@@ -309,9 +308,9 @@ if GOBIN="$work" go install $gotestsum >"$log" 2>&1; then
     set -- "$work/gotestsum" --format pkgname --format-icons text --jsonfile "$events" --raw-command -- "$@"
 elif [ -n "$strict" ]; then
     cat "$log" >&2
-    die "gotestsum is not to be had"
+    die "gotestsum cannot be installed"
 else
-    say "gotestsum is not to be had: this is what go test prints"
+    say "gotestsum cannot be installed: showing the plain output of go test"
     cat >"$work/show" <<'PLAIN'
 events=$1
 shift
@@ -357,7 +356,7 @@ if [ "$deferred" != 0 ]; then say "deferred to make test-all: $deferred: $(logge
 result "all packages, $(($(date +%s) - began)) s" '' "$deferred"
 if [ "$passed" = 0 ]; then status=1; fi
 if [ "$skipped" != 0 ] && [ -n "$strict" ]; then
-    say "CI=true allows no skipped test"
+    say "with CI=true, no test may be skipped"
     status=1
 fi
 if [ "$status" != 0 ] && [ -x "$work/gotestsum" ]; then

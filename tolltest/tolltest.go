@@ -197,7 +197,7 @@ func (s *Service) Data() string { return s.dir }
 // Advance moves the clock of the service forward: access tokens and holds end, credits expire.
 func (s *Service) Advance(d time.Duration) {
 	if d < 0 {
-		s.fail(errors.New("the clock does not go back"))
+		s.fail(errors.New("the clock cannot go back"))
 	}
 	s.offset.Add(int64(d))
 }

@@ -67,7 +67,7 @@ func (t *Terms) PlanPage(agent toll.AgentID) string {
 func (t *Terms) TokenHint(headers ...string) string {
 	base := t.base()
 	base = cmp.Or(base, apiPath)
-	return "Get an access token with POST " + base + "/x402/permissions and send it in " + strings.Join(headers, " or ") + "."
+	return "Create an access token with POST " + base + "/x402/permissions and send it in " + strings.Join(headers, " or ") + "."
 }
 
 // Hint returns the hint of e, or of its code, with absolute addresses, because readers of a 402 are not at the service.

@@ -69,7 +69,7 @@ func TestTerms_Hint(t *testing.T) {
 	if got := unknown.Hint(toll.NewError(toll.CodePermissionExpired)); got != toll.CodePermissionExpired.Info().Hint {
 		t.Errorf("%q", got)
 	}
-	if got := here.TokenHint("a", "b"); got != "Get an access token with POST https://pay.example.com/api/v1/x402/permissions and send it in a or b." {
+	if got := here.TokenHint("a", "b"); got != "Create an access token with POST https://pay.example.com/api/v1/x402/permissions and send it in a or b." {
 		t.Errorf("%q", got)
 	}
 }

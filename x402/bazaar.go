@@ -132,17 +132,17 @@ func ReadBazaar(extension json.RawMessage) (*Bazaar, error) {
 		case "GET", "HEAD", "DELETE":
 		case "POST", "PUT", "PATCH":
 			if in.BodyType != "json" && in.BodyType != "form-data" && in.BodyType != "text" || len(in.Body) == 0 {
-				return bad("input has no bodyType and body")
+				return bad("input must have bodyType and body")
 			}
 		default:
-			return bad("input has no method of the extension")
+			return bad("the method of input is not supported")
 		}
 	case ResourceMCP:
 		if b.Tool = in.ToolName; b.Tool == "" || len(in.InputSchema) == 0 || in.InputSchema[0] != '{' {
-			return bad("input has no toolName and inputSchema")
+			return bad("input must have toolName and inputSchema")
 		}
 	default:
-		return bad("input is neither http nor mcp")
+		return bad("the type of input must be http or mcp")
 	}
 	return b, nil
 }

@@ -137,7 +137,7 @@ type paymentBody struct {
 func (b *paymentBody) check(r *report) error {
 	switch {
 	case bool(b.PaymentPayload) && b.AccessToken.set:
-		return toll.NewError(toll.CodeBodyDialect).WithHint("Leave paymentPayload out.")
+		return toll.NewError(toll.CodeBodyDialect).WithHint("Omit paymentPayload.")
 	case !b.AccessToken.set:
 		return toll.NewError(toll.CodeBodyDialect).WithHint("Send paymentRequired and x402AccessToken, or paymentPayload and paymentRequirements.")
 	}

@@ -56,7 +56,7 @@ func ReadChallenge(h http.Header, body []byte) (*Challenge, error) {
 	return decodeChallenge(body)
 }
 
-var errNoChallenge = toll.Errorf(toll.CodeBadRequest, "The server asks for payment, and not by version 2 of x402.")
+var errNoChallenge = toll.Errorf(toll.CodeBadRequest, "The server requires payment, but not with x402 version 2.")
 
 func decodeChallenge(text []byte) (*Challenge, error) {
 	var p struct {
@@ -194,7 +194,7 @@ func ReadSettlement(h http.Header) (*Settlement, error) {
 	r := new(Settlement)
 	value := h.Get(HeaderResponse)
 	if value == "" || len(value) > maxChallengeBytes {
-		return nil, toll.Errorf(toll.CodeBadRequest, "The answer has no receipt.")
+		return nil, toll.Errorf(toll.CodeBadRequest, "The response has no receipt.")
 	}
 	if err := DecodeHeader(value, r); err != nil {
 		return nil, err

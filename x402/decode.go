@@ -136,7 +136,7 @@ func checkSyntax(data []byte) error {
 		if _, err = dec.ReadToken(); errors.Is(err, io.EOF) {
 			return nil
 		}
-		return syntaxFault("", "has bytes after its end")
+		return syntaxFault("", "has data after the JSON value")
 	}
 	path := ""
 	why := err
@@ -145,7 +145,7 @@ func checkSyntax(data []byte) error {
 	}
 	switch {
 	case errors.Is(err, jsontext.ErrDuplicateName):
-		return syntaxFault(path, "is there twice")
+		return syntaxFault(path, "is duplicated")
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return syntaxFault("", "is not complete JSON")
 	}

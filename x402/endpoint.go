@@ -65,7 +65,7 @@ func ParsePattern(text string) (Pattern, error) {
 		case isParameter(s):
 			p.rank = max(p.rank, 1)
 		case t.scheme != "mcp" && (strings.ContainsAny(s, "{}") || strings.HasPrefix(s, ":")):
-			return Pattern{}, badURL("has a parameter that is not a whole segment")
+			return Pattern{}, badURL("has a parameter that does not fill its segment")
 		}
 	}
 	p.bare, p.path = len(all) == 0, strings.Join(all, "/")
@@ -138,7 +138,7 @@ func parseTarget(s string) (target, error) {
 	t := target{scheme: u.Scheme, path: u.Path} // url.Parse lowers the scheme
 	switch {
 	case u.User != nil:
-		return target{}, badURL("carries user information")
+		return target{}, badURL("contains user information")
 	case t.scheme == "" && u.Host == "" && strings.HasPrefix(s, "/") && !strings.HasPrefix(s, "//"):
 	case (t.scheme == "http" || t.scheme == "https") && u.Hostname() != "":
 		t.host = lowerASCII(u.Host)
@@ -197,7 +197,7 @@ func parseMCP(s string) (target, error) {
 	host, rest, ok := strings.Cut(s, "/")
 	kind, name, ok2 := strings.Cut(rest, "/")
 	if !ok || !ok2 || host == "" || name == "" {
-		return target{}, badURL("is not mcp://server/type/name")
+		return target{}, badURL("must have the form mcp://server/type/name")
 	}
 	switch kind {
 	case "tools", "prompts":
@@ -209,7 +209,7 @@ func parseMCP(s string) (target, error) {
 		name = strings.TrimSuffix(name, "/")
 	case "resources":
 	default:
-		return target{}, badURL("names neither tools, resources nor prompts")
+		return target{}, badURL("must name tools, resources, or prompts")
 	}
 	host, err := url.PathUnescape(host)
 	if err == nil {

@@ -154,12 +154,12 @@ func (b *exactBody) payment() (*ExactPayment, error) {
 	}
 	a := b.Payload.Authorization
 	if a.From == nil || a.To == nil || a.Value == nil || a.ValidAfter == nil || a.ValidBefore == nil || a.Nonce == nil {
-		return nil, badPayment("payload.authorization needs from, to, value, validAfter, validBefore and nonce")
+		return nil, badPayment("payload.authorization needs from, to, value, validAfter, validBefore, and nonce")
 	}
 	digits, ok := strings.CutPrefix(*b.Payload.Signature, "0x")
 	signature, err := hex.DecodeString(digits)
 	if !ok || err != nil || len(signature) > maxSignatureBytes {
-		return nil, badPayment("payload.signature is not 0x and hexadecimal digits")
+		return nil, badPayment("payload.signature must be 0x and hexadecimal digits")
 	}
 	p := &ExactPayment{
 		Accepted: ExactRequirements{

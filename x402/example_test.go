@@ -64,9 +64,9 @@ func ExampleDecode() {
 	}
 	// Output:
 	// BCK.COMMON.0026
-	// planId: The planId is not the decimal text of a uint256 above zero.
+	// planId: The planId must be a decimal uint256 above zero.
 	// name: must be a string
-	// credits: An amount of credits must be a whole number in range, without sign, fraction, exponent or leading zero.
+	// credits: An amount of credits must be a whole number within range, without a sign, fraction, exponent, or leading zero.
 }
 
 func ExampleEndpoints_Match() {

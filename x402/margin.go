@@ -19,7 +19,7 @@ const (
 
 // ParseMargin parses 0 to 10 with at most 4 decimals, without sign, exponent or leading zero. Errors: [toll.CodeBadNumber].
 func ParseMargin(s string) (Margin, error) {
-	bad := toll.Errorf(toll.CodeBadNumber, "A margin is 0 to 10 percent with at most 4 decimals.").WithDetails("value %s", clip(s))
+	bad := toll.Errorf(toll.CodeBadNumber, "A margin must be 0 to 10 percent with at most 4 decimals.").WithDetails("value %s", clip(s))
 	whole, fraction, point := strings.Cut(s, ".")
 	n, err := toll.ParseCredits(whole)
 	if err != nil || len(whole) > 2 || point && fraction == "" || len(fraction) > marginDecimals {

@@ -23,13 +23,13 @@ func ParseNamespace(s string) (Namespace, error) {
 	}
 	words := strings.Split(s, ",")
 	if len(words) != 3 {
-		return Namespace{}, errors.New("x402: a namespace is three words: scheme prefix, header prefix, word, with commas between")
+		return Namespace{}, errors.New("x402: a namespace must be three comma-separated words: scheme prefix, header prefix, word")
 	}
 	n := Namespace{Scheme: words[0], Header: words[1], Word: words[2]}
 	header := n.Header != "" && len(n.Header) <= 32 &&
 		strings.Trim(n.Header, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-") == "" && strings.Trim(n.Header, "-") == n.Header
 	if !isWord(n.Scheme) || !isWord(n.Word) || !header {
-		return Namespace{}, errors.New("x402: a word of a namespace has a character that it must not have, or is too long")
+		return Namespace{}, errors.New("x402: a word of a namespace is too long or has an invalid character")
 	}
 	return n, nil
 }

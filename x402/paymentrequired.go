@@ -96,7 +96,7 @@ func EncodeHeader(v any) (string, error) {
 func DecodeHeader(s string, v any) error {
 	b, ok := headerText(s)
 	if !ok {
-		return toll.Errorf(toll.CodeBadRequest, "The header is neither base64 of JSON nor JSON.")
+		return toll.Errorf(toll.CodeBadRequest, "The header must be JSON or base64 of JSON.")
 	}
 	return Decode(b, v)
 }

@@ -64,7 +64,7 @@ func (s *ClientScheme) CreatePaymentPayload(ctx context.Context, r StandardRequi
 	}
 	asked, paid := r.text("planId"), p.Authorization.PlanID
 	if asked != "" && paid != "" && asked != paid {
-		return nil, toll.Errorf(toll.CodePlanMismatch, "The access token is for plan %s, and the server asks for plan %s.", paid, asked)
+		return nil, toll.Errorf(toll.CodePlanMismatch, "The access token is for plan %s, but the server requires plan %s.", paid, asked)
 	}
 	return map[string]any{"signature": p.Signature, "authorization": *p.Authorization, "nonce": p.Nonce}, nil
 }
@@ -95,7 +95,7 @@ func (s *ServerScheme) ParsePrice(price any) (asset, amount string, err error) {
 		amount = p.String()
 	}
 	if _, err := toll.ParseCredits(amount); err != nil {
-		return "", "", toll.Errorf(toll.CodeBadNumber, "A price is a whole number of credits, and no sum of money.")
+		return "", "", toll.Errorf(toll.CodeBadNumber, "A price must be a whole number of credits, not an amount of money.")
 	}
 	prefix, _, _ := strings.Cut(s.Name, ":")
 	return Namespace{Scheme: prefix}.Asset(), amount, nil
@@ -111,7 +111,7 @@ func (s *ServerScheme) EnhanceRequirements(r StandardRequirements) (StandardRequ
 	maps.Copy(extra, r.Extra)
 	r.Extra = extra
 	if r.text("planId") == "" {
-		return StandardRequirements{}, toll.Errorf(toll.CodeBadRequest, "Name the plan that pays: PlanID of the scheme, or extra.planId of the route.")
+		return StandardRequirements{}, toll.Errorf(toll.CodeBadRequest, "Set the plan that pays: PlanID of the scheme, or extra.planId of the route.")
 	}
 	r.PayTo = cmp.Or(r.PayTo, noReceiver)
 	return r, nil

@@ -116,7 +116,7 @@ func DecodeSignIn(s string) (*SignIn, error) {
 		return nil, badSignIn("it is malformed").WithCause(err)
 	}
 	if len(p.Resources) > maxSignInResources {
-		return nil, badSignIn("it names too many resources")
+		return nil, badSignIn("it has too many resources")
 	}
 	words := []string{p.Domain, p.Address, p.URI, p.Version, p.ChainID, p.Type, p.Nonce, p.IssuedAt, p.Signature}
 	if slices.Contains(words, "") {
@@ -125,11 +125,11 @@ func DecodeSignIn(s string) (*SignIn, error) {
 	words = append(words, p.ExpirationTime, p.NotBefore, p.RequestID)
 	for _, w := range append(words, p.Resources...) {
 		if !visible(w) {
-			return nil, badSignIn("a member has characters that it must not have")
+			return nil, badSignIn("a member has invalid characters")
 		}
 	}
 	if !visible(strings.ReplaceAll(p.Statement, " ", "")) {
-		return nil, badSignIn("the statement has characters that it must not have")
+		return nil, badSignIn("the statement has invalid characters")
 	}
 	return p, nil
 }

@@ -104,7 +104,7 @@ func decodePayload(b []byte) (*Token, error) {
 	}
 	if n := p.Payload.Nonce; n != nil {
 		if !ValidNonce(*n) {
-			return nil, undecodable("payload.nonce is not 1 to 128 of A-Z a-z 0-9 . _ : ~ -")
+			return nil, undecodable("payload.nonce must be 1 to 128 characters of A-Z a-z 0-9 . _ : ~ -")
 		}
 		t.Nonce = *n
 	}
@@ -135,7 +135,7 @@ func identifierOf(extensions map[string]json.RawMessage, bad func(why string) *t
 		return "", e.Info.Required, nil
 	}
 	if !ValidPaymentIdentifier(*e.Info.ID) {
-		return "", false, bad("the payment identifier is not 16 to 128 of A-Z a-z 0-9 _ -")
+		return "", false, bad("the payment identifier must be 16 to 128 characters of A-Z a-z 0-9 _ -")
 	}
 	return *e.Info.ID, e.Info.Required, nil
 }
@@ -278,7 +278,7 @@ func EncodeToken(jws string, accepted Requirements, auth Authorization, nonce st
 // JWS without checking the signature. Errors: [toll.CodeBadRequest] for the nonce, and any error of [DecodeToken].
 func WithNonce(token, nonce string) (string, error) {
 	if !ValidNonce(nonce) {
-		return "", toll.Errorf(toll.CodeBadRequest, "A nonce is 1 to 128 of A-Z a-z 0-9 . _ : ~ -")
+		return "", toll.Errorf(toll.CodeBadRequest, "A nonce must be 1 to 128 characters of A-Z a-z 0-9 . _ : ~ -")
 	}
 	jws, c, err := unverified(token)
 	if err != nil {

@@ -20,7 +20,7 @@ func ExportLocalWallet(ctx context.Context, cfg server.Config, account string) (
 	return server.Administer(ctx, cfg, server.Writing, func(db *server.Database) (out toll.WalletKey, err error) {
 		address, err := db.Auth.Principal(ctx, account)
 		if errors.Is(err, store.ErrNotFound) {
-			return out, fmt.Errorf("no account is called %q", account)
+			return out, fmt.Errorf("no workspace is named %q", account)
 		}
 		if err != nil {
 			return out, err
@@ -77,7 +77,7 @@ func Suspend(ctx context.Context, cfg server.Config, id string, suspended bool) 
 	return server.Administer(ctx, cfg, server.Writing, func(db *server.Database) (auth.Suspension, error) {
 		out, err := db.Auth.Suspend(ctx, id, suspended)
 		if errors.Is(err, store.ErrNotFound) {
-			err = fmt.Errorf("no workspace, plan or API key has the id %q", id)
+			err = fmt.Errorf("no workspace, plan, or API key has the id %q", id)
 		}
 		return out, err
 	})

@@ -131,7 +131,7 @@ func AuditArchives(ctx context.Context, cfg server.Config, paths []string) ([]Fi
 			}
 			findings = append(findings, findingsOf(found)...)
 			if i > 0 && a.First != last+1 {
-				findings = append(findings, Finding{Invariant: "archive", Detail: fmt.Sprintf("%s begins at entry %d, the one before it ends at %d", path, a.First, last)})
+				findings = append(findings, Finding{Invariant: "archive", Detail: fmt.Sprintf("%s begins at entry %d, but the previous archive ends at %d", path, a.First, last)})
 			}
 			last = a.Last
 		}
@@ -168,7 +168,7 @@ func Export(ctx context.Context, cfg server.Config, path string, first int64, be
 		}
 		err = out.Publish(path, false)
 		if errors.Is(err, os.ErrExist) {
-			err = fmt.Errorf("%s is there already", path)
+			err = fmt.Errorf("%s already exists", path)
 		}
 		return a, err
 	})

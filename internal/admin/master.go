@@ -30,7 +30,7 @@ const resealSlice = 100
 // beside running services that have both keys. A repeat continues where a killed one stopped.
 func RotateMaster(ctx context.Context, cfg server.Config, newKeyFile string) (MasterRotation, error) {
 	if cfg.OtherMasterKeyFile != "" && cfg.OtherMasterKeyFile != newKeyFile {
-		return MasterRotation{}, errors.New("name the new key with --new-key-file alone")
+		return MasterRotation{}, errors.New("set the new key only with --new-key-file")
 	}
 	next, err := seal.FromFile(newKeyFile, false)
 	if err != nil {
@@ -40,7 +40,7 @@ func RotateMaster(ctx context.Context, cfg server.Config, newKeyFile string) (Ma
 	return server.Administer(ctx, cfg, server.Writing, func(db *server.Database) (MasterRotation, error) {
 		out := MasterRotation{From: db.Ring.KeyID(), To: next.KeyID(), Resealed: map[string]int64{}}
 		if out.From == out.To {
-			return out, errors.New("the new master key is the one in use")
+			return out, errors.New("the new master key is already in use")
 		}
 		r := resealer{db: db, to: next}
 		for _, c := range store.SealedColumns {

@@ -59,7 +59,7 @@ func ResolvePayment(ctx context.Context, cfg server.Config, in Resolve) (rails.U
 		return r.run(ctx)
 	})
 	if errors.Is(err, store.ErrNotFound) {
-		err = fmt.Errorf("%s is not a payment without an order: toll orders unmatched lists those", in.ID)
+		err = fmt.Errorf("%s is not an unmatched payment: run toll orders unmatched to list them", in.ID)
 	}
 	return out, err
 }
@@ -156,7 +156,7 @@ func (r *resolver) done(p *lockedPayment) (bool, error) {
 	case p.Resolution == r.How, p.Resolution == Refunding && r.How == Refunded:
 		return true, nil
 	}
-	return false, fmt.Errorf("%s is %s already", p.ID, p.Resolution)
+	return false, fmt.Errorf("%s is already %s", p.ID, p.Resolution)
 }
 
 // close stores what is done about a payment, with the refund if it is one, and returns what the log of
@@ -166,10 +166,10 @@ func (r *resolver) close(ctx context.Context, tx *store.Tx, p *lockedPayment) (a
 	at := now
 	if how == Refunded {
 		if p.card == nil || !card.IsPayment(p.card.Object) {
-			return act, fmt.Errorf("the service cannot give %s back: have it paid back, and say so with --settled", p.ID)
+			return act, fmt.Errorf("the service cannot refund %s: refund it yourself, then record that with --settled", p.ID)
 		}
 		if p.card.Left() == 0 {
-			return act, fmt.Errorf("nothing is left of %s to give back: note that with --settled", p.ID)
+			return act, fmt.Errorf("%s has nothing left to refund: record that with --settled", p.ID)
 		}
 		if err := card.RefundOrphan(ctx, tx, p.card, now); err != nil {
 			return act, err
@@ -191,11 +191,11 @@ func (r *resolver) grant(ctx context.Context, p *lockedPayment) error {
 	}
 	switch {
 	case p.card != nil && !card.IsPayment(p.card.Object):
-		return fmt.Errorf("%s is not a payment: look at it on the page of the processor, and say so with --settled", p.ID)
+		return fmt.Errorf("%s is not a payment: check it in the dashboard of the card processor, then record that with --settled", p.ID)
 	case r.Plan != "" && r.Plan != in.Plan:
 		return fmt.Errorf("the payment is for plan %s, not for %s", in.Plan, r.Plan)
 	case in.Plan == "" || in.Subscriber.IsZero():
-		return errors.New("the payment does not say for whom and for what it is: name them with --plan and --subscriber")
+		return errors.New("the plan or the subscriber of the payment is unknown: set --plan and --subscriber")
 	}
 	if p.card != nil {
 		in.Currency, in.Delegation = p.Currency, p.card.Delegation
@@ -207,7 +207,7 @@ func (r *resolver) grant(ctx context.Context, p *lockedPayment) error {
 	o, err := r.orders.RestoreOrder(ctx, in, func(tx *store.Tx, o *store.Order) (act store.Act, err error) {
 		err = r.change(ctx, tx, func(locked *lockedPayment) error {
 			if locked.Resolution != "" {
-				return fmt.Errorf("%s is %s already", p.ID, locked.Resolution)
+				return fmt.Errorf("%s is already %s", p.ID, locked.Resolution)
 			}
 			if locked.card != nil {
 				if err := card.RestorePayment(ctx, tx, o, locked.card); err != nil {
@@ -220,7 +220,7 @@ func (r *resolver) grant(ctx context.Context, p *lockedPayment) error {
 		return act, err
 	})
 	if errors.Is(err, checkout.ErrNotThePrice) {
-		err = fmt.Errorf("%w %s: name the plan that it is for with --plan, or give the money back", err, in.Plan)
+		err = fmt.Errorf("%w %s: set the right plan with --plan, or refund the payment", err, in.Plan)
 	}
 	if err == nil {
 		p.Resolution, p.OrderID, p.Plan, p.Subscriber = r.How, o.ID, o.Plan, &o.Subscriber

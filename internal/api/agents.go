@@ -28,23 +28,23 @@ func (g registry) agentRoutes() []route {
 	const at = Base + "/protocol/agents"
 	return []route{
 		{
-			op: "registerAgent", method: "POST", path: at, auth: keyed, right: toll.RightManage, tag: "Agents", summary: "Register an agent, with plans of the caller attached",
+			op: "registerAgent", method: "POST", path: at, auth: keyed, right: toll.RightManage, tag: "Agents", summary: "Register an agent and attach your plans to it",
 			action: creates(g.registerAgent), codes: []toll.Code{toll.CodeRateLimited, toll.CodeBadID, toll.CodeNotPlanOwner, toll.CodePlanNotFound},
 		},
 		{
-			op: "registerAgentWithPlan", method: "POST", path: at + "/plans", auth: keyed, right: toll.RightManage, tag: "Agents", summary: "Register an agent and its plan, both or neither",
+			op: "registerAgentWithPlan", method: "POST", path: at + "/plans", auth: keyed, right: toll.RightManage, tag: "Agents", summary: "Register an agent and its plan in one transaction",
 			action: creates(g.registerAgentWithPlan), codes: append([]toll.Code{toll.CodeNonceConflict, toll.CodeRateLimited}, registrationCodes...),
 		},
 		{
-			op: "listAgents", export: toll.RightRead, method: "GET", path: at, auth: keyed, right: toll.RightRead, tag: "Agents", summary: "Agents of the caller",
+			op: "listAgents", export: toll.RightRead, method: "GET", path: at, auth: keyed, right: toll.RightRead, tag: "Agents", summary: "List your agents",
 			action: lists("AgentList", list.Agents, g.listAgents), query: paging, codes: []toll.Code{toll.CodeBadPage},
 		},
 		{
-			op: "readAgent", method: "GET", path: at + "/{agentId}", auth: open, right: public, tag: "Agents", summary: "One agent",
+			op: "readAgent", method: "GET", path: at + "/{agentId}", auth: open, right: public, tag: "Agents", summary: "Read an agent",
 			action: readsLarge(by("agentId", toll.ParseAgentID, g.readAgent)), codes: []toll.Code{toll.CodeBadID, toll.CodeAgentNotFound},
 		},
 		{
-			op: "listPlansOfAgent", method: "GET", path: at + "/{agentId}/plans", auth: open, right: public, tag: "Agents", summary: "Plans of an agent",
+			op: "listPlansOfAgent", method: "GET", path: at + "/{agentId}/plans", auth: open, right: public, tag: "Agents", summary: "List the plans of an agent",
 			action: large(lists("PlanList", list.PlansOfAgent, g.listPlansOfAgent)), query: paging, codes: []toll.Code{toll.CodeBadID, toll.CodeBadPage, toll.CodePlansOfUnknownAgent},
 		},
 	}

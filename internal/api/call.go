@@ -160,7 +160,7 @@ func bodyError(err error) error {
 // checkMediaType takes JSON in UTF-8, as it is, or no type at all.
 func checkMediaType(h http.Header) error {
 	if len(h["Content-Encoding"]) > 0 && !strings.EqualFold(h["Content-Encoding"][0], "identity") {
-		return toll.Errorf(toll.CodeMediaType, "A compressed body is not taken.")
+		return toll.Errorf(toll.CodeMediaType, "Compressed request bodies are not supported.")
 	}
 	types := h["Content-Type"]
 	if len(types) == 0 || len(types) == 1 && (types[0] == "application/json" || types[0] == "") {

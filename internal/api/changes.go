@@ -29,15 +29,15 @@ func (g changes) routes() []route {
 	return []route{
 		{
 			op: "updateAgent", method: "PUT", path: agents, auth: owners, right: toll.RightManage, ifMatch: true, tag: "Agents",
-			summary: "Change an agent: a member that is there replaces the stored one, null clears it", action: takes(g.updateAgent), codes: agentCodes,
+			summary: "Update an agent: each member that you send replaces the stored value, and null clears it", action: takes(g.updateAgent), codes: agentCodes,
 		},
 		{
 			op: "setAgentListed", method: "PUT", path: agents + "/list/{state}", auth: owners, right: toll.RightManage, ifMatch: true, tag: "Agents",
-			summary: "List (true) or unlist (false) an agent; unlisted ones fail verify", action: reads(by("state", listState, g.setAgentListed)),
+			summary: "List (true) or unlist (false) an agent; verify refuses requests for an unlisted agent", action: reads(by("state", listState, g.setAgentListed)),
 			codes: append([]toll.Code{toll.CodeBadRequest}, agentCodes...),
 		},
 		{
-			op: "attachPlan", method: "POST", path: agents + "/plan/{planId}", auth: owners, right: toll.RightManage, ifMatch: true, tag: "Agents", summary: "Attach a plan of the caller to an agent of the caller",
+			op: "attachPlan", method: "POST", path: agents + "/plan/{planId}", auth: owners, right: toll.RightManage, ifMatch: true, tag: "Agents", summary: "Attach one of your plans to one of your agents",
 			action: reads(by("planId", toll.ParsePlanID, g.attachPlan)), codes: append([]toll.Code{toll.CodeBadRequest, toll.CodeNotPlanOwner, toll.CodePlanNotFound}, agentCodes...),
 		},
 		{
@@ -47,17 +47,17 @@ func (g changes) routes() []route {
 		{
 			op: "addEndpoints", method: "POST", path: agents + "/endpoints", auth: owners, right: toll.RightManage,
 			ifMatch: true, tag: "Agents",
-			summary: "Add endpoints to an agent, behind those that it has; one that it has is not added again",
+			summary: "Add endpoints to the end of the list of an agent; existing endpoints are not added again",
 			action:  takes(g.addEndpoints), codes: agentCodes,
 		},
 		{
 			op: "updatePlan", method: "PUT", path: plans, auth: owners, right: toll.RightManage, ifMatch: true, tag: "Plans",
-			summary: "Change what describes a plan, and its order limit; price and credits never change", action: takes(g.updatePlan),
+			summary: "Update the metadata and the order limit of a plan; its price and credits cannot be changed", action: takes(g.updatePlan),
 			codes: append([]toll.Code{toll.CodeBadNumber, toll.CodePlanTermsFixed}, planCodes...),
 		},
 		{
 			op: "setPlanListed", method: "PUT", path: plans + "/list/{state}", auth: owners, right: toll.RightManage, ifMatch: true, tag: "Plans",
-			summary: "List (true) or unlist (false) a plan; unlisted ones take no orders", action: reads(by("state", listState, g.setPlanListed)),
+			summary: "List (true) or unlist (false) a plan; an unlisted plan accepts no orders", action: reads(by("state", listState, g.setPlanListed)),
 			codes: append([]toll.Code{toll.CodeBadRequest}, planCodes...),
 		},
 	}
@@ -108,7 +108,7 @@ func checkVersion(want, has int64) error {
 		return nil
 	}
 	return toll.NewError(toll.CodeRecordChanged).
-		WithDetails("it is version %d, the change expects %d", has, want).WithParam("version", has)
+		WithDetails("the record has version %d, the change expects %d", has, want).WithParam("version", has)
 }
 
 // changeAgent runs a change of an agent of the caller in a transaction, while nobody else changes it, and returns the answer. The
@@ -209,7 +209,7 @@ func (g changes) after(t time.Time) time.Time {
 }
 
 func (g changes) updateAgent(c *call, in *toll.AgentUpdate) (*toll.ActResult, error) {
-	says := said{event: toll.EventAgentUpdated, message: "The agent is updated."}
+	says := said{event: toll.EventAgentUpdated, message: "Agent updated."}
 	return g.changeAgent(c, says, func(ctx context.Context, tx *store.Tx, a *toll.Agent) (bool, error) {
 		var stored *toll.Credentials
 		if in.ChangesCredentials() && a.API.HasCredentials {
@@ -252,7 +252,7 @@ func openCredentials(ctx context.Context, q store.Querier, vault Vault, id toll.
 	}
 	var c toll.Credentials
 	if err := json.Unmarshal(plain, &c); err != nil {
-		return nil, errors.New("api: stored upstream credentials are no JSON") // the error of the decoder could quote them
+		return nil, errors.New("api: stored upstream credentials are not JSON") // the error of the decoder could quote them
 	}
 	return &c, nil
 }
@@ -270,7 +270,7 @@ func differ(a, b any) (bool, error) {
 }
 
 func (g changes) updatePlan(c *call, in *toll.PlanUpdate) (*toll.ActResult, error) {
-	says := said{event: toll.EventPlanUpdated, message: "The plan is updated."}
+	says := said{event: toll.EventPlanUpdated, message: "Plan updated."}
 	return g.changePlan(c, says, func(p *toll.Plan) (bool, error) {
 		updated, err := in.Apply(*p)
 		if err != nil {
@@ -331,7 +331,7 @@ func alreadyListed(r *toll.ActResult, already bool, code toll.Code) *toll.ActRes
 }
 
 func (g changes) addEndpoints(c *call, in *toll.EndpointsInput) (*toll.ActResult, error) {
-	says := said{event: toll.EventAgentUpdated, message: "The agent has the endpoints."}
+	says := said{event: toll.EventAgentUpdated, message: "Endpoints added."}
 	return g.changeAgent(c, says, func(_ context.Context, _ *store.Tx, a *toll.Agent) (bool, error) {
 		updated, changed, err := in.Apply(*a)
 		if err == nil {
@@ -342,7 +342,7 @@ func (g changes) addEndpoints(c *call, in *toll.EndpointsInput) (*toll.ActResult
 }
 
 func (g changes) attachPlan(c *call, planID toll.PlanID) (*toll.ActResult, error) {
-	says := said{toll.EventAgentUpdated, "The agent has the plan.", map[string]any{"planId": planID}}
+	says := said{toll.EventAgentUpdated, "Plan attached.", map[string]any{"planId": planID}}
 	out, err := g.changeAgent(c, says, func(ctx context.Context, tx *store.Tx, a *toll.Agent) (bool, error) {
 		if err := ownPlans(ctx, tx, c.caller.Address, []toll.PlanRef{{PlanID: planID}}); err != nil {
 			return false, err
@@ -351,7 +351,7 @@ func (g changes) attachPlan(c *call, planID toll.PlanID) (*toll.ActResult, error
 			return false, nil
 		}
 		if len(a.Plans) >= toll.MaxPlansPerAgent {
-			return false, toll.Faults([]toll.Fault{{Path: "planId", Message: "the agent has " + strconv.Itoa(toll.MaxPlansPerAgent) + " plans, the most that one may have"}})
+			return false, toll.Faults([]toll.Fault{{Path: "planId", Message: "the agent already has the maximum of " + strconv.Itoa(toll.MaxPlansPerAgent) + " plans"}})
 		}
 		return store.AttachPlan(ctx, tx, a.ID, planID)
 	})
@@ -360,7 +360,7 @@ func (g changes) attachPlan(c *call, planID toll.PlanID) (*toll.ActResult, error
 }
 
 func (g changes) detachPlan(c *call, planID toll.PlanID) (*toll.ActResult, error) {
-	says := said{toll.EventAgentUpdated, "The agent has the plan no more.", map[string]any{"planId": planID}}
+	says := said{toll.EventAgentUpdated, "Plan detached.", map[string]any{"planId": planID}}
 	out, err := g.changeAgent(c, says, func(ctx context.Context, tx *store.Tx, a *toll.Agent) (bool, error) {
 		if _, err := planByID(ctx, tx, planID, toll.CodePlanNotFound); err != nil {
 			return false, err

@@ -25,7 +25,7 @@ func (d delegations) routes() []route {
 	return []route{
 		{
 			op: "createDelegation", method: "POST", path: at + "/create", auth: keyed, right: toll.RightSpend, status: 201, tag: "Delegations",
-			summary: "Set a limit on money up to which access tokens may buy plans", action: creates(d.createDelegation),
+			summary: "Create a delegation: a spending limit up to which access tokens can buy plans", action: creates(d.createDelegation),
 			codes: []toll.Code{
 				toll.CodeBadID, toll.CodeBadAddress, toll.CodeBadNumber, toll.CodeBadProvider, toll.CodeDelegationIncomplete, toll.CodeProviderMismatch,
 				toll.CodeUnsupportedScheme, toll.CodePaymentMethodUnusable, toll.CodePaymentMethodRevoked, toll.CodePaymentMethodNotAllowed,
@@ -35,53 +35,53 @@ func (d delegations) routes() []route {
 		},
 		{
 			op: "signDelegation", method: "POST", path: at + "/{delegationId}/signature", auth: self, right: toll.RightSpend, tag: "Delegations",
-			summary: "Hand in the signature of an account that the caller holds", action: takes(d.signDelegation),
+			summary: "Submit the signature of an account whose key you hold", action: takes(d.signDelegation),
 			codes: append([]toll.Code{
 				toll.CodeChainSignature, toll.CodeChainForeignCode, toll.CodeDelegationRevoked, toll.CodeDelegationExpired, toll.CodeChainUnreachable,
 				toll.CodeChainContracts,
 			}, one...),
 		},
 		{
-			op: "listDelegations", method: "GET", path: at, auth: keyed, right: toll.RightRead, tag: "Delegations", summary: "Delegations of the caller",
+			op: "listDelegations", method: "GET", path: at, auth: keyed, right: toll.RightRead, tag: "Delegations", summary: "List your delegations",
 			action: lists("DelegationList", list.Delegations, d.listDelegations), codes: []toll.Code{toll.CodeBadPage, toll.CodeBadRequest}, query: append([]query{accessible}, sortedBy(store.SortCreated, store.SortUpdated)...),
 		},
 		{
-			op: "readDelegation", method: "GET", path: at + "/{delegationId}", auth: self, right: toll.RightRead, tag: "Delegations", summary: "One delegation",
+			op: "readDelegation", method: "GET", path: at + "/{delegationId}", auth: self, right: toll.RightRead, tag: "Delegations", summary: "Read a delegation",
 			action: reads(byText("delegationId", d.readDelegation)), codes: one,
 		},
 		{
 			op: "revokeDelegation", method: "DELETE", path: at + "/{delegationId}", auth: self, right: toll.RightSpend, tag: "Delegations",
-			summary: "End a delegation and the permissions that name it", action: reads(d.revokeDelegation), codes: append([]toll.Code{toll.CodeForbidden}, one...),
+			summary: "Revoke a delegation and the permissions that use it", action: reads(d.revokeDelegation), codes: append([]toll.Code{toll.CodeForbidden}, one...),
 		},
 		{
 			op: "unfreezeDelegation", method: "POST", path: at + "/{delegationId}/unfreeze", auth: self, right: toll.RightSpend, tag: "Delegations",
-			summary: "Let a frozen delegation pay again", action: reads(d.unfreezeDelegation),
+			summary: "Unfreeze a delegation", action: reads(d.unfreezeDelegation),
 			codes: append([]toll.Code{toll.CodeDelegationFrozen, toll.CodeForbidden}, one...),
 		},
 		{
 			op: "listDelegationTransactions", export: toll.RightRead, method: "GET", path: at + "/{delegationId}/transactions", auth: self, right: toll.RightRead, tag: "Delegations",
-			summary: "Payments under a delegation", action: lists("DelegationTransactionList", list.DelegationTransactions, d.listDelegationTransactions), codes: append([]toll.Code{toll.CodeBadPage}, one...),
+			summary: "List the payments of a delegation", action: lists("DelegationTransactionList", list.DelegationTransactions, d.listDelegationTransactions), codes: append([]toll.Code{toll.CodeBadPage}, one...),
 			query: sortedBy(store.SortCreated, store.SortUpdated),
 		},
 		{
-			op: "listPaymentMethods", method: "GET", path: methods, auth: keyed, right: toll.RightRead, tag: "Payment methods", summary: "Cards of the caller, and the wallet",
+			op: "listPaymentMethods", method: "GET", path: methods, auth: keyed, right: toll.RightRead, tag: "Payment methods", summary: "List your cards and your wallet",
 			action: reads(d.listPaymentMethods), codes: []toll.Code{toll.CodeBadProvider, toll.CodeBadRequest},
-			query: []query{accessible, {"provider", "stripe or erc4337. Default both."}},
+			query: []query{accessible, {"provider", "stripe or erc4337. Defaults to both."}},
 		},
 		{
 			op: "updatePaymentMethod", method: "PATCH", path: methods + "/{paymentMethodId}", auth: self, right: toll.RightSpend, tag: "Payment methods",
-			summary: "Name a payment method, or keep it for some API keys", action: takes(d.updatePaymentMethod),
+			summary: "Rename a payment method or restrict it to some API keys", action: takes(d.updatePaymentMethod),
 			codes: []toll.Code{toll.CodePaymentMethodNotFound, toll.CodeKeyNotFound, toll.CodeForbidden},
 		},
 		{
 			op: "deletePaymentMethod", method: "DELETE", path: methods + "/{paymentMethodId}", auth: self, right: toll.RightSpend, tag: "Payment methods",
-			summary: "Remove a card, with the delegations that pay with it", action: reads(d.deletePaymentMethod),
+			summary: "Delete a card and revoke the delegations that use it", action: reads(d.deletePaymentMethod),
 			codes: []toll.Code{toll.CodePaymentMethodNotFound, toll.CodeForbidden},
 		},
 	}
 }
 
-var accessible = query{"accessible", "true: only what the API key of the call can pay with now."}
+var accessible = query{"accessible", "true: only records that this API key can pay with now."}
 
 func (c *call) owner() checkout.Owner {
 	return checkout.Owner{Address: c.caller.Address, KeyID: c.caller.KeyID, UserID: c.caller.UserID}
@@ -94,8 +94,8 @@ func (d delegations) createDelegation(c *call, in *toll.DelegationInput, once *s
 
 // DelegationSignature is the signature of an account that the caller holds.
 type DelegationSignature struct {
-	Signature     string          `json:"signature" doc:"Hex, over the typed data of the delegation."`
-	Authorization json.RawMessage `json:"authorization,omitzero" doc:"Signed EIP-7702 authorization, an object: for an account without code."`
+	Signature     string          `json:"signature" doc:"Signature of the typed data of the delegation, in hexadecimal."`
+	Authorization json.RawMessage `json:"authorization,omitzero" doc:"Signed EIP-7702 authorization (an object), for an account without code."`
 }
 
 func (*DelegationSignature) required() []string { return []string{"signature"} }
@@ -149,7 +149,7 @@ func (d delegations) listPaymentMethods(c *call) ([]toll.PaymentMethod, error) {
 	switch provider {
 	case "", toll.ProviderCrypto, toll.ProviderCard:
 	default:
-		return nil, toll.NewError(toll.CodeBadProvider).WithHint("The providers are erc4337 and stripe.")
+		return nil, toll.NewError(toll.CodeBadProvider).WithHint("Send erc4337 or stripe.")
 	}
 	return d.checkout.PaymentMethods.List(c.context, c.owner(), usable, provider)
 }
@@ -179,5 +179,5 @@ func flag(q map[string][]string, name string) (bool, error) {
 	case len(values) == 1 && (strings.EqualFold(values[0], "false") || values[0] == ""):
 		return false, nil
 	}
-	return false, toll.Faults([]toll.Fault{{Path: name, Message: "must be true or false, once"}})
+	return false, toll.Faults([]toll.Fault{{Path: name, Message: "must be true or false, and sent once"}})
 }

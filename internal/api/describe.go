@@ -13,78 +13,78 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-// abouts say what the summary of an operation leaves open, by operation id.
+// abouts complete the summaries of operations, by operation id.
 var abouts = map[string]string{
-	"readInfo":             "Clients read here which environment, network, contracts and rails the service has.",
-	"verify":               "With `hold` true the credits are set aside until settle, release or the end of the hold, so that requests at the same time cannot spend them twice. A refusal is an answer 200 with `isValid` false and a reason; nothing is stored for it.",
-	"settle":               "The agent settles after it has the answer to the request and before it sends that answer. A repeat with the same request id returns the first outcome and burns nothing.",
-	"release":              "The agent releases a hold when the request failed. A request that is settled stays settled.",
-	"renew":                "The agent renews the hold of a long answer at half of its life. The credits stay set aside until holdSecs from now, at most for 24 hours since the hold began; no credits of other holds are taken, and a repeat is harmless. A hold that is settled, released or lapsed cannot be renewed.",
-	"orderPlan":            "A free plan is granted at once. A plan that is paid on a chain is paid from the wallet of the caller or under a delegation; 202 means that the payment is not decided yet: read the order until it is.",
-	"openCheckout":         "The person pays on the page at `url`. The order is made when the payment is confirmed, once for each page.",
-	"openStripePayment":    "An older form of openCheckout, with the same effect.",
-	"readOrder":            "The state goes from `created` to `confirmed`, and to `final` when nothing can undo the payment, or to `failed`.",
-	"refundOrder":          "Credits that the refunded part bought are taken back as far as they are not spent.",
-	"takeBackCredits":      "Only credits that were minted by hand or came with a free order are taken. Credits of a paid order leave by a refund. The holder and the owner both get an event.",
-	"mintCredits":          "Nobody pays for credits that are granted in this way. They end as an order of the plan would.",
-	"mintExpirableCredits": "Like mintCredits, with an end that the caller chooses.",
-	"createPermission":     "An access token names one plan and the limits of what may be spent with it. It is sent with each paid request in place of an API key, which no agent must see.",
-	"revokePermission":     "It counts in every process within a second.",
-	"createDelegation":     "Requests that find too few credits buy the plan again under it, up to the limit and for as long as it lasts.",
-	"signDelegation":       "Needed where the service has no key of the account: the delegation is `Pending` until then.",
-	"registerPlan":         "A plan has a price, which an order pays, and the credits or the time that an order buys. Neither changes later.",
-	"registerAgent":        "An agent has endpoints, for which requests are paid, and plans, of which credits pay them.",
-	"updatePlan":           "Existing balances stay as they are.",
-	"setPlanListed":        "Balances of an unlisted plan can still be spent.",
-	"listUsage":            "Counts follow the settlements within seconds and equal the entries of the ledger. As seller the caller sees settlements of its own plans, with `role=buyer` what it used of any plan.",
-	"listRevenue":          "Sums are in base units of each currency, and never added over currencies. What went back is counted beside what was paid.",
-	"listRefusals":         "Counters are written every ten seconds. Requests that an agent refuses itself do not reach the service.",
-	"listHoldings":         "Time plans and credits alike, with what is available, on hold and used.",
-	"listOrders":           "Newest first. Filters and sorting are those that an index serves; docs/LISTS.md names them.",
-	"search":               "At most 20 records of each kind; `more` says that there are further ones.",
-	"createWebhook":        "Deliveries carry a signature over id, time and body. A url on a private network is refused.",
-	"listEvents":           "`after` continues behind a sequence number, so that a reader misses nothing and reads nothing twice.",
-	"followEvents":         "A quiet stream has a heartbeat every 15 seconds. The caller reconnects with Last-Event-ID.",
-	"createKey":            "The new key has at most the rights of the caller, and ends no later.",
-	"rotateKey":            "Both keys work until the overlap is over.",
-	"revokeKey":            "With `keep=true` what the key made stays, under the key of the caller, if that has its rights.",
-	"signUp":               "The person becomes owner of a new workspace. With the link of an invitation they also join the workspace of it.",
-	"signIn":               "An unknown login name and a wrong password get the same answer in the same time.",
-	"acceptInvitation":     "The membership has the role of the invitation. An invitation of somebody who has left, or may not give that role any more, is refused.",
-	"removeMember":         "With `keep=true` their keys and consents go to the person who removes them.",
-	"recordSubTask":        "Sub-tasks show what was done for a settled request, and by whom.",
-	"exportWallet":         "Whoever has the key can move the money of the wallet. The service keeps its copy.",
-	"buyPlan":              "The wallet signs an authorization of the token (EIP-3009). A repeat of the same payment returns the first order.",
-	"signInToPlan":         "The signature is one of EIP-4361. Addresses whose key the service holds cannot sign in.",
-	"supported":            "The kinds are those of the x402 standard, for each scheme and network.",
-	"signOffers":           "A client can check with the key of did.json that an offer was made by this service.",
-	"readProof":            "The proof leads from the burn to a root in the contract on the chain, and can be checked without this service.",
-	"startSimulation":      "It says what verify would answer, for a request that nobody makes.",
-	"advanceClock":         "Holds, tokens and plans end by this clock. It never goes back.",
-	"useFaucet":            "Only a service on its embedded chain has a faucet.",
-	"readReady":            "Load balancers ask this. During a shutdown it answers 503 before connections are closed.",
-	"readHealth":           "It asks no database and no chain.",
-	"readJWKS":             "Keys that were rotated stay here until what they signed has ended.",
-	"listAuditLog":         "Each entry holds the hash of the one before it, which `toll audit` checks.",
-	"proveSession":         "Deleting, inviting and making keys ask for such a proof.",
-	"deleteWorkspace":      "What was recorded stays: the ledger, orders, receipts and the audit log. It is refused while somebody has credits of a plan with a price, and while an order is not decided or disputed. The money of its wallet stays there: export the key before.",
-	"setRole":              "What is left out stays. A spending limit counts the orders that the member has the wallet pay in a calendar month (UTC), and each delegation that the member makes, whole until it ends. It ends with the role developer.",
-	"readWorkspace":        "Members and API keys with the right to read can call it. Other workspaces get 404.",
-	"renameWorkspace":      "The name need not be unique, and pages show it in place of the address. Calls name a workspace by its `id`.",
-	"listOrganizations":    "The `id` of a workspace goes into `X-Current-Org-Id`.",
+	"readInfo":             "Returns the environment, network, contracts, and versions of the service.",
+	"verify":               "With `hold` set to true, the credits stay on hold until settle, release, or the end of the hold, so that concurrent requests cannot spend them twice. A refusal has status 200, with `isValid` false and a reason; nothing is stored for it.",
+	"settle":               "Settle after the agent has its response to the request and before it sends that response. Repeating a settle with the same request id returns the first outcome and burns nothing.",
+	"release":              "Release the hold if the request failed. A settled request stays settled.",
+	"renew":                "If a response takes long, renew its hold halfway through the life of the hold. The credits then stay on hold for holdSecs from now, but at most 24 hours after the hold began. A renewal takes no credits from other holds and is safe to repeat. A hold that is settled, released, or lapsed cannot be renewed.",
+	"orderPlan":            "A free plan is granted at once. A plan that is paid on a chain is paid from your wallet or under a delegation. Status 202 means that the payment is still pending: poll the order.",
+	"openCheckout":         "The person pays on the page at `url`. The order is created when the payment is confirmed, once for each page.",
+	"openStripePayment":    "An older form of openCheckout with the same effect.",
+	"readOrder":            "The status changes from `created` to `confirmed`, and to `final` when the payment can no longer be undone, or to `failed`.",
+	"refundOrder":          "Unspent credits that the refunded amount bought are taken back.",
+	"takeBackCredits":      "Only credits that were minted by hand or came with a free order can be taken back. For credits of a paid order, refund the order. Both the holder and the owner of the plan receive an event.",
+	"mintCredits":          "The credits are free for the receiver. They expire like the credits of an order of the plan.",
+	"mintExpirableCredits": "Like mintCredits, but you choose when the credits expire.",
+	"createPermission":     "An access token belongs to one plan and limits how much can be spent with it. Send it with each paid request instead of an API key, which agents must not see.",
+	"revokePermission":     "Every process rejects the access token within a second.",
+	"createDelegation":     "If a request needs more credits than are available, the plan is ordered again under the delegation, up to its limit and until it expires.",
+	"signDelegation":       "Required if the service does not hold the key of the account. The delegation is `Pending` until it is signed.",
+	"registerPlan":         "A plan has a price, which is paid per order, and the credits or the time that an order buys. Neither can be changed later.",
+	"registerAgent":        "An agent has endpoints, whose requests are paid, and plans, whose credits pay for them.",
+	"updatePlan":           "Existing balances do not change.",
+	"setPlanListed":        "Credits of an unlisted plan can still be spent.",
+	"listUsage":            "Counts follow settlements within seconds and match the ledger. As a seller, you see the settlements of your plans; with `role=buyer`, your own use of any plan.",
+	"listRevenue":          "Sums are in base units of each currency and are never added across currencies. Returned money is counted separately from paid money.",
+	"listRefusals":         "Counters are written every ten seconds. Requests that an agent refuses itself do not reach the service and are not counted.",
+	"listHoldings":         "Includes time plans and credits plans, with available, held, and used credits.",
+	"listOrders":           "The newest order comes first by default. docs/LISTS.md describes the supported filters and sort orders.",
+	"search":               "Returns at most 20 records of each kind; `more` is true if there are more.",
+	"createWebhook":        "Deliveries are signed over id, time, and body. URLs on private networks are rejected.",
+	"listEvents":           "Sequence numbers have no gaps, so a reader can notice and fetch missed events.",
+	"followEvents":         "A quiet stream sends a heartbeat every 15 seconds. If the connection ends, reconnect with Last-Event-ID.",
+	"createKey":            "The new key has at most your rights and expires no later than your own key.",
+	"rotateKey":            "Both keys work until the overlap ends.",
+	"revokeKey":            "With `keep=true`, everything that the key created stays valid under your own key, provided that your key has the necessary rights.",
+	"signUp":               "The person becomes the owner of a new workspace. With an invitation link, they also join the workspace of the invitation.",
+	"signIn":               "An unknown login name and a wrong password return the same response in the same time.",
+	"acceptInvitation":     "The membership gets the role of the invitation. An invitation is refused if its sender has left the workspace or is no longer allowed to grant that role.",
+	"removeMember":         "With `keep=true`, their API keys and consents are transferred to you.",
+	"recordSubTask":        "Sub-tasks document the work done for a settled request.",
+	"exportWallet":         "Anyone with the key can move the money of the wallet. The service keeps its own copy.",
+	"buyPlan":              "The wallet signs a token authorization (EIP-3009). Repeating the same payment returns the first order.",
+	"signInToPlan":         "The signature follows EIP-4361. Addresses whose key the service holds cannot sign in.",
+	"supported":            "Lists the kinds of the x402 standard for each scheme and network.",
+	"signOffers":           "A client can use the key in did.json to check that this service made an offer.",
+	"readProof":            "The proof leads from the burn to a root in the contract on the chain. It can be checked without this service.",
+	"startSimulation":      "Returns the response of a verify for a simulated request.",
+	"advanceClock":         "Holds, access tokens, and plans expire by this clock. It never goes back.",
+	"useFaucet":            "Only a service with the embedded chain has a faucet.",
+	"readReady":            "For load balancers. During a shutdown, it returns 503 before connections are closed.",
+	"readHealth":           "Accesses neither the database nor the chain.",
+	"readJWKS":             "Rotated keys stay in this list until everything that they signed has expired.",
+	"listAuditLog":         "Each entry contains the hash of the previous entry. `toll audit` checks this chain.",
+	"proveSession":         "Managing members and credentials, creating API keys, exporting the wallet, and deleting the workspace require a recent confirmation.",
+	"deleteWorkspace":      "The ledger, orders, receipts, and the audit log remain. The call is refused while a subscriber has credits of a paid plan, or while an order is pending or disputed. The money of the wallet stays there: export its key first.",
+	"setRole":              "Omitted members keep their values. A spending limit counts the orders that the member pays from the wallet in a calendar month (UTC), and the full amount of each delegation that the member creates, until the delegation ends. The limit ends when the member is no longer a developer.",
+	"readWorkspace":        "Members and API keys with the right to read can call it. For any other workspace, the response is 404.",
+	"renameWorkspace":      "The name does not have to be unique. Pages show it instead of the address; API calls identify a workspace by its `id`.",
+	"listOrganizations":    "Send the `id` of a workspace in `X-Current-Org-Id`.",
 }
 
-// accessTexts say whose records an operation is about.
+// accessTexts describe which records an operation can access.
 var accessTexts = map[access]string{
-	open:   "Anybody may call it, without a key.",
-	keyed:  "It is about the account of the caller.",
-	owners: "The caller must own the plan or the agent; others get 403.",
-	self:   "The record must belong to the caller; for others it does not exist (404).",
-	ends:   "The caller must own the plan or be the subscriber; for others the record does not exist (404).",
-	person: "It takes the session of a person. While a workspace has no people, an API key that the operator made stands in for one.",
+	open:   "It can be called without an API key.",
+	keyed:  "It applies to your workspace.",
+	owners: "You must own the plan or the agent; otherwise the response is 403.",
+	self:   "The record must belong to your workspace; otherwise the response is 404.",
+	ends:   "You must own the plan or be the subscriber; otherwise the response is 404.",
+	person: "It requires the session of a person. While a workspace has no people, an API key created by the operator works too.",
 }
 
-// description says of an operation what it does beyond its summary, who may call it, and what makes a call safe to repeat.
+// description returns the description of an operation: its effect beyond the summary, the required access, and how to repeat it safely.
 func (r *route) description() string {
 	say := []string{abouts[r.op], accessTexts[r.auth]}
 	add := func(when bool, text string) {
@@ -92,19 +92,19 @@ func (r *route) description() string {
 			say = append(say, text)
 		}
 	}
-	add(r.retired, "It is retired: the answer is always an error, which says what takes its place.")
-	add(r.right == own && r.auth != open, "It needs no right, because it is about the person alone.")
-	add(r.right != own && r.right != public, "It needs the right `"+string(r.right)+"`.")
-	add(r.ownKey, "An API key may do this to itself without that right.")
-	add(r.ownUser, "A person may do this to themself without the right and the proof.")
-	add(r.ownMail, "A member may do this to mails to an address of their own without that right.")
-	add(r.session && r.auth != person, "The session of a person may stand in place of an API key.")
-	add(r.fresh, "A person must have proved a credential within the last ten minutes.")
-	add(r.action.once, "With an `Idempotency-Key` it is safe to repeat.")
-	add(r.ifMatch, "With `If-Match` it changes nothing when the record has changed since it was read.")
+	add(r.retired, "It is retired and always returns an error that names its replacement.")
+	add(r.right == own && r.auth != open, "It requires no right, because it affects only the person of the session.")
+	add(r.right != own && r.right != public, "It requires the right `"+string(r.right)+"`.")
+	add(r.ownKey, "An API key can do this to itself without that right.")
+	add(r.ownUser, "You can do this to yourself without that right and without a recent confirmation of your identity.")
+	add(r.ownMail, "A member can do this for emails to their own address without that right.")
+	add(r.session && r.auth != person, "The session of a person works in place of an API key.")
+	add(r.fresh, "A person must have confirmed their identity within the last ten minutes.")
+	add(r.action.once, "An `Idempotency-Key` makes it safe to repeat.")
+	add(r.ifMatch, "With `If-Match`, it changes nothing if the record has changed since you read it.")
 	add(r.export != "", "`format=csv` or `format=ndjson` returns the whole list as a file.")
-	add(r.export != "" && r.export != toll.RightRead, "That takes the right `"+string(r.export)+"` as well.")
-	add(r.sandbox, "Only a sandbox has it.")
+	add(r.export != "" && r.export != toll.RightRead, "An export also requires the right `"+string(r.export)+"`.")
+	add(r.sandbox, "It is available only in a sandbox.")
 	return strings.Join(slices.DeleteFunc(say, func(s string) bool { return s == "" }), " ")
 }
 

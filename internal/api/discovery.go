@@ -20,29 +20,29 @@ func (d discovery) routes() []route {
 	const at = Base + "/x402/discovery"
 	filters := []query{
 		{"type", "http or mcp."},
-		{"payTo", "Address that is paid."},
+		{"payTo", "Address that receives the payment."},
 		{"scheme", "Payment scheme."},
 		{"network", "Network of the payment, for example eip155:84532."},
-		{"extensions", "Name of an extension that the resource has, for example bazaar."},
-		{"limit", "Most resources of an answer, 1 to 100. Default 20. An answer that would exceed about 512 KiB has fewer; pagination.limit tells how many."},
+		{"extensions", "Name of an extension of the resource, for example bazaar."},
+		{"limit", "Maximum number of resources in the response, 1 to 100. Defaults to 20. A response that would exceed about 512 KiB has fewer; pagination.limit is their number."},
 	}
 	return []route{
 		{
 			op: "readDID", method: "GET", path: "/.well-known/did.json", auth: open, right: public, tag: "Service",
-			summary: "Public keys of signed offers and receipts (did:web)", action: readsAs[auth.DIDDocument](d.did),
+			summary: "Read the public keys of signed offers and receipts (did:web)", action: readsAs[auth.DIDDocument](d.did),
 		},
 		{
-			op: "listResources", method: "GET", path: at + "/resources", auth: open, right: public, tag: "Discovery", summary: "What can be paid for here, last updated first",
-			action: readsLarge(d.listResources), query: append(filters, query{"offset", "Resources to skip. Default 0."}), codes: []toll.Code{toll.CodeBadPage},
+			op: "listResources", method: "GET", path: at + "/resources", auth: open, right: public, tag: "Discovery", summary: "List the resources that can be paid for, most recently updated first",
+			action: readsLarge(d.listResources), query: append(filters, query{"offset", "Number of resources to skip. Defaults to 0."}), codes: []toll.Code{toll.CodeBadPage},
 		},
 		{
-			op: "searchResources", method: "GET", path: at + "/search", auth: open, right: public, tag: "Discovery", summary: "What can be paid for here and has these words",
+			op: "searchResources", method: "GET", path: at + "/search", auth: open, right: public, tag: "Discovery", summary: "Search the resources that can be paid for",
 			action: readsLarge(d.searchResources), codes: []toll.Code{toll.CodeBadPage},
-			query: append([]query{{"query", "Words, each of which the agent, its plans or the url has: at most 16 words, 256 bytes."}},
-				append(filters, query{"cursor", "Continues where pagination.cursor of an earlier answer points."})...),
+			query: append([]query{{"query", "Search words. The agent, its plans, or the URL must contain each of them. At most 16 words and 256 bytes."}},
+				append(filters, query{"cursor", "pagination.cursor of an earlier response, to continue from there."})...),
 		},
 		{
-			op: "signOffers", method: "POST", path: Base + "/x402/offers", auth: owners, right: toll.RightSell, tag: "Payments", summary: "Sign what a server asks for, for its 402",
+			op: "signOffers", method: "POST", path: Base + "/x402/offers", auth: owners, right: toll.RightSell, tag: "Payments", summary: "Sign the payment requirements of a server for its 402 response",
 			action: takes(withBody(d.purchases.Offers)),
 			codes: []toll.Code{
 				toll.CodeNotPlanOwner, toll.CodePaymentPlanNotFound, toll.CodeBadX402Version, toll.CodeBadNumber, toll.CodeBadID,

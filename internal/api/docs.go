@@ -86,11 +86,11 @@ type docsAccess struct {
 }
 
 var accessWords = []docsAccess{
-	{open, "Anybody; no API key is needed."},
-	{keyed, "Any valid API key. Lists hold what belongs to its account."},
-	{self, "An API key of the account that the record belongs to; for others there is no such record (404)."},
-	{owners, "An API key of the account that owns the plan or the agent; others are refused (403)."},
-	{ends, "An API key of one of the two ends, the owner of the plan or the subscriber; for others there is no such record (404)."},
+	{open, "No API key is required."},
+	{keyed, "Any valid API key. Lists contain the records of its workspace."},
+	{self, "An API key of the workspace that owns the record; otherwise the response is 404."},
+	{owners, "An API key of the workspace that owns the plan or the agent; otherwise the response is 403."},
+	{ends, "An API key of the owner of the plan or of the subscriber; otherwise the response is 404."},
 }
 
 func slug(tag string) string { return strings.ToLower(strings.ReplaceAll(tag, " ", "-")) }
@@ -181,7 +181,7 @@ func referenceOf(groups []docsGroup) []docs.Guide {
 func llmsText(menu docsMenu) []byte {
 	var b bytes.Buffer
 	b.WriteString("# Toll\n\n> A payment gate for AI agents: plans, credits, access tokens, and receipts over HTTP 402 (x402).\n\n" +
-		"## Reference\n\n- [OpenAPI document](/openapi.json): every call of the API\n- [Error codes](/docs/errors): every code, and what to do\n")
+		"## Reference\n\n- [OpenAPI document](/openapi.json): every call of the API\n- [Error codes](/docs/errors): every code and the next step\n")
 	for _, g := range menu {
 		b.WriteString("\n## " + g.Name + "\n\n")
 		for _, guide := range g.Guides {

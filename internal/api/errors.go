@@ -36,7 +36,7 @@ func (c *call) fail(err error) {
 	}
 	body, err := x402.Encode(c.errorBody(e))
 	if err != nil { // params that cannot be written, for example
-		c.h.Log.ErrorContext(c.context, "write error body", "err", err)
+		c.h.Log.ErrorContext(c.context, "writing an error body failed", "err", err)
 		body = []byte(`{"code":"` + string(toll.CodeInternal) + `","httpStatus":500}`)
 	}
 	c.write(status, jsonType, body)

@@ -28,16 +28,16 @@ func (l eventLog) routes() []route {
 	const at = Base + "/events"
 	return []route{
 		{
-			op: "listEvents", export: toll.RightRead, method: "GET", path: at, auth: keyed, right: toll.RightRead, tag: "Events", summary: "What happened to what the caller has, in the order of its sequence",
+			op: "listEvents", export: toll.RightRead, method: "GET", path: at, auth: keyed, right: toll.RightRead, tag: "Events", summary: "List the events of your workspace, ordered by sequence number",
 			action: lists("EventList", list.Events, l.listEvents), codes: []toll.Code{toll.CodeBadRequest, toll.CodeBadPage},
 			query: append([]query{
-				{"type", "Only events of this type, for example settlement.settled. webhook.test is none: it is in no list."},
+				{"type", "Only events of this type, for example settlement.settled. Lists never contain webhook.test."},
 				{"since", "Only events created at or after this time, ISO 8601."},
 			}, sortedBy(store.SortCreated)...),
 		},
 		{
 			op: "followEvents", method: "GET", path: at + "/stream", auth: keyed, right: toll.RightRead, tag: "Events",
-			summary: "Events as they happen, as text/event-stream. Last-Event-ID continues behind an event", action: stream(l.followEvents),
+			summary: "Stream events as they happen (text/event-stream); Last-Event-ID resumes after an event", action: stream(l.followEvents),
 			codes: []toll.Code{toll.CodeBadRequest, toll.CodeRateLimited},
 		},
 	}
@@ -70,14 +70,14 @@ func (l eventLog) listEvents(c *call, p store.Page, q url.Values) (none store.Li
 func single(q url.Values, name string, faults *[]toll.Fault) (string, bool) {
 	values := q[name]
 	if len(values) > 1 {
-		*faults = append(*faults, toll.Fault{Path: name, Message: "is there more than once"})
+		*faults = append(*faults, toll.Fault{Path: name, Message: "must be sent only once"})
 	}
 	return q.Get(name), len(values) == 1 && values[0] != ""
 }
 
 func noEventType() string {
 	var b strings.Builder
-	b.WriteString("is no type of event")
+	b.WriteString("must be an event type")
 	for i, t := range toll.EventTypes() {
 		b.WriteString([]string{": ", ", "}[min(i, 1)] + string(t))
 	}
@@ -104,7 +104,7 @@ func (l eventLog) followEvents(c *call) error {
 	ctx := c.context
 	after := c.r.Header["Last-Event-Id"]
 	if len(after) > 1 || len(after) == 1 && len(after[0]) > 64 {
-		return toll.Faults([]toll.Fault{{Path: "Last-Event-ID", Message: "must be the id of one event"}})
+		return toll.Faults([]toll.Fault{{Path: "Last-Event-ID", Message: "must be a single event id"}})
 	}
 	s, err := l.events.Follow(ctx, c.caller.Address, strings.Join(after, ""))
 	if err != nil {
@@ -131,7 +131,7 @@ func (l eventLog) followEvents(c *call) error {
 		all, over, err := s.Next(ctx, heartbeat)
 		switch {
 		case err != nil:
-			l.log.WarnContext(c.context, "event stream", "error", err.Error())
+			l.log.WarnContext(c.context, "reading events for a stream failed", "error", err.Error())
 			return nil // the reader continues behind its last event
 		case over, len(all) == 0 && time.Since(idle) > streamIdle:
 			return nil

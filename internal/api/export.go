@@ -30,8 +30,8 @@ const (
 var exportTypes = map[string]string{"csv": "text/csv", "ndjson": "application/x-ndjson"}
 
 var exportQuery = query{
-	"format", "csv or ndjson: the whole list as a file, with the same filters and order, whatever the page. Takes 60 s at most; " +
-		"when an export breaks off, so does the connection. Two at a time for a workspace.",
+	"format", "csv or ndjson: return the whole list as a file, with the same filters and order. Paging is ignored. An export takes at most 60 s; " +
+		"if it fails, the connection is cut. A workspace can run two exports at a time.",
 }
 
 type exports struct {
@@ -70,7 +70,7 @@ func export[T any](ctx context.Context, c *call, of list.List, p store.Page, for
 	}
 	end := c.h.exports.begin(c.caller.Address)
 	if end == nil {
-		e := toll.Errorf(toll.CodeRateLimited, "A workspace runs at most %d exports at a time.", maxExports)
+		e := toll.Errorf(toll.CodeRateLimited, "A workspace can run at most %d exports at a time.", maxExports)
 		e.RetryAfterSecs = 5
 		return e
 	}
@@ -113,7 +113,7 @@ func export[T any](ctx context.Context, c *call, of list.List, p store.Page, for
 			items, err = read()
 		}
 		if err != nil {
-			c.h.Log.WarnContext(ctx, "export cut off", "op", c.route.op, "error", err.Error())
+			c.h.Log.WarnContext(ctx, "export failed", "op", c.route.op, "error", err.Error())
 			panic(http.ErrAbortHandler)
 		}
 	}

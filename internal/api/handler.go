@@ -266,7 +266,7 @@ var fromText = map[apiversion.From][]string{
 
 func badVersion(err error) *toll.Error {
 	return toll.NewError(toll.CodeVersionUnknown).WithCause(err).
-		WithHint("Versions " + apiversion.Floor.String() + " to " + apiversion.Current.String() + " are served; GET /api/v1/meta/versions tells more.")
+		WithHint("Versions " + apiversion.Floor.String() + " to " + apiversion.Current.String() + " are supported; GET /api/v1/meta/versions lists them.")
 }
 
 // preflight answers OPTIONS of every path alike: browsers ask before they send, and read errors only of what they sent.

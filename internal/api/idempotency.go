@@ -102,7 +102,7 @@ func idempotencyKey(h http.Header) (string, error) {
 		return "", nil
 	}
 	if len(lines) > 1 || lines[0] == "" || len(lines[0]) > maxIdempotencyKey || strings.IndexFunc(lines[0], invisible) >= 0 {
-		return "", toll.Faults([]toll.Fault{{Path: "Idempotency-Key", Message: "must be one header of 1 to 255 visible ASCII characters"}})
+		return "", toll.Faults([]toll.Fault{{Path: "Idempotency-Key", Message: "must be a single header of 1 to 255 visible ASCII characters"}})
 	}
 	return lines[0], nil
 }

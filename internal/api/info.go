@@ -18,16 +18,16 @@ type service struct {
 
 func (s service) routes() []route {
 	return []route{
-		{op: "readInfo", method: "GET", path: "/", auth: open, right: public, tag: "Service", summary: "What this service is", action: reads(s.info)},
-		{op: "readHealth", method: "GET", path: "/health", auth: open, right: public, unlimited: true, tag: "Service", summary: "200 while the process lives", action: reads(s.health)},
-		{op: "readReady", method: "GET", path: "/ready", auth: open, right: public, unlimited: true, further: 503, tag: "Service", summary: "200 while requests can be served, else 503", action: reads(s.ready)},
-		{op: "readJWKS", method: "GET", path: "/.well-known/jwks.json", auth: open, right: public, tag: "Service", summary: "Public keys of API keys and access tokens", action: readsAs[JWKS](s.jwks)},
-		{op: "readOpenAPI", method: "GET", path: "/openapi.json", auth: open, right: public, tag: "Service", summary: "This document", action: page((*documents).openAPIPage)},
-		{op: "readDocs", method: "GET", path: "/docs", auth: open, right: public, tag: "Service", summary: "This document as a page", action: page((*documents).docsPage)},
-		{op: "readErrorDocs", method: "GET", path: "/docs/errors", auth: open, right: public, tag: "Service", summary: "Every error code as a page", action: page((*documents).errorsPage)},
+		{op: "readInfo", method: "GET", path: "/", auth: open, right: public, tag: "Service", summary: "Read information about this service", action: reads(s.info)},
+		{op: "readHealth", method: "GET", path: "/health", auth: open, right: public, unlimited: true, tag: "Service", summary: "Check that the process is running", action: reads(s.health)},
+		{op: "readReady", method: "GET", path: "/ready", auth: open, right: public, unlimited: true, further: 503, tag: "Service", summary: "Check whether the service is ready: 200, or 503 if not", action: reads(s.ready)},
+		{op: "readJWKS", method: "GET", path: "/.well-known/jwks.json", auth: open, right: public, tag: "Service", summary: "Read the public keys that verify API keys and access tokens", action: readsAs[JWKS](s.jwks)},
+		{op: "readOpenAPI", method: "GET", path: "/openapi.json", auth: open, right: public, tag: "Service", summary: "Read this document as OpenAPI", action: page((*documents).openAPIPage)},
+		{op: "readDocs", method: "GET", path: "/docs", auth: open, right: public, tag: "Service", summary: "Show this document as a page", action: page((*documents).docsPage)},
+		{op: "readErrorDocs", method: "GET", path: "/docs/errors", auth: open, right: public, tag: "Service", summary: "Show every error code on a page", action: page((*documents).errorsPage)},
 		{
 			op: "readVersions", method: "GET", path: Base + "/meta/versions", auth: keyed, right: toll.RightRead, tag: "Service", anyVersion: true,
-			summary: "Versions of the API, and the one that applies to the caller", action: reads(s.versions),
+			summary: "Read the API versions and the version that applies to you", action: reads(s.versions),
 		},
 	}
 }

@@ -24,37 +24,37 @@ func (s keys) routes() []route {
 	const at = Base + "/api-keys"
 	return []route{
 		{
-			op: "createKey", method: "POST", path: at, auth: keyed, right: toll.RightKeys, session: true, fresh: true, status: 201, tag: "API keys", summary: "Create an API key of the caller; its text is shown once",
+			op: "createKey", method: "POST", path: at, auth: keyed, right: toll.RightKeys, session: true, fresh: true, status: 201, tag: "API keys", summary: "Create an API key; the key is returned only once",
 			action: creates(s.createKey), codes: []toll.Code{toll.CodeRateLimited, toll.CodeKeyExpiryPast, toll.CodeBadNumber, toll.CodeForbidden},
 		},
 		{
-			op: "listKeys", method: "GET", path: at, auth: keyed, right: toll.RightRead, tag: "API keys", summary: "API keys of the caller",
+			op: "listKeys", method: "GET", path: at, auth: keyed, right: toll.RightRead, tag: "API keys", summary: "List your API keys",
 			action: lists("KeyList", list.Keys, ofCaller(s.auth.Keys)), query: paging, codes: []toll.Code{toll.CodeBadPage},
 		},
 		{
-			op: "readKey", method: "GET", path: at + "/{id}", auth: self, right: toll.RightRead, tag: "API keys", summary: "One API key",
+			op: "readKey", method: "GET", path: at + "/{id}", auth: self, right: toll.RightRead, tag: "API keys", summary: "Read an API key",
 			action: reads(by("id", toll.ParseHash, s.readKey)), codes: []toll.Code{toll.CodeKeyNotFound},
 		},
 		{
 			op: "readKeyCalls", method: "GET", path: at + "/{id}/calls", auth: self, right: toll.RightRead, tag: "API keys",
-			summary: "The last 200 calls of an API key, but verify and settle, that this process of the service answered", action: reads(by("id", toll.ParseHash, s.recentCalls)),
+			summary: "List the last 200 calls of an API key to this process, except verify and settle", action: reads(by("id", toll.ParseHash, s.recentCalls)),
 			codes: []toll.Code{toll.CodeKeyNotFound},
 		},
 		{
-			op: "updateKey", method: "PATCH", path: at + "/{id}", auth: self, right: toll.RightKeys, session: true, tag: "API keys", summary: "Change the name or the pinned API version",
+			op: "updateKey", method: "PATCH", path: at + "/{id}", auth: self, right: toll.RightKeys, session: true, tag: "API keys", summary: "Update the name or the pinned API version of an API key",
 			action: takes(s.updateKey), codes: []toll.Code{toll.CodeKeyNothingToUpdate, toll.CodeKeyNotFound},
 		},
 		{
 			op: "rotateKey", method: "POST", path: at + "/{id}/rotate", auth: self, right: toll.RightKeys, session: true, fresh: true, status: 201, tag: "API keys",
-			summary: "A key in the place of another one, which ends after an overlap; what that one made moves to the new one. No key rotates itself",
+			summary: "Replace an API key: the old key expires after an overlap, and everything that it created moves to the new key. A key cannot rotate itself",
 			action:  creates(s.rotateKey),
 			codes:   []toll.Code{toll.CodeKeyNotFound, toll.CodeKeyAlreadyRevoked, toll.CodeForbidden, toll.CodeRateLimited, toll.CodeBadNumber},
 		},
 		{
 			op: "revokeKey", method: "DELETE", path: at + "/{id}", auth: self, right: toll.RightKeys, session: true, tag: "API keys", ownKey: true,
-			summary: "End an API key, at once, with what it made: keys, access tokens and consents, which are counted. A key can end itself",
+			summary: "Revoke an API key at once, with all keys, access tokens, and consents that it created; the response counts them. A key can revoke itself",
 			action:  reads(by("id", toll.ParseHash, s.revokeKey)),
-			query:   []query{{"keep", "true: what the key made stays, and the key of the call becomes its parent."}},
+			query:   []query{{"keep", "true: everything that the key created stays valid, and the key of this call becomes its parent."}},
 			codes:   []toll.Code{toll.CodeKeyNotFound, toll.CodeKeyAlreadyRevoked, toll.CodeForbidden, toll.CodeBadRequest},
 		},
 	}
@@ -63,11 +63,11 @@ func (s keys) routes() []route {
 type KeyInput struct {
 	Name          *string    `json:"name,omitzero" maxLength:"100"`
 	ExpiresAt     *toll.Time `json:"expiresAt,omitzero"`
-	Ends          *toll.Time `json:"ends,omitzero" doc:"Another name of expiresAt."`
-	ExpiresInSecs *toll.Int  `json:"expiresInSecs,omitzero" minimum:"60" doc:"Instead of expiresAt."`
-	Version       *string    `json:"version,omitzero" doc:"Pinned API version. Default the current one."`
-	Prefix        *string    `json:"prefix,omitzero" doc:"One of the prefixes of this service. Default the operator's."`
-	Rights        []string   `json:"rights,omitzero" doc:"Words of read, sell, spend, manage, money and keys that the key of the call has. Default all of those."`
+	Ends          *toll.Time `json:"ends,omitzero" doc:"Alias of expiresAt."`
+	ExpiresInSecs *toll.Int  `json:"expiresInSecs,omitzero" minimum:"60" doc:"Lifetime in seconds, instead of expiresAt."`
+	Version       *string    `json:"version,omitzero" doc:"Pinned API version. Defaults to the current version."`
+	Prefix        *string    `json:"prefix,omitzero" doc:"One of the prefixes of this service. Defaults to the operator's setting."`
+	Rights        []string   `json:"rights,omitzero" doc:"Any of read, sell, spend, manage, money, and keys that the key of this call has. Defaults to all of them."`
 }
 
 // maxKeySecs keeps the end of a key within the years that a time on the wire has.
@@ -97,16 +97,16 @@ func (s keys) createKey(c *call, in *KeyInput, once *store.Once) (*toll.APIKey, 
 	if in.ExpiresAt == nil {
 		in.ExpiresAt = in.Ends
 	} else if in.Ends != nil {
-		return nil, toll.Faults([]toll.Fault{{Path: "ends", Message: "stands beside expiresAt"}})
+		return nil, toll.Faults([]toll.Fault{{Path: "ends", Message: "cannot be combined with expiresAt"}})
 	}
 	switch {
 	case in.ExpiresAt != nil && in.ExpiresInSecs != nil:
-		return nil, toll.Faults([]toll.Fault{{Path: "expiresInSecs", Message: "stands beside expiresAt"}})
+		return nil, toll.Faults([]toll.Fault{{Path: "expiresInSecs", Message: "cannot be combined with expiresAt"}})
 	case in.ExpiresAt != nil:
 		p.ExpiresAt = in.ExpiresAt.Time
 	case in.ExpiresInSecs != nil:
 		if *in.ExpiresInSecs < 60 || *in.ExpiresInSecs > maxKeySecs {
-			return nil, toll.Faults([]toll.Fault{{Path: "expiresInSecs", Message: "must be 60 to 100 years"}})
+			return nil, toll.Faults([]toll.Fault{{Path: "expiresInSecs", Message: "must be 60 seconds to 100 years"}})
 		}
 		p.ExpiresAt = s.clock.now().Add(time.Duration(*in.ExpiresInSecs) * time.Second)
 	}
@@ -122,7 +122,7 @@ func (s keys) readKey(c *call, id toll.Hash) (*toll.APIKey, error) {
 
 // KeyChange changes an API key. At least one member must be there; a null name clears it.
 type KeyChange struct {
-	Name    json.RawMessage `json:"name,omitzero" doc:"A string of at most 100 characters; null clears it."`
+	Name    json.RawMessage `json:"name,omitzero" doc:"At most 100 characters. Null clears it."`
 	Version *string         `json:"version,omitzero" doc:"Pinned API version."`
 }
 
@@ -162,7 +162,7 @@ func (s keys) managesKey(c *call, id toll.Hash) error {
 
 // RotateInput rotates an API key.
 type RotateInput struct {
-	OverlapSecs *toll.Int `json:"overlapSecs,omitzero" minimum:"0" maximum:"2592000" doc:"How long the old key works beside the new one. Default 86400, a day."`
+	OverlapSecs *toll.Int `json:"overlapSecs,omitzero" minimum:"0" maximum:"2592000" doc:"Seconds that the old key works alongside the new key. Defaults to 86400 (one day)."`
 }
 
 func (s keys) rotateKey(c *call, in *RotateInput, once *store.Once) (*toll.KeyRotated, error) {
@@ -174,7 +174,7 @@ func (s keys) rotateKey(c *call, in *RotateInput, once *store.Once) (*toll.KeyRo
 	if in.OverlapSecs != nil {
 		n := int64(*in.OverlapSecs)
 		if n < 0 || n > int64(auth.MaxOverlap/time.Second) {
-			return nil, toll.Faults([]toll.Fault{{Path: "overlapSecs", Message: "must be 0 to 2592000, thirty days"}})
+			return nil, toll.Faults([]toll.Fault{{Path: "overlapSecs", Message: "must be 0 to 2592000 (30 days)"}})
 		}
 		overlap = time.Duration(n) * time.Second
 	}
@@ -304,8 +304,8 @@ func (c *call) remember() {
 }
 
 type RecentCalls struct {
-	Calls []toll.RecentCall `json:"calls" doc:"The last one first, at most 200."`
-	Since toll.Time         `json:"since" doc:"When this process started. It knows no call before, and none that another process answered."`
+	Calls []toll.RecentCall `json:"calls" doc:"The most recent call first, at most 200."`
+	Since toll.Time         `json:"since" doc:"Start of this process. Earlier calls and calls to other processes are not included."`
 }
 
 func (s keys) recentCalls(c *call, id toll.Hash) (*RecentCalls, error) {

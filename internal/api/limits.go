@@ -39,7 +39,7 @@ func ParseProxies(text string) ([]netip.Prefix, error) {
 		if err != nil {
 			a, e := netip.ParseAddr(part)
 			if e != nil {
-				return nil, fmt.Errorf("%q is neither an address nor a prefix such as 10.0.0.0/8", part)
+				return nil, fmt.Errorf("%q is neither an IP address nor a prefix such as 10.0.0.0/8", part)
 			}
 			p = netip.PrefixFrom(a, a.BitLen())
 		}
@@ -277,10 +277,10 @@ func (b bounds) of(kind store.Kind, owner toll.Address) *store.Quota {
 	if most < 0 {
 		return nil
 	}
-	e := toll.Errorf(toll.CodeRateLimited, "An account may have at most %d %s.", most, kind).
+	e := toll.Errorf(toll.CodeRateLimited, "A workspace can have at most %d %s.", most, kind).
 		WithParam("quota", kind).WithParam("limit", most).WithHint("Ask the operator to raise the limit.")
 	if kind == store.KindAPIKey || kind == store.KindDelegation {
-		e = e.WithHint("Revoke what is no longer needed, or ask the operator to raise the limit.")
+		e = e.WithHint("Revoke records that you no longer need, or ask the operator to raise the limit.")
 	}
 	e.RetryAfterSecs = quotaRetrySecs
 	return &store.Quota{Kind: kind, Owner: owner, Most: most, At: b.clock.now(), Full: e}

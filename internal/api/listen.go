@@ -41,8 +41,8 @@ const (
 func refusal(target string) *toll.Error {
 	switch target {
 	case refusedAmbiguous:
-		return toll.Errorf(toll.CodeBadRequest, "The request can be read in more than one way.").
-			WithHint("Send one Content-Length or one Transfer-Encoding: chunked, and every header on one line that ends with CR LF.")
+		return toll.Errorf(toll.CodeBadRequest, "The request is ambiguous: its headers can be read in more than one way.").
+			WithHint("Send a single Content-Length or Transfer-Encoding: chunked, and each header on one line that ends with CR LF.")
 	case refusedHeaders:
 		return toll.NewError(toll.CodeHeadersTooLarge)
 	}

@@ -43,7 +43,7 @@ func (c *call) values() (url.Values, error) {
 	}
 	q, err := url.ParseQuery(c.r.URL.RawQuery)
 	if err != nil {
-		return nil, toll.Errorf(toll.CodeBadRequest, "The query string cannot be read.")
+		return nil, toll.Errorf(toll.CodeBadRequest, "The query string is malformed.")
 	}
 	for name, values := range q {
 		for _, v := range values {
@@ -140,7 +140,7 @@ func filter[T any](f *filters, name string, parse func(string) (T, error)) (v T)
 		return v
 	}
 	if len(values) > 1 {
-		f.err = toll.Faults([]toll.Fault{{Path: name, Message: "is there more than once"}})
+		f.err = toll.Faults([]toll.Fault{{Path: name, Message: "must be sent only once"}})
 		return v
 	}
 	got, err := parse(values[0])
@@ -159,7 +159,7 @@ func filter[T any](f *filters, name string, parse func(string) (T, error)) (v T)
 func (f *filters) between() (since, until time.Time) {
 	since, until = filter(f, "since", parseMoment), filter(f, "until", parseMoment)
 	if f.err == nil && !until.IsZero() && until.Before(since) {
-		f.err = toll.Faults([]toll.Fault{{Path: "until", Message: "is before since"}})
+		f.err = toll.Faults([]toll.Fault{{Path: "until", Message: "must not be before since"}})
 	}
 	return since, until
 }
@@ -190,6 +190,6 @@ func wordOf(words ...string) func(string) (string, error) {
 
 // between describes what [filters.between] reads.
 var between = []query{
-	{"since", "Only what was created at or after this time, ISO 8601, or from this day on (UTC)."},
-	{"until", "Only what was created before this time, ISO 8601, or before this day (UTC)."},
+	{"since", "Only records created at or after this time: ISO 8601, or a day in UTC."},
+	{"until", "Only records created before this time: ISO 8601, or a day in UTC."},
 }

@@ -86,8 +86,8 @@ func describe(routes []route, ns x402.Namespace) *huma.OpenAPI {
 		OpenAPI: "3.1.0",
 		Info: &huma.Info{
 			Title: "Toll", Version: apiversion.Current.String(), License: &huma.License{Name: "Apache-2.0", Identifier: "Apache-2.0"},
-			Description: "Plans, credits and payments for agents. Every answer carries `" + ns.HeaderVersion() + "` and `" + ns.HeaderResolvedFrom() +
-				"`; every error has the shape of Error, and clients branch on its code alone (see /docs/errors). Unknown members are ignored, on both sides; only a refund refuses them.",
+			Description: "Plans, credits, and payments for agents. Every response has the headers `" + ns.HeaderVersion() + "` and `" + ns.HeaderResolvedFrom() +
+				"`. Every error has the shape of Error; clients must branch only on its code (see /docs/errors). Clients and the service ignore unknown members; only a refund rejects them.",
 		},
 		Servers: []*huma.Server{{URL: "/"}},
 		Tags:    []*huma.Tag{{Name: "Webhooks", Description: deliveries(ns)}},
@@ -153,30 +153,30 @@ func describe(routes []route, ns x402.Namespace) *huma.OpenAPI {
 	}
 	api.Components = &huma.Components{
 		Schemas: registry.Registry, SecuritySchemes: map[string]*huma.SecurityScheme{
-			"apiKey": {Type: "http", Scheme: "bearer", Description: "Authorization: Bearer <API key>, its prefix included."},
-			"session": {Type: "http", Scheme: "bearer", Description: "Authorization: Bearer <token of a session>, the one that POST /api/v1/session answers. " +
-				"A page of the service sends the cookie of its browser instead."},
+			"apiKey": {Type: "http", Scheme: "bearer", Description: "Authorization: Bearer <API key>, including the prefix of the key."},
+			"session": {Type: "http", Scheme: "bearer", Description: "Authorization: Bearer <session token>, as returned by POST /api/v1/session. " +
+				"Pages of the service send the session cookie of the browser instead."},
 		},
 		Parameters: map[string]*huma.Param{
 			"IdempotencyKey": {
 				Name: "Idempotency-Key", In: "header", Schema: &huma.Schema{Type: huma.TypeString, MinLength: new(1), MaxLength: new(maxIdempotencyKey)},
-				Description: "Makes the call safe to repeat for 24 hours: the same key and body are answered with what was answered first, and `Idempotency-Replayed: true`.",
+				Description: "Makes the call safe to repeat for 24 hours: repeating the same key and body returns the first response, with the header `Idempotency-Replayed: true`.",
 			},
 			"IfMatch": {
 				Name:   "If-Match",
 				In:     "header",
 				Schema: &huma.Schema{Type: huma.TypeString, Examples: []any{"3", `"3"`}},
-				Description: "The `version` that the record must still have, with or without quotes; else the call is refused with " +
+				Description: "The `version` that the record must still have, with or without quotes. Otherwise the call fails with " +
 					string(toll.CodeRecordChanged) + " and changes nothing. " +
-					"`*`, or no such header: any version.",
+					"`*` or no header accepts any version.",
 			},
 			"Workspace": {
 				Name: "X-Current-Org-Id", In: "header", Schema: &huma.Schema{Type: huma.TypeString},
-				Description: "The workspace of the call, an `id` of GET /api/v1/organizations. Needed with the session of a person; an API key belongs to one workspace, which this may name.",
+				Description: "The workspace of the call: an `id` from GET /api/v1/organizations. Required with the session of a person. With an API key, it is optional and must name the workspace of the key.",
 			},
 			"Version": {
 				Name: ns.HeaderVersion(), In: "header", Schema: &huma.Schema{Type: huma.TypeString, Examples: []any{apiversion.Current.String()}},
-				Description: "API version, MAJOR.MINOR. Default the pin of the API key, else " + apiversion.Floor.String() + ".",
+				Description: "API version, MAJOR.MINOR. Defaults to the version pinned by the API key, or to " + apiversion.Floor.String() + ".",
 			},
 		},
 	}
@@ -184,15 +184,15 @@ func describe(routes []route, ns x402.Namespace) *huma.OpenAPI {
 	return api
 }
 
-// deliveries says what a receiver of webhooks has to know. docs/WEBHOOKS.md has it at length.
+// deliveries describes the signatures and retries of webhook deliveries. docs/WEBHOOKS.md has the details.
 func deliveries(ns x402.Namespace) string {
-	return "A delivery is a POST of an Event. Its signature is good when a value of `" + ns.HeaderWebhookSignature() +
-		"` is `v1=` and the hex HMAC-SHA256, under the secret of the webhook, of `id.timestamp.body`: the values of `" + ns.HeaderWebhookID() +
-		"` and `" + ns.HeaderWebhookTimestamp() + "`, and the body byte for byte. For 24 hours after a rotation there are two values, one for each secret. Compare in constant time, and" +
-		" refuse a timestamp (seconds since 1970) more than 5 minutes away. A 2xx within 10 seconds is success. All else is repeated after 5 s, 30 s," +
-		" 2 min, 10 min, then hourly up to 72 hours. An event comes at least once, each time under the same `id`; events of one object come in order." +
-		" The headers `webhook-id`, `webhook-timestamp`, and `webhook-signature` say the same in the form of Standard Webhooks, whose libraries verify them." +
-		" At length, with examples: `docs/WEBHOOKS.md` in the repository of the service."
+	return "A delivery is a POST of an Event. Its signature is valid if a value of `" + ns.HeaderWebhookSignature() +
+		"` equals `v1=` followed by the hexadecimal HMAC-SHA256 of `id.timestamp.body` under the secret of the webhook. The id and the timestamp are the values of `" + ns.HeaderWebhookID() +
+		"` and `" + ns.HeaderWebhookTimestamp() + "`; the body is used byte for byte. For 24 hours after a rotation there are two values, one for each secret. Compare in constant time, and" +
+		" reject a timestamp (seconds since 1970) that is more than 5 minutes away. A 2xx response within 10 seconds is success. Any other result is retried after 5 s, 30 s," +
+		" 2 min, 10 min, then hourly for up to 72 hours. An event is delivered at least once, always with the same `id`; the events of an object are delivered in order." +
+		" The headers `webhook-id`, `webhook-timestamp`, and `webhook-signature` contain the same in the form of Standard Webhooks, so its libraries can verify deliveries." +
+		" For details and examples, see `docs/WEBHOOKS.md` in the repository of the service."
 }
 
 func success(r *route, registry schemas) *huma.Response {
@@ -212,7 +212,7 @@ func success(r *route, registry schemas) *huma.Response {
 	case r.action.events:
 		registry.of(reflect.TypeFor[toll.Event]())
 		res.Content = map[string]*huma.MediaType{"text/event-stream": {Schema: &huma.Schema{
-			Type: huma.TypeString, Description: "Messages with id, event (the type) and data (an Event as JSON). Lines that begin with a colon are heartbeats.",
+			Type: huma.TypeString, Description: "Messages with id, event (the type), and data (an Event as JSON). Lines that begin with a colon are heartbeats.",
 		}}}
 	case r.path == "/openapi.json":
 		res.Content = map[string]*huma.MediaType{"application/json": {Schema: &huma.Schema{Type: huma.TypeObject}}}
@@ -289,7 +289,7 @@ func pathParameters(r *route) []*huma.Param {
 		case "state":
 			schema = &huma.Schema{Type: huma.TypeString, Enum: []any{"true", "false"}}
 		case "userId":
-			schema = &huma.Schema{Type: huma.TypeString, Description: "Id of a person, a UUID; `me` is the person of the session."}
+			schema = &huma.Schema{Type: huma.TypeString, Description: "Id of a person (a UUID), or `me` for the person of the session."}
 		case "orderId", "webhookId", "deliveryId", "sessionId", "credentialId":
 			schema = &huma.Schema{Type: huma.TypeString, Format: "uuid"}
 		default:

@@ -375,7 +375,7 @@ func TestGuides(t *testing.T) {
 		"/docs/paying": "<h1>Call a paid agent</h1>", "/docs/paying.md": "# Call a paid agent", "/llms.txt": "(/docs/paying.md)",
 		"/docs/search?q=access+token": "/docs/paying#the-access-token", "/docs/search?q=registerPlan": "/docs/#registerPlan",
 		"/docs/search?q=BCK.HTTP.404": "/docs/errors#bck-http-404", "/docs/search?q=%3Cscript%3E": "&lt;script&gt;",
-		"/docs/search?q=" + strings.Repeat("%C3%A4", 300): "Nothing has all", "/docs/search": "Say what you look for",
+		"/docs/search?q=" + strings.Repeat("%C3%A4", 300): "No page contains all", "/docs/search": "Enter words to search for",
 	} {
 		a := s.do(actor{}, "GET", path, "")
 		if a.status != 200 || !strings.Contains(string(a.body), want) || strings.Contains(string(a.body), "<script") {

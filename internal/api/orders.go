@@ -29,7 +29,7 @@ func (s orders) routes(cards cardEvents) []route {
 	const at = Base + "/protocol/plans"
 	return []route{
 		{
-			op: "orderPlan", further: 202, method: "POST", path: at + "/{planId}/order", auth: keyed, right: toll.RightSpend, tag: "Orders", summary: "Buy a plan for the caller",
+			op: "orderPlan", further: 202, method: "POST", path: at + "/{planId}/order", auth: keyed, right: toll.RightSpend, tag: "Orders", summary: "Order a plan",
 			action: createsLive(s.orderPlan, s.currentOrder), codes: []toll.Code{
 				toll.CodeBadID, toll.CodeBadUUID, toll.CodePlanNotFound, toll.CodeFiatPlanOnCryptoRoute, toll.CodeSuspended, toll.CodePlanUnlisted, toll.CodePlanSoldOut,
 				toll.CodeTrialUsed, toll.CodeCreditsOverflow, toll.CodeOrderLacksMoney, toll.CodeDelegationNotFound, toll.CodeDelegationRevoked,
@@ -44,45 +44,45 @@ func (s orders) routes(cards cardEvents) []route {
 		},
 		{
 			op: "openCheckout", method: "POST", path: at + "/{planId}/checkout", auth: keyed, right: toll.RightSpend, tag: "Orders",
-			summary: "Open a page on which a person pays a fiat plan", action: createsLive(s.openCheckout, s.openedCheckout), codes: checkoutCodes,
+			summary: "Create a page on which a person pays for a fiat plan", action: createsLive(s.openCheckout, s.openedCheckout), codes: checkoutCodes,
 		},
 		{
 			op: "openStripePayment", method: "POST", path: Base + "/fiat/stripe/payment", auth: keyed, right: toll.RightSpend, tag: "Orders",
-			summary: "Open a page on which a person pays a fiat plan", action: createsLive(s.openStripePayment, s.openedCheckout), codes: checkoutCodes,
+			summary: "Create a page on which a person pays for a fiat plan", action: createsLive(s.openStripePayment, s.openedCheckout), codes: checkoutCodes,
 		},
 		{
 			op: "receiveStripeEvent", method: "POST", path: PathStripeEvent, auth: open, right: public, tag: "Orders",
-			anyVersion: true, summary: "Events of the card processor",
+			anyVersion: true, summary: "Receive events of the card processor",
 			action: raw(maxStripeEvent, cards.checkHead, cards.receive),
 			codes:  []toll.Code{toll.CodeCardOff, toll.CodeWebhookSignature, toll.CodeBodyTooLarge, toll.CodeDatabaseUnavailable},
 		},
 		{
 			op: "listOrders", export: toll.RightMoney, method: "GET", path: Base + "/protocol/orders", auth: keyed, right: toll.RightRead, tag: "Orders",
-			summary: "Orders that the caller made, or those of the caller's plans; none has a balance", action: lists("OrderList", list.Orders, s.listOrders),
+			summary: "List your orders or the orders of your plans, without balances", action: lists("OrderList", list.Orders, s.listOrders),
 			query: slices.Concat([]query{
-				{"role", "buyer (default): those that the caller made; seller: those of the caller's plans."},
+				{"role", "buyer (default): your orders; seller: orders of your plans."},
 				{"planId", "Only orders of this plan."},
-				{"subscriber", "Only orders of this address; with role seller and planId."},
+				{"subscriber", "Only orders of this address. Requires role=seller and planId."},
 			}, between, sortedBy(store.SortCreated)),
 			codes: []toll.Code{toll.CodeBadRequest, toll.CodeBadPage, toll.CodeBadID, toll.CodeBadAddress, toll.CodePlanNotFound, toll.CodeNotPlanOwner},
 		},
 		{
 			op: "listSubscribers", export: toll.RightMoney, method: "GET", path: at + "/{planId}/subscribers", auth: owners, right: toll.RightRead, tag: "Plans",
-			summary: "What each subscriber has of a plan of the caller", action: lists("SubscriberList", list.Subscribers, s.listSubscribers),
+			summary: "List the balances of the subscribers of one of your plans", action: lists("SubscriberList", list.Subscribers, s.listSubscribers),
 			query: sortedBy(store.SortSubscriber), codes: []toll.Code{toll.CodeBadPage, toll.CodeBadID, toll.CodePlanNotFound, toll.CodeNotPlanOwner},
 		},
 		{
 			op: "listHoldings", export: toll.RightRead, method: "GET", path: Base + "/protocol/holdings", auth: keyed, right: toll.RightRead, tag: "Plans",
-			summary: "What the caller has of each plan", action: lists("HoldingList", list.Holdings, s.listHoldings),
+			summary: "List your balances", action: lists("HoldingList", list.Holdings, s.listHoldings),
 			query: sortedBy(store.SortPlan), codes: []toll.Code{toll.CodeBadPage},
 		},
 		{
-			op: "readOrder", method: "GET", path: Base + "/protocol/orders/{orderId}", auth: ends, right: toll.RightRead, tag: "Orders", summary: "One order",
+			op: "readOrder", method: "GET", path: Base + "/protocol/orders/{orderId}", auth: ends, right: toll.RightRead, tag: "Orders", summary: "Read an order",
 			action: reads(s.readOrder), codes: []toll.Code{toll.CodeBadUUID, toll.CodeOrderNotFound},
 		},
 		{
 			op: "refundOrder", further: 202, method: "POST", path: Base + "/protocol/orders/{orderId}/refund", auth: owners, right: toll.RightMoney, tag: "Orders",
-			summary: "Give the money of a card payment back, or a part of it", action: createsLive(s.refundOrder, s.currentRefund),
+			summary: "Refund a card payment, in full or in part", action: createsLive(s.refundOrder, s.currentRefund),
 			codes: []toll.Code{
 				toll.CodeBadUUID, toll.CodeBadNumber, toll.CodeOrderNotFound, toll.CodeNotPlanOwner, toll.CodeRefundRefused, toll.CodeCardOff,
 				toll.CodeCardUnreachable,
@@ -93,12 +93,12 @@ func (s orders) routes(cards cardEvents) []route {
 			action: creates(s.mint), codes: mintCodes,
 		},
 		{
-			op: "mintExpirableCredits", method: "POST", path: at + "/mintExpirable", auth: owners, right: toll.RightManage, tag: "Orders", summary: "Grant credits that end",
+			op: "mintExpirableCredits", method: "POST", path: at + "/mintExpirable", auth: owners, right: toll.RightManage, tag: "Orders", summary: "Grant credits that expire",
 			action: creates(s.mintExpirable), codes: mintCodes,
 		},
 		{
 			op: "takeBackCredits", method: "POST", path: at + "/takeBack", auth: owners, right: toll.RightMoney, tag: "Orders",
-			summary: "Take back credits of a holder that were granted without a payment and are neither spent nor on hold", action: creates(s.takeBack),
+			summary: "Take back credits that were granted without payment and are neither spent nor on hold", action: creates(s.takeBack),
 			codes: []toll.Code{
 				toll.CodeBadID, toll.CodeBadAddress, toll.CodeBadNumber, toll.CodeCreditsNotFree, toll.CodeNotPlanOwner,
 				toll.CodePlanNotFound,
@@ -118,7 +118,7 @@ var checkoutCodes = []toll.Code{
 
 // OrderInput is the body of an order, all of it optional.
 type OrderInput struct {
-	DelegationID *string `json:"delegationId,omitzero" doc:"Limit on money to pay with: its id, or its signed reference. A free plan needs none."`
+	DelegationID *string `json:"delegationId,omitzero" doc:"Delegation to pay with: its id or its signed reference. Not needed for a free plan."`
 }
 
 func (s orders) listHoldings(c *call, p store.Page, _ url.Values) (store.List[toll.Balance], error) {
@@ -170,9 +170,9 @@ func (c *call) later(o *toll.Order) {
 
 // CheckoutInput says how the page is made on which a person pays.
 type CheckoutInput struct {
-	SessionType *string `json:"sessionType,omitzero" enum:"embedded,hosted" doc:"Default embedded."`
-	SuccessURL  *string `json:"successUrl,omitzero" format:"uri" doc:"Where the person goes after the payment."`
-	CancelURL   *string `json:"cancelUrl,omitzero" format:"uri" doc:"Where the person goes without one."`
+	SessionType *string `json:"sessionType,omitzero" enum:"embedded,hosted" doc:"Defaults to embedded."`
+	SuccessURL  *string `json:"successUrl,omitzero" format:"uri" doc:"Address to open after the payment."`
+	CancelURL   *string `json:"cancelUrl,omitzero" format:"uri" doc:"Address to open if the person cancels."`
 }
 
 // StripePaymentInput is a checkout that names its plan.
@@ -231,7 +231,7 @@ func (s orders) listOrders(c *call, p store.Page, q url.Values) (none store.List
 	}
 	asked.Since, asked.Until = f.between()
 	if f.err == nil && !asked.Subscriber.IsZero() && (!asked.AsSeller || asked.Plan == "") {
-		f.err = toll.Faults([]toll.Fault{{Path: "subscriber", Message: "needs role=seller and planId"}})
+		f.err = toll.Faults([]toll.Fault{{Path: "subscriber", Message: "requires role=seller and planId"}})
 	}
 	if f.err != nil {
 		return none, f.err
@@ -269,7 +269,7 @@ func (s orders) link(o *toll.Order) {
 }
 
 type RefundInput struct {
-	AmountCents *toll.Cents `json:"amountCents,omitzero" doc:"Cents of the order's currency that go back, 1 or more. Default all that is left. Null and unknown members are refused."`
+	AmountCents *toll.Cents `json:"amountCents,omitzero" doc:"Amount to refund, in cents of the order's currency, at least 1. Defaults to everything that can still be refunded. Null and unknown members are rejected."`
 }
 
 // refundOrder answers 202 while the card processor has not taken the refund. It refuses unknown members
@@ -277,12 +277,12 @@ type RefundInput struct {
 func (s orders) refundOrder(c *call, in *RefundInput, once *store.Once) (*toll.Order, error) {
 	var faults []toll.Fault
 	for _, path := range c.unknown {
-		faults = append(faults, toll.Fault{Path: path, Message: "is not a member of a refund; the amount is amountCents"})
+		faults = append(faults, toll.Fault{Path: path, Message: "is not a member of a refund; use amountCents for the amount"})
 	}
 	var given map[string]json.RawMessage
 	_ = json.Unmarshal(c.current, &given) // it was decoded before
 	if raw, there := given["amountCents"]; there && string(raw) == "null" {
-		faults = append(faults, toll.Fault{Path: "amountCents", Message: "must be a number of cents; leave it out to give all back"})
+		faults = append(faults, toll.Fault{Path: "amountCents", Message: "must be a number of cents; omit it for a full refund"})
 	}
 	if len(faults) > 0 {
 		return nil, toll.Faults(faults)
@@ -299,10 +299,10 @@ func (s orders) currentRefund(c *call, earlier checkout.RefundRef) (*toll.Order,
 // MintInput grants credits.
 type MintInput struct {
 	PlanID          toll.PlanID   `json:"planId"`
-	Amount          *toll.Credits `json:"amount,omitzero" doc:"This or creditsAmount is required."`
-	CreditsAmount   *toll.Credits `json:"creditsAmount,omitzero" doc:"Another name of amount."`
-	CreditsReceiver *toll.Address `json:"creditsReceiver,omitzero" doc:"Who gets them. This or holderAddress is required."`
-	HolderAddress   *toll.Address `json:"holderAddress,omitzero" doc:"Another name of creditsReceiver."`
+	Amount          *toll.Credits `json:"amount,omitzero" doc:"Number of credits. This or creditsAmount is required."`
+	CreditsAmount   *toll.Credits `json:"creditsAmount,omitzero" doc:"Alias of amount."`
+	CreditsReceiver *toll.Address `json:"creditsReceiver,omitzero" doc:"Receiver of the credits. This or holderAddress is required."`
+	HolderAddress   *toll.Address `json:"holderAddress,omitzero" doc:"Alias of creditsReceiver."`
 }
 
 func (*MintInput) required() []string { return []string{"planId"} }
@@ -310,12 +310,12 @@ func (*MintInput) required() []string { return []string{"planId"} }
 // MintExpirableInput grants credits that end.
 type MintExpirableInput struct {
 	PlanID          toll.PlanID     `json:"planId"`
-	CreditsAmount   *toll.Credits   `json:"creditsAmount,omitzero" doc:"This or amount is required."`
-	Amount          *toll.Credits   `json:"amount,omitzero" doc:"Another name of creditsAmount."`
-	CreditsReceiver *toll.Address   `json:"creditsReceiver,omitzero" doc:"Who gets them. This or holderAddress is required."`
-	HolderAddress   *toll.Address   `json:"holderAddress,omitzero" doc:"Another name of creditsReceiver."`
-	CreditsDuration toll.Units      `json:"creditsDuration,omitzero" doc:"Seconds until they end. Default 0: never."`
-	ExpirationBlock json.RawMessage `json:"expirationBlock,omitzero" doc:"Refused: credits end by time." deprecated:"true"`
+	CreditsAmount   *toll.Credits   `json:"creditsAmount,omitzero" doc:"Number of credits. This or amount is required."`
+	Amount          *toll.Credits   `json:"amount,omitzero" doc:"Alias of creditsAmount."`
+	CreditsReceiver *toll.Address   `json:"creditsReceiver,omitzero" doc:"Receiver of the credits. This or holderAddress is required."`
+	HolderAddress   *toll.Address   `json:"holderAddress,omitzero" doc:"Alias of creditsReceiver."`
+	CreditsDuration toll.Units      `json:"creditsDuration,omitzero" doc:"Seconds until the credits expire. Defaults to 0 (never)."`
+	ExpirationBlock json.RawMessage `json:"expirationBlock,omitzero" doc:"Not supported: credits expire by time." deprecated:"true"`
 }
 
 func (*MintExpirableInput) required() []string { return []string{"planId"} }
@@ -334,7 +334,7 @@ func (s orders) mint(c *call, in *MintInput, once *store.Once) (*toll.ActResult,
 
 func (s orders) mintExpirable(c *call, in *MintExpirableInput, once *store.Once) (*toll.ActResult, error) {
 	if len(in.ExpirationBlock) > 0 && string(in.ExpirationBlock) != "null" {
-		return nil, toll.Faults([]toll.Fault{{Path: "expirationBlock", Message: "is not served: credits end by time, see creditsDuration"}})
+		return nil, toll.Faults([]toll.Fault{{Path: "expirationBlock", Message: "is not supported: credits expire by time, see creditsDuration"}})
 	}
 	holder, err := either("creditsReceiver", in.CreditsReceiver, "holderAddress", in.HolderAddress)
 	if err != nil {
@@ -349,8 +349,8 @@ func (s orders) mintExpirable(c *call, in *MintExpirableInput, once *store.Once)
 
 type TakeBackInput struct {
 	PlanID        toll.PlanID  `json:"planId"`
-	Amount        toll.Credits `json:"amount" doc:"Credits, 1 or more. More than can be taken back is refused, with their number."`
-	HolderAddress toll.Address `json:"holderAddress" doc:"Who loses them."`
+	Amount        toll.Credits `json:"amount" doc:"Credits to take back, at least 1. If fewer credits can be taken back, the call fails and returns their number."`
+	HolderAddress toll.Address `json:"holderAddress" doc:"Holder of the credits."`
 }
 
 func (*TakeBackInput) required() []string { return []string{"planId", "amount", "holderAddress"} }
@@ -368,7 +368,7 @@ func either[T comparable](name string, value *T, other string, otherValue *T) (v
 	case value == nil:
 		return *otherValue, nil
 	case otherValue != nil && *otherValue != *value:
-		return v, toll.Faults([]toll.Fault{{Path: other, Message: "differs from " + name}})
+		return v, toll.Faults([]toll.Fault{{Path: other, Message: "must equal " + name}})
 	}
 	return *value, nil
 }
@@ -399,7 +399,7 @@ func (s cardEvents) checkHead(c *call) error {
 	}
 	lines := c.r.Header["Stripe-Signature"]
 	if len(lines) != 1 {
-		return toll.NewError(toll.CodeWebhookSignature).WithDetails("The request needs one header Stripe-Signature.")
+		return toll.NewError(toll.CodeWebhookSignature).WithDetails("The request must have a single Stripe-Signature header.")
 	}
 	return s.stripe.CheckHead(lines[0])
 }

@@ -24,23 +24,23 @@ type workspaces struct {
 func (s workspaces) routes() []route {
 	return []route{{
 		op: "readWorkspace", method: "GET", path: Base + "/workspaces/{workspace}", auth: keyed, right: toll.RightRead, tag: "People",
-		summary: "Read the workspace of the call: its name, its address, and when it was created",
+		summary: "Read the name, address, and creation time of the workspace",
 		action:  reads(s.readWorkspace), codes: []toll.Code{toll.CodePersonNotFound},
 	}, {
 		op: "deleteWorkspace", method: "DELETE", path: Base + "/workspaces/{workspace}", auth: keyed, right: toll.RightExport, session: true, fresh: true, tag: "People",
-		summary: "Delete the workspace of the call: its members, invitations, API keys, access tokens, consents and webhooks end, and its plans and agents are not listed any more",
+		summary: "Delete the workspace: this ends its memberships, invitations, API keys, access tokens, consents, and webhooks, and unlists its plans and agents",
 		action:  reads(s.deleteWorkspace), codes: []toll.Code{toll.CodePersonNotFound, toll.CodeWorkspaceOwes},
 	}, {
 		op: "renameWorkspace", method: "PATCH", path: Base + "/workspaces/{workspace}", auth: person, right: toll.RightMembers, tag: "People",
-		summary: "Name the workspace of the call. Its members see the name, and nothing else depends on it",
+		summary: "Rename the workspace. The name is only for display",
 		action:  takes(s.renameWorkspace), codes: []toll.Code{toll.CodePersonNotFound},
 	}, {
 		op: "listOrganizations", method: "GET", path: Base + "/organizations", auth: keyed, right: toll.RightRead, anywhere: true, tag: "API keys",
-		summary: "The workspaces of a person; that of an API key is the only one",
+		summary: "List your workspaces; an API key has only one",
 		action:  lists("OrganizationList", list.Organizations, s.listOrganizations), query: sortedBy(store.SortCreated), codes: []toll.Code{toll.CodeBadPage},
 	}, {
 		op: "listMyMemberships", method: "GET", path: Base + "/organizations/my-memberships", auth: keyed, right: toll.RightRead, anywhere: true, tag: "API keys",
-		summary: "The workspaces of listOrganizations in the form that deployed clients read",
+		summary: "List your workspaces in an older form that deployed clients read",
 		action:  reads(s.listMyMemberships),
 	}}
 }
@@ -74,12 +74,12 @@ func (c *call) namesWorkspace() error {
 	if strings.EqualFold(c.param("workspace"), c.caller.Address.Lower()) {
 		return nil
 	}
-	return toll.Errorf(toll.CodePersonNotFound, "The call is of another workspace.").
-		WithHint("Send the id of the path in X-Current-Org-Id as well.")
+	return toll.Errorf(toll.CodePersonNotFound, "The workspace in the path is not the workspace of the call.").
+		WithHint("Send the same id in the path and in X-Current-Org-Id.")
 }
 
 type WorkspaceInput struct {
-	Name string `json:"name" doc:"At most 100 printable characters; empty for no name."`
+	Name string `json:"name" doc:"At most 100 printable characters. Empty removes the name."`
 }
 
 func (*WorkspaceInput) required() []string { return []string{"name"} }
@@ -108,7 +108,7 @@ type MyMembership struct {
 	OrgName string `json:"orgName"`
 	Role    string `json:"role"`
 	OrgType string `json:"orgType" doc:"Always workspace."`
-	IsAdmin bool   `json:"isAdmin" doc:"True for the roles owner and admin."`
+	IsAdmin bool   `json:"isAdmin" doc:"True for owners and admins."`
 }
 
 func (s workspaces) listMyMemberships(c *call) ([]MyMembership, error) {

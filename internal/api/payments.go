@@ -45,35 +45,35 @@ func (s payments) routes() []route {
 	return []route{
 		{
 			op: "verify", method: "POST", path: at + "/verify", auth: owners, right: toll.RightSell, tag: "Payments", union: unionVerify,
-			summary: "Say whether a request is payable, and optionally set its credits aside. Burns nothing", codes: verifyCodes,
+			summary: "Check whether a request can be paid, and optionally hold its credits. Burns nothing", codes: verifyCodes,
 			action: pays(s.verify, func(in *x402.VerifyRequest) bool { return in.Stock != nil }, s.badVerify),
 		},
 		{
 			op: "settle", method: "POST", path: at + "/settle", auth: owners, right: toll.RightSell, tag: "Payments", union: unionSettle,
-			summary: "Burn the credits of a request, once", codes: settleCodes,
+			summary: "Burn the credits of a request, exactly once", codes: settleCodes,
 			action: pays(s.settle, func(in *x402.SettleRequest) bool { return in.Stock != nil }, s.badSettle),
 		},
 		{
-			op: "release", method: "POST", path: at + "/release", auth: owners, right: toll.RightSell, tag: "Payments", summary: "Give a hold back without a burn",
+			op: "release", method: "POST", path: at + "/release", auth: owners, right: toll.RightSell, tag: "Payments", summary: "Release a hold without burning credits",
 			action: takes(withBody(s.facilitator.Release)), codes: append([]toll.Code{toll.CodeReleaseOfSettled, toll.CodeSettlementNotFound, toll.CodeTokenSignature}, bodyCodes...),
 		},
 		{
-			op: "renew", method: "POST", path: at + "/renew", auth: owners, right: toll.RightSell, tag: "Payments", summary: "Move the end of an open hold",
+			op: "renew", method: "POST", path: at + "/renew", auth: owners, right: toll.RightSell, tag: "Payments", summary: "Extend an open hold",
 			action: takes(withBody(s.facilitator.Renew)), codes: []toll.Code{
 				toll.CodeHoldOver, toll.CodeSettlementNotFound, toll.CodeSettleConflict, toll.CodeSettlementPending, toll.CodeBadNumber,
 			},
 		},
 		{
-			op: "supported", method: "GET", path: at + "/supported", auth: open, right: public, tag: "Payments", summary: "What this facilitator serves, for standard x402 servers",
+			op: "supported", method: "GET", path: at + "/supported", auth: open, right: public, tag: "Payments", summary: "List the payment kinds that this facilitator supports, for standard x402 servers",
 			action: reads(s.supported),
 		},
 		{
-			op: "readSettlement", method: "GET", path: at + "/settlements/{agentRequestId}", auth: ends, right: toll.RightRead, tag: "Payments", summary: "Outcome of a request",
+			op: "readSettlement", method: "GET", path: at + "/settlements/{agentRequestId}", auth: ends, right: toll.RightRead, tag: "Payments", summary: "Read the outcome of a request",
 			action: reads(byText("agentRequestId", s.facilitator.Requests.Settlement)), codes: []toll.Code{toll.CodeSettlementNotFound, toll.CodeSettlementGone},
 		},
 		{
-			op: "findSettlement", method: "GET", path: at + "/settlements", auth: ends, right: toll.RightRead, tag: "Payments", summary: "Outcome of a request, by its transaction",
-			action: reads(s.findSettlement), query: []query{{"transaction", "Transaction of the receipt. Required."}},
+			op: "findSettlement", method: "GET", path: at + "/settlements", auth: ends, right: toll.RightRead, tag: "Payments", summary: "Find the outcome of a request by its transaction",
+			action: reads(s.findSettlement), query: []query{{"transaction", "Transaction from the receipt. Required."}},
 			codes: []toll.Code{toll.CodeBadRequest, toll.CodeSettlementNotFound, toll.CodeSettlementGone},
 		},
 	}
@@ -156,7 +156,7 @@ func (s payments) findSettlement(c *call) (*toll.Settlement, error) {
 		return nil, err
 	}
 	if len(q["transaction"]) != 1 {
-		return nil, toll.Faults([]toll.Fault{{Path: "transaction", Message: "is required once in the query"}})
+		return nil, toll.Faults([]toll.Fault{{Path: "transaction", Message: "must be sent exactly once in the query"}})
 	}
 	tx, err := toll.ParseHash(q.Get("transaction"))
 	if err != nil {
@@ -173,7 +173,7 @@ type proofs struct {
 func (s proofs) routes() []route {
 	return []route{{
 		op: "readProof", method: "GET", path: Base + "/credits/proofs/{transaction}", auth: open, right: public, tag: "Payments", further: http.StatusAccepted,
-		summary: "Proof that a burn is in the mirror on the chain; 202 before it is", action: readsAs[toll.BurnProof](by("transaction", toll.ParseHash, s.readProof)),
+		summary: "Read the proof that a burn is mirrored on the chain; 202 while it is pending", action: readsAs[toll.BurnProof](by("transaction", toll.ParseHash, s.readProof)),
 		codes: []toll.Code{toll.CodeBurnNotMirrored},
 	}}
 }
@@ -186,7 +186,7 @@ type openProof struct {
 func (s proofs) readProof(c *call, transaction toll.Hash) (any, error) {
 	if s.prove == nil {
 		return nil, toll.NewError(toll.CodeBurnNotMirrored).WithDetails("transaction %s", transaction).
-			WithHint("This service mirrors nothing now; its operator can switch the mirror on.")
+			WithHint("This service does not mirror burns. Ask the operator to enable the mirror.")
 	}
 	p, err := s.prove(c.context, transaction)
 	if err != nil {

@@ -37,101 +37,101 @@ func (m members) routes(s sessions) []route {
 	return []route{
 		{
 			op: "signUp", method: "POST", path: Base + "/people", auth: open, right: public, tag: tag, status: 201,
-			summary: "Sign up with a password, where registration is open or with a link; the person gets a workspace and a session",
+			summary: "Sign up with a password, if registration is open or with a link; creates a workspace and a session",
 			action:  takes(s.signUp),
 			codes:   []toll.Code{toll.CodePasswordsOff, toll.CodeForbidden, toll.CodeExists, toll.CodePersonNotFound, toll.CodeRateLimited},
 		},
 		{
 			op: "signIn", method: "POST", path: Base + "/session", auth: open, right: public, tag: tag, status: 201,
-			summary: "Sign in as a person with a password; the token of the session is shown once, and stands in place of an API key for 12 hours",
+			summary: "Sign in as a person with a password; the session token is returned only once and works in place of an API key for 12 hours",
 			action:  takes(s.signIn), codes: []toll.Code{toll.CodePasswordsOff, toll.CodeNotAuthenticated, toll.CodeRateLimited},
 		},
 		{
 			op: "readSession", method: "GET", path: Base + "/session", auth: person, right: own, tag: tag,
-			summary: "The session of the call, its person, and the person's workspaces", action: reads(s.readSession),
+			summary: "Read the current session, its person, and their workspaces", action: reads(s.readSession),
 		},
 		{
 			op: "proveSession", method: "POST", path: Base + "/session/proof", auth: person, right: own, tag: tag,
-			summary: "Prove the password once more; for ten minutes the session may do what asks for a fresh proof", action: takes(s.proveSession),
+			summary: "Confirm your password again; for ten minutes the session can make calls that require a recent confirmation", action: takes(s.proveSession),
 			codes: []toll.Code{toll.CodePasswordsOff, toll.CodeRateLimited},
 		},
 		{
 			op: "signOut", method: "DELETE", path: Base + "/session", auth: person, right: own, tag: tag,
-			summary: "End the session of the call", action: reads(s.signOut),
+			summary: "Sign out: end the current session", action: reads(s.signOut),
 		},
 		{
 			op: "listSessions", method: "GET", path: Base + "/sessions", auth: person, right: own, tag: tag,
-			summary: "Browsers and terminals in which the person of the session is signed in", action: lists("SessionList", list.Sessions, s.listSessions),
+			summary: "List your sessions in browsers and terminals", action: lists("SessionList", list.Sessions, s.listSessions),
 			query: sortedBy(store.SortCreated), codes: []toll.Code{toll.CodeBadPage},
 		},
 		{
 			op: "endSession", method: "DELETE", path: Base + "/sessions/{sessionId}", auth: person, right: own, tag: tag,
-			summary: "End a session of one's own", action: reads(by("sessionId", toll.ParseUUID, s.endSession)),
+			summary: "End one of your sessions", action: reads(by("sessionId", toll.ParseUUID, s.endSession)),
 			codes: []toll.Code{toll.CodePersonNotFound, toll.CodeBadUUID},
 		},
 		{
 			op: "listCredentials", method: "GET", path: Base + "/credentials", auth: person, right: own, tag: tag,
-			summary: "How the person of the session signs in; recovery codes that are left are among it, one each", action: lists("CredentialList", list.Credentials, s.listCredentials),
+			summary: "List your sign-in credentials, including each unused recovery code", action: lists("CredentialList", list.Credentials, s.listCredentials),
 			query: sortedBy(store.SortCreated), codes: []toll.Code{toll.CodeBadPage},
 		},
 		{
 			op: "removeCredential", method: "DELETE", path: Base + "/credentials/{credentialId}", auth: person, right: own, fresh: true, tag: tag,
-			summary: "Remove a credential, never the last one that signs in by itself; all other sessions of the person end", action: reads(s.removeCredential),
+			summary: "Delete a credential and end all your other sessions; the last credential that can sign in alone cannot be deleted", action: reads(s.removeCredential),
 			codes: []toll.Code{toll.CodePersonNotFound, toll.CodeForbidden, toll.CodeBadUUID},
 		},
 		{
 			op: "renewRecoveryCodes", method: "POST", path: Base + "/credentials/recovery-codes", auth: person, right: own, fresh: true, tag: tag,
-			summary: "Ten recovery codes in place of those from before; each works once, and they are shown once", action: reads(s.renewRecoveryCodes),
+			summary: "Create ten recovery codes that replace the previous ones; each works once, and they are returned only once", action: reads(s.renewRecoveryCodes),
 		},
 		{
 			op: "listMembers", method: "GET", path: Base + "/members", auth: person, right: toll.RightRead, tag: tag,
-			summary: "People of the workspace", action: lists("MemberList", list.Members, m.listMembers), query: sortedBy(store.SortCreated), codes: []toll.Code{toll.CodeBadPage},
+			summary: "List the members of the workspace", action: lists("MemberList", list.Members, m.listMembers), query: sortedBy(store.SortCreated), codes: []toll.Code{toll.CodeBadPage},
 		},
 		{
 			op: "setRole", method: "PATCH", path: Base + "/members/{userId}", auth: person, right: toll.RightMembers, fresh: true, tag: tag,
-			summary: "Give a member another role, never one above the caller's own, or a developer a spending limit. Keys have at most the rights of a new role within a second",
+			summary: "Change the role of a member, up to your own role, or the spending limit of a developer. Within a second, the keys of the member have at most the rights of the new role",
 			action:  takes(m.changeMember), codes: append([]toll.Code{toll.CodeBadNumber}, memberCodes...),
 		},
 		{
 			op: "removeMember", method: "DELETE", path: Base + "/members/{userId}", auth: person, right: toll.RightMembers, fresh: true, ownUser: true, tag: tag,
-			summary: "Remove a member, with the API keys, access tokens and consents under the membership, which are counted. `me` leaves, and needs neither the right nor a proof",
+			summary: "Remove a member and revoke the API keys, access tokens, and consents of the membership; the response counts them. Use `me` to leave the workspace, which requires neither the right nor a confirmation",
 			action:  reads(byUser(m.removeMember)), codes: memberCodes,
-			query: []query{{"keep", "true: what stood under the membership stands under that of the caller from then on."}},
+			query: []query{{"keep", "true: the API keys and consents of the membership are transferred to you."}},
 		},
 		{
 			op: "listMemberSessions", method: "GET", path: Base + "/members/{userId}/sessions", auth: person, right: toll.RightMembers, tag: tag,
-			summary: "Sessions in which a member used the workspace, for members who manage that member", action: lists("SessionList", list.MemberSessions, m.listMemberSessions),
+			summary: "List the sessions in which a member used the workspace; requires that you manage that member", action: lists("SessionList", list.MemberSessions, m.listMemberSessions),
 			query: sortedBy(store.SortCreated), codes: []toll.Code{toll.CodePersonNotFound, toll.CodeForbidden, toll.CodeBadUUID, toll.CodeBadPage},
 		},
 		{
 			op: "endMemberSessions", method: "DELETE", path: Base + "/members/{userId}/sessions", auth: person, right: toll.RightMembers, fresh: true, tag: tag,
-			summary: "End the access of a member's sessions to the workspace; the member can sign in again, and stays signed in elsewhere", action: reads(byUser(m.endMemberSessions)),
+			summary: "End the access of a member's sessions to the workspace; the member can sign in again and stays signed in elsewhere", action: reads(byUser(m.endMemberSessions)),
 			codes: []toll.Code{toll.CodePersonNotFound, toll.CodeForbidden, toll.CodeBadUUID},
 		},
 		{
 			op: "listAuditLog", export: toll.RightMembers, method: "GET", path: Base + "/audit-log", auth: person, right: toll.RightMembers, tag: tag,
-			summary: "What was done in the workspace, by whom and from where; addresses of people go after 90 days", action: lists("AuditLog", list.AuditLog, m.listAuditLog),
-			query: slices.Concat([]query{{"act", "Only this act, such as member.removed."}}, between, sortedBy(store.SortCreated)),
+			summary: "List the changes in the workspace with their actors and sources; IP addresses of people are removed after 90 days", action: lists("AuditLog", list.AuditLog, m.listAuditLog),
+			query: slices.Concat([]query{{"act", "Only this action, such as member.removed."}}, between, sortedBy(store.SortCreated)),
 			codes: []toll.Code{toll.CodeBadPage, toll.CodeBadRequest},
 		},
 		{
 			op: "createInvitation", method: "POST", path: Base + "/invitations", auth: person, right: toll.RightMembers, fresh: true, tag: tag, status: 201,
-			summary: "Make a link with which one person joins the workspace, within seven days; it is shown once", action: creates(m.createInvitation),
+			summary: "Create an invitation link for one person, valid for seven days; it is returned only once", action: creates(m.createInvitation),
 			codes: []toll.Code{toll.CodeForbidden, toll.CodeRateLimited},
 		},
 		{
 			op: "listInvitations", method: "GET", path: Base + "/invitations", auth: person, right: toll.RightRead, tag: tag,
-			summary: "Open invitations to the workspace, without their links", action: lists("InvitationList", list.Invitations, m.listInvitations), query: sortedBy(store.SortCreated),
+			summary: "List the open invitations to the workspace, without their links", action: lists("InvitationList", list.Invitations, m.listInvitations), query: sortedBy(store.SortCreated),
 			codes: []toll.Code{toll.CodeBadPage},
 		},
 		{
 			op: "acceptInvitation", method: "POST", path: Base + "/invitations/accept", auth: person, right: own, tag: tag,
-			summary: "Join the workspace of an invitation, by its link or the secret in it; each works once", action: takes(m.acceptInvitation),
+			summary: "Accept an invitation by its link or the secret in the link; each works once", action: takes(m.acceptInvitation),
 			codes: []toll.Code{toll.CodePersonNotFound, toll.CodeExists, toll.CodeForbidden, toll.CodeRateLimited},
 		},
 		{
 			op: "revokeInvitation", method: "DELETE", path: Base + "/invitations/{id}", auth: person, right: toll.RightMembers, fresh: true, tag: tag,
-			summary: "End an open invitation", action: reads(by("id", toll.ParseHash, m.revokeInvitation)),
+			summary: "Revoke an open invitation", action: reads(by("id", toll.ParseHash, m.revokeInvitation)),
 			codes: []toll.Code{toll.CodePersonNotFound, toll.CodeForbidden},
 		},
 	}
@@ -160,10 +160,10 @@ func (c *call) source() string { return Source(c.r, c.h.Limits.Proxies).String()
 
 // SignUpInput makes a person.
 type SignUpInput struct {
-	Name     string `json:"name,omitzero" maxLength:"100" doc:"Shown to others. Default the login name."`
-	Login    string `json:"login" doc:"3 to 64 of a-z, 0-9 and . _ + @ -."`
-	Password string `json:"password" doc:"8 characters at least, 256 bytes at most, and not easy to guess."`
-	Link     string `json:"link,omitzero" doc:"A link of the operator or an invitation, or the secret in it. Needed where registration is not open."`
+	Name     string `json:"name,omitzero" maxLength:"100" doc:"Display name. Defaults to the login name."`
+	Login    string `json:"login" doc:"3 to 64 characters from a-z, 0-9, and . _ + @ -."`
+	Password string `json:"password" doc:"At least 8 characters, at most 256 bytes, and not easy to guess."`
+	Link     string `json:"link,omitzero" doc:"A link from the operator or an invitation, or the secret in the link. Required if registration is not open."`
 }
 
 func (s sessions) signUp(c *call, in *SignUpInput) (*toll.SignedIn, error) {
@@ -303,10 +303,10 @@ func (s sessions) renewRecoveryCodes(c *call) (*RecoveryCodes, error) {
 	return &RecoveryCodes{codes}, err
 }
 
-// RoleInput gives a role, a spending limit, or both.
+// RoleInput changes the role, the spending limit, or both.
 type RoleInput struct {
 	Role            *toll.Role              `json:"role,omitzero" enum:"owner,admin,developer,billing,viewer"`
-	SpendLimitCents toll.Change[toll.Cents] `json:"spendLimitCents,omitzero" doc:"What a developer may have the workspace pay in a calendar month (UTC), in cents of dollars and euros alike. Null: no limit."`
+	SpendLimitCents toll.Change[toll.Cents] `json:"spendLimitCents,omitzero" doc:"Maximum that the developer can spend from the workspace in a calendar month (UTC), in cents. Dollars and euros count alike. Null means no limit."`
 }
 
 func (m members) changeMember(c *call, in *RoleInput) (*toll.Member, error) {
@@ -338,7 +338,7 @@ func (m members) listAuditLog(c *call, p store.Page, q url.Values) (none store.L
 	f := filters{q: q}
 	act := filter(&f, "act", func(s string) (string, error) {
 		if !acts.MatchString(s) {
-			return "", fmt.Errorf("must be an act such as member.removed; got %.32q", s)
+			return "", fmt.Errorf("must be an action such as member.removed; got %.32q", s)
 		}
 		return s, nil
 	})
@@ -358,7 +358,7 @@ func (m members) listAuditLog(c *call, p store.Page, q url.Values) (none store.L
 
 type InvitationInput struct {
 	Role toll.Role `json:"role" enum:"owner,admin,developer,billing,viewer"`
-	Note string    `json:"note,omitzero" maxLength:"100" doc:"For whom it is."`
+	Note string    `json:"note,omitzero" maxLength:"100" doc:"Note about the invited person."`
 }
 
 func (m members) createInvitation(c *call, in *InvitationInput, once *store.Once) (*toll.Invitation, error) {
@@ -376,7 +376,7 @@ func (m members) listInvitations(c *call, p store.Page, _ url.Values) (none stor
 
 // AcceptInput names an invitation.
 type AcceptInput struct {
-	Link string `json:"link" doc:"The link, or the secret in it."`
+	Link string `json:"link" doc:"The invitation link, or the secret in it."`
 }
 
 func (m members) acceptInvitation(c *call, in *AcceptInput) (*toll.Organization, error) {
@@ -468,7 +468,7 @@ func (c *call) sameOrigin() error {
 	if named && crossOrigin.Check(c.r) == nil {
 		return nil
 	}
-	return toll.Errorf(toll.CodeForbidden, "This call carries the session of a browser, and no page of this service sent it.")
+	return toll.Errorf(toll.CodeForbidden, "This call uses a browser session but was not sent by a page of this service.")
 }
 
 // allowedPerson is [call.allowed] for the session of a person.

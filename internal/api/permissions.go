@@ -19,7 +19,7 @@ func (s permissions) routes() []route {
 	return []route{
 		{
 			op: "createPermission", method: "POST", path: at, auth: keyed, right: toll.RightSpend, status: 201, tag: "Permissions",
-			summary: "Create a permission of the caller and its access token, which is shown once", action: creates(s.createPermission),
+			summary: "Create a permission and its access token, which is returned only once", action: creates(s.createPermission),
 			codes: []toll.Code{
 				toll.CodeBadID, toll.CodeBadUUID, toll.CodeBadNumber, toll.CodeAgentMismatch, toll.CodeWrongNetwork, toll.CodeUnsupportedScheme,
 				toll.CodePaymentAgentNotFound, toll.CodePaymentPlanNotFound, toll.CodePaymentRequired, toll.CodeDelegationPlanMismatch,
@@ -30,16 +30,16 @@ func (s permissions) routes() []route {
 			},
 		},
 		{
-			op: "listPermissions", export: toll.RightRead, method: "GET", path: at, auth: keyed, right: toll.RightRead, tag: "Permissions", summary: "Permissions of the caller",
+			op: "listPermissions", export: toll.RightRead, method: "GET", path: at, auth: keyed, right: toll.RightRead, tag: "Permissions", summary: "List your permissions",
 			action: lists("PermissionList", list.Permissions, s.listPermissions), codes: []toll.Code{toll.CodeBadPage, toll.CodeBadID},
-			query: append([]query{{"planId", "Only those of this plan."}, {"status", "Active, Revoked, Expired or Exhausted."}}, sortedBy(store.SortCreated)...),
+			query: append([]query{{"planId", "Only permissions of this plan."}, {"status", "Active, Revoked, Expired, or Exhausted."}}, sortedBy(store.SortCreated)...),
 		},
 		{
-			op: "readPermission", method: "GET", path: at + "/{hash}", auth: self, right: toll.RightRead, tag: "Permissions", summary: "One permission, with its last 100 settlements",
+			op: "readPermission", method: "GET", path: at + "/{hash}", auth: self, right: toll.RightRead, tag: "Permissions", summary: "Read a permission with its last 100 settlements",
 			action: reads(by("hash", toll.ParseHash, s.readPermission)), codes: []toll.Code{toll.CodePermissionNotFound},
 		},
 		{
-			op: "revokePermission", method: "DELETE", path: at + "/{hash}", auth: self, right: toll.RightSpend, tag: "Permissions", summary: "Revoke an access token; open holds of it still settle",
+			op: "revokePermission", method: "DELETE", path: at + "/{hash}", auth: self, right: toll.RightSpend, tag: "Permissions", summary: "Revoke an access token; its open holds can still be settled",
 			action: reads(by("hash", toll.ParseHash, s.revokePermission)), codes: []toll.Code{toll.CodePermissionNotFound, toll.CodePermissionAlreadyRevoked},
 		},
 	}
@@ -84,18 +84,18 @@ func (s permissions) revokePermission(c *call, hash toll.Hash) (*PermissionRevok
 
 // delegationShape names a delegation. Members of createDelegation in its place make one; that is deprecated.
 type delegationShape struct {
-	DelegationID    string     `json:"delegationId,omitempty" doc:"A delegation of the caller, by its id or its signed reference."`
+	DelegationID    string     `json:"delegationId,omitempty" doc:"One of your delegations: its id or its signed reference."`
 	DelegationToken string     `json:"delegationToken,omitempty" doc:"The signed reference of a delegation, instead of its id."`
-	APIKeyID        *toll.Hash `json:"apiKeyId,omitempty" doc:"The API key of this call, or the one that a delegation made here is for."`
+	APIKeyID        *toll.Hash `json:"apiKeyId,omitempty" doc:"The API key of this call, or the API key to which a delegation created here is restricted."`
 
-	SpendingLimitCents      *toll.Cents  `json:"spendingLimitCents,omitempty" deprecated:"true" doc:"Makes a delegation. Default 1000."`
-	DurationSecs            *toll.Int    `json:"durationSecs,omitempty" deprecated:"true" doc:"Makes a delegation. Default 3600."`
-	Currency                string       `json:"currency,omitempty" deprecated:"true" doc:"Makes a delegation. Default usdc, for cards usd."`
-	CardID                  string       `json:"cardId,omitempty" deprecated:"true" doc:"Makes a delegation: another name of providerPaymentMethodId."`
-	ProviderPaymentMethodID string       `json:"providerPaymentMethodId,omitempty" deprecated:"true" doc:"Makes a delegation."`
-	MaxTransactions         *toll.Int    `json:"maxTransactions,omitempty" deprecated:"true" doc:"Makes a delegation."`
-	PlanID                  *toll.PlanID `json:"planId,omitempty" deprecated:"true" doc:"Makes a delegation for this plan alone."`
-	MerchantAccountID       string       `json:"merchantAccountId,omitempty" deprecated:"true" doc:"Makes a delegation."`
+	SpendingLimitCents      *toll.Cents  `json:"spendingLimitCents,omitempty" deprecated:"true" doc:"Creates a delegation. Defaults to 1000."`
+	DurationSecs            *toll.Int    `json:"durationSecs,omitempty" deprecated:"true" doc:"Creates a delegation. Defaults to 3600."`
+	Currency                string       `json:"currency,omitempty" deprecated:"true" doc:"Creates a delegation. Defaults to usdc, or to usd for cards."`
+	CardID                  string       `json:"cardId,omitempty" deprecated:"true" doc:"Creates a delegation. Alias of providerPaymentMethodId."`
+	ProviderPaymentMethodID string       `json:"providerPaymentMethodId,omitempty" deprecated:"true" doc:"Creates a delegation."`
+	MaxTransactions         *toll.Int    `json:"maxTransactions,omitempty" deprecated:"true" doc:"Creates a delegation."`
+	PlanID                  *toll.PlanID `json:"planId,omitempty" deprecated:"true" doc:"Creates a delegation for this plan only."`
+	MerchantAccountID       string       `json:"merchantAccountId,omitempty" deprecated:"true" doc:"Creates a delegation."`
 }
 
 type acceptedShape struct {

@@ -28,24 +28,24 @@ func (g registry) planRoutes(b balances) []route {
 			action: creates(g.registerPlan), codes: append([]toll.Code{toll.CodeNonceConflict, toll.CodeRateLimited}, registrationCodes...),
 		},
 		{
-			op: "listPlans", export: toll.RightRead, method: "GET", path: at, auth: keyed, right: toll.RightRead, tag: "Plans", summary: "Plans of the caller",
+			op: "listPlans", export: toll.RightRead, method: "GET", path: at, auth: keyed, right: toll.RightRead, tag: "Plans", summary: "List your plans",
 			action: lists("PlanList", list.Plans, g.listPlans), query: paging, codes: []toll.Code{toll.CodeBadPage},
 		},
 		{
-			op: "readPlan", method: "GET", path: at + "/{planId}", auth: open, right: public, tag: "Plans", summary: "One plan",
+			op: "readPlan", method: "GET", path: at + "/{planId}", auth: open, right: public, tag: "Plans", summary: "Read a plan",
 			action: reads(g.readPlan), codes: []toll.Code{toll.CodeBadID, toll.CodePlanNotFound},
 		},
 		{
-			op: "listAgentsOfPlan", method: "GET", path: at + "/{planId}/agents", auth: open, right: public, tag: "Plans", summary: "Agents of a plan",
+			op: "listAgentsOfPlan", method: "GET", path: at + "/{planId}/agents", auth: open, right: public, tag: "Plans", summary: "List the agents of a plan",
 			action: large(lists("AgentList", list.AgentsOfPlan, g.listAgentsOfPlan)), query: paging, codes: []toll.Code{toll.CodeBadID, toll.CodeBadPage, toll.CodeAgentsOfUnknownPlan},
 		},
 		{
-			op: "readBalance", method: "GET", path: at + "/{planId}/balance", auth: keyed, right: toll.RightRead, tag: "Plans", summary: "Balance of the caller",
+			op: "readBalance", method: "GET", path: at + "/{planId}/balance", auth: keyed, right: toll.RightRead, tag: "Plans", summary: "Read your balance",
 			action: reads(b.readBalance), codes: []toll.Code{toll.CodeBadID, toll.CodePlanNotFound},
 		},
 		{
 			op: "readBalanceOf", method: "GET", path: at + "/{planId}/balance/{address}", auth: open, right: public, tag: "Plans",
-			summary: "Balance of an address; its lots only for the holder and the owner of the plan",
+			summary: "Read the balance of an address; only the holder and the owner of the plan see its lots",
 			action:  reads(b.readBalanceOf), codes: []toll.Code{toll.CodeBadID, toll.CodeBadAddress, toll.CodePlanNotFound},
 		},
 	}

@@ -17,8 +17,8 @@ import (
 
 // usageRange describes the range of times of sums.
 var usageRange = []query{
-	{"since", "From this time on, ISO 8601, or from this day on (UTC), down to the begin of its hour or day. Default 24 hours before until by hour, else 30 days."},
-	{"until", "Before this time, ISO 8601, or before this day (UTC), up to the end of its hour or day. Default now. At most 31 days after since by hour, else 400."},
+	{"since", "Start of the range: ISO 8601, or a day in UTC, rounded down to the hour or day. Defaults to 24 hours before until if by is hour, else to 30 days."},
+	{"until", "End of the range: ISO 8601, or a day in UTC, rounded up to the hour or day. Defaults to now. At most 31 days after since if by is hour, else 400."},
 }
 
 type sums struct{ checkout *checkout.Checkout }
@@ -28,31 +28,31 @@ func (s sums) routes() []route {
 	return []route{
 		{
 			op: "listUsage", export: toll.RightRead, method: "GET", path: Base + "/protocol/usage", auth: keyed, right: toll.RightRead, tag: "Usage",
-			summary: "What was settled of the caller's plans, or by the caller, summed", action: listsBeside("UsageList", list.Usage, s.listUsage),
+			summary: "Sum the settlements of your plans, or your own use", action: listsBeside("UsageList", list.Usage, s.listUsage),
 			query: slices.Concat([]query{
-				{"role", "seller (default): of the caller's plans; buyer: what the caller used."},
-				{"by", "day (default), hour, plan, agent, or subscriber. As buyer, day or plan."},
-				{"planId", "Only this plan. As seller it must be a plan of the caller."},
-				{"agentId", "Only settlements that name this agent; as seller."},
-				{"subscriber", "Only this subscriber, as seller with planId, by day."},
+				{"role", "seller (default): use of your plans; buyer: your own use."},
+				{"by", "day (default), hour, plan, agent, or subscriber. With role=buyer: day or plan."},
+				{"planId", "Only this plan. With role=seller, you must own it."},
+				{"agentId", "Only settlements that name this agent. Requires role=seller."},
+				{"subscriber", "Only this subscriber. Requires role=seller, planId, and by=day."},
 			}, usageRange, sortedBy(store.SortGroup)),
 			codes: append(slices.Clip(sums), toll.CodeBadAddress),
 		},
 		{
 			op: "listRevenue", export: toll.RightMoney, method: "GET", path: Base + "/protocol/revenue", auth: keyed, right: toll.RightRead, tag: "Usage",
-			summary: "What was paid for orders of the caller's plans, summed by currency", action: listsBeside("RevenueList", list.Revenue, s.listRevenue),
+			summary: "Sum the payments for orders of your plans by currency", action: listsBeside("RevenueList", list.Revenue, s.listRevenue),
 			query: slices.Concat([]query{
-				{"by", "day (default), hour or plan."}, {"planId", "Only this plan, which must be one of the caller."},
+				{"by", "day (default), hour, or plan."}, {"planId", "Only this plan. You must own it."},
 			}, usageRange, sortedBy(store.SortGroup)),
 			codes: sums,
 		},
 		{
 			op: "listRefusals", export: toll.RightRead, method: "GET", path: Base + "/protocol/refusals", auth: keyed, right: toll.RightRead, tag: "Usage",
-			summary: "How often the service refused verify and settle of the caller's plans", action: listsBeside("RefusalList", list.Refusals, s.listRefusals),
+			summary: "Count the refused verify and settle calls of your plans", action: listsBeside("RefusalList", list.Refusals, s.listRefusals),
 			query: slices.Concat([]query{
-				{"by", "reason (default), hour, day, plan or agent."}, {"planId", "Only this plan, which must be one of the caller."},
+				{"by", "reason (default), hour, day, plan, or agent."}, {"planId", "Only this plan. You must own it."},
 				{"agentId", "Only requests that name this agent."},
-				{"reason", "Only this reason, as invalidReason and errorReason say it."},
+				{"reason", "Only this reason, as in invalidReason and errorReason."},
 			}, usageRange, sortedBy(store.SortGroup)),
 			codes: sums,
 		},
@@ -60,9 +60,9 @@ func (s sums) routes() []route {
 }
 
 type SumRange struct {
-	Since        toll.Time `json:"since" doc:"Begin of the range, at a full hour or day."`
+	Since        toll.Time `json:"since" doc:"Start of the range, at a full hour or day."`
 	Until        toll.Time `json:"until" doc:"End of the range, at a full hour or day."`
-	CountedUntil toll.Time `json:"countedUntil" doc:"Everything before this time is counted. Counts follow within seconds."`
+	CountedUntil toll.Time `json:"countedUntil" doc:"Everything before this time is counted. Counts follow settlements within seconds."`
 }
 
 func sumRange(r checkout.UsageRange) SumRange {
@@ -116,7 +116,7 @@ func (s sums) listRevenue(c *call, p store.Page, q url.Values) (none store.List[
 
 // refusalMembers is what an answer with refusals has beside them.
 type refusalMembers struct {
-	Since toll.Time `json:"since" doc:"Begin of the range, at a full hour or day."`
+	Since toll.Time `json:"since" doc:"Start of the range, at a full hour or day."`
 	Until toll.Time `json:"until" doc:"End of the range, at a full hour or day."`
 	Paging
 }
@@ -140,16 +140,16 @@ func (s requests) routes() []route {
 	return []route{
 		{
 			op: "listRequests", export: toll.RightMoney, method: "GET", path: at, auth: keyed, right: toll.RightRead, tag: "Payments",
-			summary: "Requests of the caller's plans, or of the caller, with their outcome and receipt",
+			summary: "List the requests of your plans, or your own requests, with their outcomes and receipts",
 			action:  listsBeside("RequestList", list.Requests, s.listRequests),
 			query: slices.Concat([]query{
-				{"role", "seller (default): requests of the caller's plans; buyer: those that the caller paid."},
-				{"planId", "Only this plan. As seller it must be a plan of the caller."},
+				{"role", "seller (default): requests of your plans; buyer: requests that you paid for."},
+				{"planId", "Only this plan. With role=seller, you must own it."},
 				{"agentId", "Only requests that name this agent."},
-				{"subscriber", "Only this subscriber, as seller with planId."},
-				{"status", "settled, released or lapsed; default these three. held: what is open now, by the time of its begin."},
-				{"since", "Only what ended at or after this time, ISO 8601, or from this day on (UTC). Default 90 days before until."},
-				{"until", "Only what ended before this time, ISO 8601, or before this day (UTC). Default now. At most 90 days after since."},
+				{"subscriber", "Only this subscriber. Requires role=seller and planId."},
+				{"status", "settled, released, or lapsed; defaults to all three. held: requests with an open hold, filtered and sorted by the start of the hold."},
+				{"since", "Only requests that ended at or after this time: ISO 8601, or a day in UTC. Defaults to 90 days before until."},
+				{"until", "Only requests that ended before this time: ISO 8601, or a day in UTC. Defaults to now. At most 90 days after since."},
 			}, walkedBy(store.SortEnded)),
 			codes: []toll.Code{
 				toll.CodeBadRequest, toll.CodeBadPage, toll.CodeBadID, toll.CodeBadAddress, toll.CodePlanNotFound, toll.CodeNotPlanOwner,
@@ -157,7 +157,7 @@ func (s requests) routes() []route {
 		},
 		{
 			op: "readRequest", method: "GET", path: at + "/{agentRequestId}", auth: ends, right: toll.RightRead, tag: "Payments",
-			summary: "One request with the states that it took and its receipt", action: reads(byText("agentRequestId", s.requests.Get)),
+			summary: "Read a request with its state changes and its receipt", action: reads(byText("agentRequestId", s.requests.Get)),
 			codes: []toll.Code{toll.CodeSettlementNotFound, toll.CodeSettlementGone},
 		},
 	}
@@ -172,7 +172,7 @@ func walkedBy(sort store.Sort) []query {
 // requests, of which few may be asked for.
 type requestPaging struct {
 	PageSize   int     `json:"pageSize"`
-	NextCursor *string `json:"nextCursor" doc:"Where the next call continues. An answer may have fewer records than pageSize, or none, and a cursor; null is the end."`
+	NextCursor *string `json:"nextCursor" doc:"Cursor of the next page; null at the end. A page can have fewer records than pageSize, or no records, and still have a cursor."`
 }
 
 var stateWords = map[string]ledger.State{
@@ -188,8 +188,8 @@ func (s requests) listRequests(c *call, p store.Page, q url.Values) (out store.L
 	}
 	asked.Since, asked.Until = f.between()
 	if p.Number > 1 || cmp.Or(p.Sort, store.SortEnded) != store.SortEnded {
-		f.err = toll.NewError(toll.CodeBadPage).WithDetails("the list has no page %d and no sortBy %q", p.Number, string(p.Sort)).
-			WithHint("Follow nextCursor; sortBy is " + string(store.SortEnded) + ".")
+		f.err = toll.NewError(toll.CodeBadPage).WithDetails("page %d or sortBy %q is not supported", p.Number, string(p.Sort)).
+			WithHint("Use nextCursor instead of pages. The only sortBy is " + string(store.SortEnded) + ".")
 	}
 	if f.err != nil {
 		return out, rest, f.err
@@ -206,13 +206,13 @@ func (s requests) subTaskRoutes() []route {
 	return []route{
 		{
 			op: "recordSubTask", method: "POST", path: at, auth: owners, right: toll.RightSell, tag: "Sub-tasks",
-			summary: "Record a part of the work for a request. Burns nothing", action: creates(s.recordSubTask),
+			summary: "Record a sub-task of a request. Burns nothing", action: creates(s.recordSubTask),
 			codes: []toll.Code{toll.CodeBadNumber, toll.CodeSubTaskRequestUnknown, toll.CodeSettleConflict},
 		},
 		{
-			op: "listSubTasks", method: "GET", path: at, auth: owners, right: toll.RightRead, tag: "Sub-tasks", summary: "Recorded parts of the work for a request",
+			op: "listSubTasks", method: "GET", path: at, auth: owners, right: toll.RightRead, tag: "Sub-tasks", summary: "List the sub-tasks of a request",
 			action: lists("SubTaskList", list.SubTasks, s.listSubTasks), codes: []toll.Code{toll.CodeBadRequest, toll.CodeBadPage, toll.CodeSubTaskRequestUnknown, toll.CodeSettleConflict},
-			query: append([]query{{"agentRequestId", "The request. Required."}}, sortedBy(store.SortCreated)...),
+			query: append([]query{{"agentRequestId", "Id of the request. Required."}}, sortedBy(store.SortCreated)...),
 		},
 	}
 }
@@ -243,10 +243,10 @@ const (
 func searchRoutes(db store.Querier) []route {
 	return []route{{
 		op: "search", method: "GET", path: Base + "/protocol/search", auth: keyed, right: toll.RightRead, tag: "Search",
-		summary: "Records of the caller by their id, the beginning of it, or the beginning of their name", action: reads(func(c *call) (*SearchResults, error) { return search(c, db) }),
+		summary: "Search your records by id, beginning of the id, or beginning of the name", action: reads(func(c *call) (*SearchResults, error) { return search(c, db) }),
 		query: []query{
-			{"q", "The text, 1 to 128 characters. Ids of orders are found from 13 characters on, those of access tokens from 6. Required."},
-			{"type", "Only records of this kind: " + strings.Join(searched, ", ") + "."},
+			{"q", "Search text, 1 to 128 characters. An order id requires at least 13 characters, and the id of an access token at least 6. Required."},
+			{"type", "Only records of this type: " + strings.Join(searched, ", ") + "."},
 		},
 		codes: []toll.Code{toll.CodeBadRequest, toll.CodeQueryTooLong},
 	}}

@@ -45,12 +45,12 @@ func (s sales) routes() []route {
 	return []route{
 		{
 			op: "buyPlan", further: 202, method: "POST", path: at + "/order", auth: open, right: public, tag: "Payments", unpaid: unpaidCodes,
-			summary: "Sell a plan to a wallet that needs no account: 402 says the price, payment-signature pays it with scheme exact",
+			summary: "Buy a plan with a wallet and without an account: the 402 response names the price, and payment-signature pays it with scheme exact",
 			action:  reads(s.buyPlan), codes: saleCodes,
 		},
 		{
 			op: "signInToPlan", further: 202, method: "POST", path: at + "/token", auth: open, right: public, tag: "Payments", unpaid: append([]toll.Code{toll.CodeInsufficientCredits}, unpaidCodes...),
-			summary: "An access token for a wallet that has credits of the plan: 402 says what to sign, sign-in-with-x proves it; payment-signature buys the plan",
+			summary: "Create an access token for a wallet that has credits of the plan: the 402 response has the message to sign, sign-in-with-x sends its signature, and payment-signature buys the plan",
 			action:  reads(s.signInToPlan), codes: saleCodes,
 		},
 	}
@@ -59,17 +59,17 @@ func (s sales) routes() []route {
 // WalletAnswer is what a wallet gets for a payment or a sign-in.
 type WalletAnswer struct {
 	Success           bool             `json:"success"`
-	Status            toll.OrderStatus `json:"status,omitzero" doc:"Of the order; not after a sign-in."`
+	Status            toll.OrderStatus `json:"status,omitzero" doc:"Status of the order. Absent after a sign-in."`
 	OrderID           string           `json:"orderId,omitzero" format:"uuid"`
-	TxHash            string           `json:"txHash,omitzero" doc:"Transaction that paid the order, once there is one."`
+	TxHash            string           `json:"txHash,omitzero" doc:"Transaction that paid for the order, as soon as it exists."`
 	PlanID            toll.PlanID      `json:"planId"`
 	SubscriberAddress toll.Address     `json:"subscriberAddress"`
-	CreditsGranted    *toll.Credits    `json:"creditsGranted,omitzero" doc:"By the order, when it is paid."`
-	Balance           *toll.Credits    `json:"balance,omitzero" doc:"Credits of the wallet now, held ones included."`
-	AccessToken       string           `json:"accessToken,omitzero" doc:"Given once: to the call that made the purchase, or to the sign-in."`
+	CreditsGranted    *toll.Credits    `json:"creditsGranted,omitzero" doc:"Credits granted by the order. Only for a paid order."`
+	Balance           *toll.Credits    `json:"balance,omitzero" doc:"Current credits of the wallet, including held credits."`
+	AccessToken       string           `json:"accessToken,omitzero" doc:"Returned only once: in the response to the purchase or to the sign-in."`
 	TokenFormat       string           `json:"tokenFormat,omitzero" enum:"jwt,x402"`
-	ExpiresAt         *toll.Time       `json:"expiresAt,omitzero" doc:"End of the access token."`
-	Replayed          bool             `json:"replayed,omitzero" doc:"The purchase was made by an earlier call."`
+	ExpiresAt         *toll.Time       `json:"expiresAt,omitzero" doc:"Expiry of the access token."`
+	Replayed          bool             `json:"replayed,omitzero" doc:"True if an earlier call made the purchase."`
 }
 
 func (a *WalletAnswer) token(t *toll.AccessToken) {
@@ -126,7 +126,7 @@ func (c *call) single(name string) (string, error) {
 	case len(lines) == 0:
 		return "", nil
 	case len(lines) > 1:
-		return "", toll.Faults([]toll.Fault{{Path: name, Message: "must be one header"}})
+		return "", toll.Faults([]toll.Fault{{Path: name, Message: "must be a single header"}})
 	case len(lines[0]) > x402.MaxTokenBytes:
 		return "", toll.NewError(toll.CodeHeadersTooLarge)
 	}
@@ -161,10 +161,10 @@ func (c *call) bought(b *purchases.Bought) *WalletAnswer {
 // x402 alone.
 type PaymentRequiredError struct {
 	X402Version toll.Int       `json:"x402Version"`
-	Error       string         `json:"error" doc:"Payment required, or the word of a refusal with a sentence."`
+	Error       string         `json:"error" doc:"Payment required, or the reason of a refusal with a sentence."`
 	Resource    x402.Resource  `json:"resource"`
 	Accepts     []PaymentEntry `json:"accepts"`
-	Extensions  map[string]any `json:"extensions" doc:"By name, each with info and schema: payment-identifier, sign-in-with-x."`
+	Extensions  map[string]any `json:"extensions" doc:"Extensions by name, each with info and schema: payment-identifier and sign-in-with-x."`
 	toll.ErrorBody
 }
 
@@ -172,7 +172,7 @@ type PaymentRequiredError struct {
 type PaymentEntry struct {
 	Scheme            string            `json:"scheme"`
 	Network           string            `json:"network"`
-	Amount            string            `json:"amount" doc:"Base units of the asset, or credits."`
+	Amount            string            `json:"amount" doc:"Price in base units of the asset, or in credits."`
 	Asset             string            `json:"asset"`
 	PayTo             string            `json:"payTo"`
 	MaxTimeoutSeconds toll.Int          `json:"maxTimeoutSeconds"`

@@ -36,51 +36,51 @@ func as[T any](schema schemaOf) shaped {
 
 // shapes have what a member may be in a request beyond its schema in their descriptions.
 var shapes = []shaped{
-	as[toll.Credits](text(`^(0|[1-9][0-9]{0,18})$`, "Credits, 0 to 2^63-1. A request may also send a JSON integer.")),
-	as[toll.Units](text(`^(0|[1-9][0-9]{0,77})$`, "Token base units or seconds, 0 to 2^256-1. A request may also send a JSON integer.")),
-	as[toll.Sum](text(`^(0|[1-9][0-9]*)$`, "A sum of credits or of token base units, which may exceed 2^256-1.")),
-	as[toll.Cents](text(`^(0|[1-9][0-9]{0,12})$`, "Cents, up to 10^12. A request may also send a JSON integer.")),
+	as[toll.Credits](text(`^(0|[1-9][0-9]{0,18})$`, "Credits, 0 to 2^63-1. Requests can also send a JSON integer.")),
+	as[toll.Units](text(`^(0|[1-9][0-9]{0,77})$`, "Token base units or seconds, 0 to 2^256-1. Requests can also send a JSON integer.")),
+	as[toll.Sum](text(`^(0|[1-9][0-9]*)$`, "A sum of credits or of token base units. It can exceed 2^256-1.")),
+	as[toll.Cents](text(`^(0|[1-9][0-9]{0,12})$`, "Cents, up to 10^12. Requests can also send a JSON integer.")),
 	as[toll.ExactInt](one(huma.Schema{
-		Type: huma.TypeInteger, Description: "An integer of up to 78 digits, to be read exactly.",
+		Type: huma.TypeInteger, Description: "An integer of up to 78 digits. Read it without loss of precision.",
 	})),
 	as[toll.Int](one(huma.Schema{
-		Type: huma.TypeInteger, Minimum: new(0.0), Description: "A request may also send it as a decimal string.",
+		Type: huma.TypeInteger, Minimum: new(0.0), Description: "Requests can also send a decimal string.",
 	})),
 	as[toll.Bool](one(huma.Schema{
-		Type: huma.TypeBoolean, Description: `A request may also send "true" or "false".`,
+		Type: huma.TypeBoolean, Description: `Requests can also send "true" or "false".`,
 	})),
-	as[toll.PlanID](text(`^[1-9][0-9]{0,77}$`, "Id of a plan: a uint256 above zero as decimal text.")),
-	as[toll.AgentID](text(`^[1-9][0-9]{0,77}$`, "Id of an agent: a uint256 above zero as decimal text.")),
-	as[toll.Address](text(`^0x[0-9a-fA-F]{40}$`, "Address with the case of EIP-55. A request may use any case.")),
-	as[toll.Hash](text(`^0x[0-9a-f]{64}$`, "32 bytes in lower-case hex. A request may use any case.")),
+	as[toll.PlanID](text(`^[1-9][0-9]{0,77}$`, "Id of a plan: a decimal uint256 above zero.")),
+	as[toll.AgentID](text(`^[1-9][0-9]{0,77}$`, "Id of an agent: a decimal uint256 above zero.")),
+	as[toll.Address](text(`^0x[0-9a-fA-F]{40}$`, "Address with EIP-55 checksum case. Requests can use any case.")),
+	as[toll.Hash](text(`^0x[0-9a-f]{64}$`, "32 bytes in lowercase hexadecimal. Requests can use any case.")),
 	as[toll.Time](one(huma.Schema{
-		Type: huma.TypeString, Format: "date-time", Description: "ISO 8601. Answers are in UTC with milliseconds.",
+		Type: huma.TypeString, Format: "date-time", Description: "ISO 8601. Responses are in UTC with milliseconds.",
 	})),
 	as[json.RawMessage](one(huma.Schema{})),
 	as[toll.RawInput](one(huma.Schema{})),
 	as[map[string]any](one(huma.Schema{Type: huma.TypeObject, AdditionalProperties: true})),
-	as[toll.LimitInput](oneOf("A word is the access limit, a number is maxOrders.",
+	as[toll.LimitInput](oneOf("A string is the access limit; a number is maxOrders.",
 		&huma.Schema{Type: huma.TypeString, Enum: store.Mapped(toll.AccessLimits(), func(l string) any { return l })}, &huma.Schema{Type: huma.TypeInteger})),
-	as[toll.RedemptionInput](oneOf("Recorded; fixed and dynamic also set isRedemptionAmountFixed.",
+	as[toll.RedemptionInput](oneOf("Stored only; fixed and dynamic also set isRedemptionAmountFixed.",
 		&huma.Schema{Type: huma.TypeInteger, Enum: []any{0, 1, 2, 4}}, &huma.Schema{Type: huma.TypeString})),
 	as[toll.EndpointList](one(huma.Schema{
-		Type: huma.TypeArray, Description: `One object per verb, {"POST": "https://..."}. A request may also send {"verb": "POST", "url": "https://..."}.`,
+		Type: huma.TypeArray, Description: `One object per verb, {"POST": "https://..."}. Requests can also send {"verb": "POST", "url": "https://..."}.`,
 		Items: &huma.Schema{Type: huma.TypeObject, AdditionalProperties: &huma.Schema{Type: huma.TypeString}},
 	})),
 	as[toll.PlanIDs](func(r huma.Registry) *huma.Schema {
-		return oneOf("An array, or one string with commas.",
+		return oneOf("An array, or one comma-separated string.",
 			&huma.Schema{Type: huma.TypeArray, Items: r.Schema(reflect.TypeFor[toll.PlanID](), true, "")}, &huma.Schema{Type: huma.TypeString})(r)
 	}),
 	// The type of what is received: a webhook gets its test as well.
 	as[toll.EventType](func(r huma.Registry) *huma.Schema {
-		return enumeration(r, "EventType", "What happened. Later releases may add types. webhook.test comes in the delivery that tests a webhook alone.",
+		return enumeration(r, "EventType", "Type of the event. Later releases can add types. webhook.test is only in the delivery that tests a webhook.",
 			append(toll.EventTypes(), toll.EventWebhookTest))
 	}),
 	as[x402.Margin](one(huma.Schema{
 		Type: huma.TypeNumber, Minimum: new(0.0), Maximum: new(10.0), Description: "Percent, with at most 4 decimals.",
 	})),
 	as[toll.Warning](oneOf(
-		"The path of a member of the request that is not known and was passed over, or an object about a form that is deprecated.",
+		"The path of an unknown member of the request, which was ignored, or an object about a deprecated form.",
 		&huma.Schema{Type: huma.TypeString},
 		&huma.Schema{
 			Type: huma.TypeObject, Required: []string{"code", "message"},
@@ -122,7 +122,7 @@ func (nullable[T]) Schema(r huma.Registry) *huma.Schema {
 
 // eventFilter is a type that can be asked for.
 func eventFilter(r huma.Registry) *huma.Schema {
-	return enumeration(r, "EventFilter", "A type of event that a stream can hold, in any case: all but webhook.test.", toll.EventTypes())
+	return enumeration(r, "EventFilter", "Type of an event in a stream, in upper or lower case: every type except webhook.test.", toll.EventTypes())
 }
 
 // enumeration makes a component, and returns a reference to it.
@@ -137,20 +137,20 @@ func enumeration[T ~string](r huma.Registry, name, description string, words []T
 
 // stockShape is the body of standard x402 software.
 type stockShape struct {
-	X402Version         *toll.Int              `json:"x402Version,omitempty" doc:"2"`
-	PaymentPayload      map[string]any         `json:"paymentPayload" doc:"The PaymentPayload of the client; a string in any form of an access token is taken, too."`
-	PaymentRequirements stockRequirementsShape `json:"paymentRequirements" doc:"What the server asks for."`
+	X402Version         *toll.Int              `json:"x402Version,omitempty" doc:"Must be 2."`
+	PaymentPayload      map[string]any         `json:"paymentPayload" doc:"The PaymentPayload of the client, or a string with an access token in any of its forms."`
+	PaymentRequirements stockRequirementsShape `json:"paymentRequirements" doc:"The requirements of the server."`
 }
 
 // stockRequirementsShape is x402.Requirements, whose members standard software does not all send.
 type stockRequirementsShape struct {
 	Scheme            string                 `json:"scheme"`
 	Network           string                 `json:"network"`
-	Amount            string                 `json:"amount,omitempty" doc:"Credits to hold or to burn, in the bounds of the plan. Default the maximum of the plan, and what is held."`
+	Amount            string                 `json:"amount,omitempty" doc:"Credits to hold or burn, within the bounds of the plan. Defaults to the maximum of the plan in verify, and to the held amount in settle."`
 	Asset             string                 `json:"asset,omitempty"`
 	PayTo             string                 `json:"payTo,omitempty"`
-	MaxTimeoutSeconds *toll.Int              `json:"maxTimeoutSeconds,omitempty" doc:"Life of the hold, to which 15 seconds are added. Default 60, at most 900."`
-	PlanID            string                 `json:"planId,omitempty" doc:"The plan, here or in extra."`
+	MaxTimeoutSeconds *toll.Int              `json:"maxTimeoutSeconds,omitempty" doc:"Life of the hold in seconds; 15 seconds are added. Defaults to 60, at most 900."`
+	PlanID            string                 `json:"planId,omitempty" doc:"Id of the plan. Required, here or in extra."`
 	Extra             x402.RequirementsExtra `json:"extra"`
 }
 
@@ -159,27 +159,27 @@ type releaseShape struct {
 }
 
 type renewShape struct {
-	AgentRequestID string    `json:"agentRequestId" doc:"Id of the request whose hold is open."`
-	HoldSecs       *toll.Int `json:"holdSecs,omitempty" minimum:"1" maximum:"900" doc:"Life of the hold in seconds from now. Default 60."`
+	AgentRequestID string    `json:"agentRequestId" doc:"Id of the request with the open hold."`
+	HoldSecs       *toll.Int `json:"holdSecs,omitempty" minimum:"1" maximum:"900" doc:"Life of the hold in seconds from now. Defaults to 60."`
 }
 
 // verifyShape and settleShape are the bodies that their decoders take.
 type verifyShape struct {
-	PaymentRequired x402.PaymentRequired `json:"paymentRequired" doc:"An object, or a string with its JSON or the base64 of its JSON."`
+	PaymentRequired x402.PaymentRequired `json:"paymentRequired" doc:"An object, or a string with its JSON, plain or in base64."`
 	AccessToken     string               `json:"x402AccessToken" doc:"The access token in any of its three forms, or a PaymentPayload object."`
-	MaxAmount       *toll.Credits        `json:"maxAmount,omitempty" doc:"Credits to check. At least the minimum of the plan, or 0. Default its maximum."`
-	Hold            *toll.Bool           `json:"hold,omitempty" doc:"Set the credits aside."`
-	HoldSecs        *toll.Int            `json:"holdSecs,omitempty" minimum:"1" maximum:"900" doc:"Life of the hold in seconds. Default 60."`
+	MaxAmount       *toll.Credits        `json:"maxAmount,omitempty" doc:"Credits to check: 0, or at least the minimum of the plan. Defaults to the maximum of the plan."`
+	Hold            *toll.Bool           `json:"hold,omitempty" doc:"True to hold the credits."`
+	HoldSecs        *toll.Int            `json:"holdSecs,omitempty" minimum:"1" maximum:"900" doc:"Life of the hold in seconds. Defaults to 60."`
 	AgentRequestID  string               `json:"agentRequestId,omitempty" minLength:"1" maxLength:"128" doc:"Id of the request, chosen by the caller."`
 }
 
 type settleShape struct {
-	PaymentRequired x402.PaymentRequired `json:"paymentRequired" doc:"An object, or a string with its JSON or the base64 of its JSON."`
+	PaymentRequired x402.PaymentRequired `json:"paymentRequired" doc:"An object, or a string with its JSON, plain or in base64."`
 	AccessToken     string               `json:"x402AccessToken" doc:"The access token in any of its three forms, or a PaymentPayload object."`
-	MaxAmount       *toll.Credits        `json:"maxAmount,omitempty" doc:"Most credits to burn: at least the minimum of the plan, or 0. Default what is held, else the maximum of the plan. 0 burns nothing and releases the hold."`
-	AgentRequestID  string               `json:"agentRequestId,omitempty" minLength:"1" maxLength:"128" doc:"Idempotency id. Without one each call is a new request, unless the payload names it."`
-	MarginPercent   *x402.Margin         `json:"marginPercent,omitempty" doc:"Instead of maxAmount: burns the credits of the recorded sub-tasks and this much more, rounded up. Dynamic plans only."`
-	Batch           *toll.Bool           `json:"batch,omitempty" doc:"Recorded only."`
+	MaxAmount       *toll.Credits        `json:"maxAmount,omitempty" doc:"Maximum number of credits to burn: 0, or at least the minimum of the plan. Defaults to the held amount, else to the maximum of the plan. 0 burns nothing and releases the hold."`
+	AgentRequestID  string               `json:"agentRequestId,omitempty" minLength:"1" maxLength:"128" doc:"Idempotency id. Without it, each call is a new request, unless the payload identifies the request."`
+	MarginPercent   *x402.Margin         `json:"marginPercent,omitempty" doc:"Instead of maxAmount: burns the credits of the recorded sub-tasks plus this percentage, rounded up. Only for dynamic plans."`
+	Batch           *toll.Bool           `json:"batch,omitempty" doc:"Stored only; has no effect."`
 }
 
 var errorType = reflect.TypeFor[verdict]()
@@ -237,7 +237,7 @@ func (s schemas) addWarnings(answer *huma.Schema) {
 	object := s.Map()[strings.TrimPrefix(answer.Ref, schemaPrefix)]
 	object.Properties["warnings"] = &huma.Schema{
 		Type: huma.TypeArray, Items: s.of(reflect.TypeFor[toll.Warning]()),
-		Description: "Only when there are some. Of unknown members, at most 16 are named.",
+		Description: "Present only if there are warnings. Names at most 16 unknown members.",
 	}
 }
 

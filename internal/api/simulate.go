@@ -32,12 +32,12 @@ func (s rehearsals) routes() []route {
 	return []route{
 		{
 			op: "startSimulation", method: "POST", path: at + "/start", auth: keyed, right: toll.RightSell, tag: "Agents",
-			summary: "Begin the rehearsal of a paid request. Stores nothing",
+			summary: "Start the simulation of a paid request. Stores nothing",
 			action:  takes(s.startSimulation), codes: []toll.Code{toll.CodeBadNumber},
 		},
 		{
 			op: "finishSimulation", method: "POST", path: at + "/finish", auth: self, right: toll.RightSell, tag: "Agents",
-			summary: "Say what the settlement of a rehearsal would burn. Burns nothing",
+			summary: "Calculate the credits that settling the simulated request would burn. Burns nothing",
 			action:  takes(s.finishSimulation), codes: []toll.Code{toll.CodeBadNumber, toll.CodeSubTaskRequestUnknown},
 		},
 	}
@@ -48,7 +48,7 @@ type SimulationInput struct {
 	AgentName      string          `json:"agentName,omitzero" maxLength:"256"`
 	PlanName       string          `json:"planName,omitzero" maxLength:"256"`
 	Batch          toll.Bool       `json:"batch,omitzero"`
-	PricePerCredit json.RawMessage `json:"pricePerCredit,omitzero" doc:"A number, at least 0. It is returned. Default 0.01."`
+	PricePerCredit json.RawMessage `json:"pricePerCredit,omitzero" doc:"A number of at least 0, returned unchanged. Defaults to 0.01."`
 }
 
 // Simulation is a rehearsed request, of no agent, as a real one is told.
@@ -58,7 +58,7 @@ func (s rehearsals) startSimulation(c *call, in *SimulationInput) (*Simulation, 
 	var faults []toll.Fault
 	name := func(path, sent, usual string) string {
 		if utf8.RuneCountInString(sent) > maxRehearsalName {
-			faults = append(faults, toll.Fault{Path: path, Message: "is longer than 256 characters"})
+			faults = append(faults, toll.Fault{Path: path, Message: "must be at most 256 characters long"})
 		}
 		if sent == "" {
 			return usual
@@ -70,7 +70,7 @@ func (s rehearsals) startSimulation(c *call, in *SimulationInput) (*Simulation, 
 	price, ok := simulatedPrice(in.PricePerCredit)
 	if !ok {
 		faults = append(faults, toll.Fault{
-			Path: "pricePerCredit", Message: "must be a number of 0 or more, with at most 40 characters",
+			Path: "pricePerCredit", Message: "must be a number of at least 0, with at most 40 characters",
 		})
 	}
 	if len(faults) > 0 {
@@ -111,7 +111,7 @@ func simulatedID(what string, holder toll.Address) string {
 
 type SimulationEnd struct {
 	AgentRequestID string       `json:"agentRequestId"`
-	MarginPercent  *x402.Margin `json:"marginPercent,omitzero" doc:"As in settle. Default 0.2."`
+	MarginPercent  *x402.Margin `json:"marginPercent,omitzero" doc:"As in settle. Defaults to 0.2."`
 	Batch          toll.Bool    `json:"batch,omitzero"`
 }
 
@@ -135,7 +135,7 @@ func (s rehearsals) finishSimulation(c *call, in *SimulationEnd) (*SimulationRes
 	account, ours := s.ledger.AccountOfRequestID(in.AgentRequestID)
 	if !ours || account != ledger.NewAccountID(simulatedPlan(holder), holder) {
 		return nil, toll.NewError(toll.CodeSubTaskRequestUnknown).
-			WithHint("Take the agentRequestId from POST /api/v1/protocol/agents/simulate/start.")
+			WithHint("Send the agentRequestId that POST /api/v1/protocol/agents/simulate/start returned.")
 	}
 	return &SimulationResult{Success: true, CreditsToRedeem: margin.On(rehearsalWork)}, nil
 }

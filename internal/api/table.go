@@ -274,13 +274,13 @@ func sortedBy(sorts ...store.Sort) []query {
 		words += string(s)
 	}
 	return []query{
-		{"page", "Page number, 1-based. Default 1."},
-		{"pageSize", "Records a page, 1 to 100. Default 10. `offset` and `limit` mean the same; pageSize wins."},
-		{"offset", "Records a page, an older name of pageSize. It is a size, not a skip."},
-		{"limit", "Records a page, another name of pageSize."},
+		{"page", "Page number, from 1. Defaults to 1."},
+		{"pageSize", "Records per page, 1 to 100. Defaults to 10. `offset` and `limit` are aliases; pageSize takes precedence."},
+		{"offset", "Records per page: an older alias of pageSize. It does not skip records."},
+		{"limit", "Records per page: an alias of pageSize."},
 		{"sortBy", words + "."},
 		{"sortOrder", "desc (default) or asc."},
-		{"cursor", "Continues where nextCursor of an earlier answer points, in the same order; page is ignored."},
+		{"cursor", "nextCursor of an earlier response, to continue in the same order; page is ignored."},
 	}
 }
 
@@ -346,7 +346,7 @@ func closeReads(routes []route) []route {
 	return closed
 }
 
-// retiredRoutes are paths that clients of other services call. They say where to go.
+// retiredRoutes are paths that clients of other services call. Their errors name the replacement.
 func retiredRoutes() []route {
 	refuses := func(code toll.Code, op, method, path, hint string) route {
 		return route{
@@ -355,10 +355,10 @@ func retiredRoutes() []route {
 		}
 	}
 	gone := func(op, method, path, hint string) route { return refuses(toll.CodeGone, op, method, path, hint) }
-	const mpp = "This service takes x402 payments: POST /api/v1/x402/verify and /settle."
-	const settle = "Only settle burns credits: POST /api/v1/x402/settle."
+	const mpp = "Use x402 payments: POST /api/v1/x402/verify and /settle."
+	const settle = "Use POST /api/v1/x402/settle: only settle burns credits."
 	const verify = "Use POST /api/v1/x402/verify."
-	const permissions = "Use POST /api/v1/x402/permissions to get an access token."
+	const permissions = "Use POST /api/v1/x402/permissions to create an access token."
 	return []route{
 		gone("retiredRedeem", "POST", "/protocol/plans/redeem", settle),
 		gone("retiredBurn", "POST", "/protocol/plans/burn", settle),

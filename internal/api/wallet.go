@@ -36,17 +36,17 @@ func (s wallets) routes() []route {
 	const at = Base + "/wallet"
 	return []route{
 		{
-			op: "readWallet", method: "GET", path: at, auth: keyed, right: toll.RightRead, tag: "Wallet", summary: "The wallet of the caller, and what is in it",
+			op: "readWallet", method: "GET", path: at, auth: keyed, right: toll.RightRead, tag: "Wallet", summary: "Read your wallet and its balances",
 			action: reads(s.readWallet),
 		},
 		{
 			op: "exportWallet", method: "POST", path: at + "/export", auth: keyed, right: toll.RightExport, session: true, fresh: true, tag: "Wallet",
-			summary: "The private key of the wallet, once, for an owner; or with an API key of the operator, while the workspace has no people. The custody is shared afterwards",
+			summary: "Export the private key of the wallet, once. Requires an owner, or an API key created by the operator while the workspace has no people. Custody is shared afterwards",
 			action:  reads(s.exportWallet), codes: []toll.Code{toll.CodeForbidden, toll.CodeExists},
 		},
 		{
 			op: "useFaucet", method: "POST", path: Base + "/sandbox/faucet", auth: keyed, right: toll.RightSpend, tag: "Sandbox", sandbox: true,
-			summary: "Money of the embedded chain, which is worth nothing",
+			summary: "Get free test money on the embedded chain",
 			action:  takes(s.useFaucet), codes: []toll.Code{toll.CodeBadNumber, toll.CodeBadAddress, toll.CodePathNotFound, toll.CodeChainUnreachable},
 		},
 	}
@@ -76,7 +76,7 @@ func (s wallets) readWallet(c *call) (*toll.Wallet, error) {
 	}
 	if w.Balances, err = s.chain.Balances(ctx, w.Address); err != nil {
 		// The address is worth having while the chain is away; an empty list says that nothing is known of the money.
-		s.log.WarnContext(ctx, "balances of a wallet were not read", "error", err.Error())
+		s.log.WarnContext(ctx, "reading the balances of a wallet failed", "error", err.Error())
 		w.Balances = nil
 	}
 	return w, nil
@@ -94,10 +94,10 @@ func (s wallets) exportWallet(c *call) (*toll.WalletKey, error) {
 // FaucetInput asks for money of the embedded chain, in whole units of each token. Without any amount it is 100 USDC, 100 EURC
 // and 0.1 ETH.
 type FaucetInput struct {
-	Address *toll.Address `json:"address,omitzero" doc:"Default the wallet of the caller."`
-	USDC    *string       `json:"usdc,omitzero" doc:"Whole units, such as 12.50."`
-	EURC    *string       `json:"eurc,omitzero" doc:"Whole units."`
-	ETH     *string       `json:"eth,omitzero" doc:"Whole units."`
+	Address *toll.Address `json:"address,omitzero" doc:"Defaults to your wallet."`
+	USDC    *string       `json:"usdc,omitzero" doc:"Amount in units of the token, such as 12.50."`
+	EURC    *string       `json:"eurc,omitzero" doc:"Amount in units of the token."`
+	ETH     *string       `json:"eth,omitzero" doc:"Amount in units of the token."`
 }
 
 // Most that one call of the faucet gives, in whole units.
@@ -108,7 +108,7 @@ const (
 
 func (s wallets) useFaucet(c *call, in *FaucetInput) (*toll.ActResult, error) {
 	if s.chain == nil || s.chain.Faucet == nil {
-		return nil, toll.NewError(toll.CodePathNotFound).WithHint("The faucet belongs to the embedded chain, and this service uses another one or none.")
+		return nil, toll.NewError(toll.CodePathNotFound).WithHint("The faucet works only on the embedded chain, which this service does not use.")
 	}
 	if in.USDC == nil && in.EURC == nil && in.ETH == nil {
 		tokens, eth := "100", "0.1"
@@ -130,7 +130,7 @@ func (s wallets) useFaucet(c *call, in *FaucetInput) (*toll.ActResult, error) {
 		bound, _ := toll.ParseAmount(most, decimals) // a constant
 		units, err := toll.ParseAmount(*text, decimals)
 		if err != nil || units.Cmp(bound) > 0 {
-			faults = append(faults, toll.Fault{Path: name, Message: fmt.Sprintf("must be an amount in whole units, such as 12.50, with at most %d decimals and up to %s", decimals, most)})
+			faults = append(faults, toll.Fault{Path: name, Message: fmt.Sprintf("must be an amount in whole units, such as 12.50, with at most %d decimals and at most %s", decimals, most)})
 			return toll.Units{}
 		}
 		given[name] = *text
@@ -147,7 +147,7 @@ func (s wallets) useFaucet(c *call, in *FaucetInput) (*toll.ActResult, error) {
 		return nil, err
 	}
 	return &toll.ActResult{
-		Success: true, Message: "The money is in the account.", TxHash: tx, HTTPStatus: 200, When: toll.At(s.clock.now()), Data: given,
+		Success: true, Message: "Money sent.", TxHash: tx, HTTPStatus: 200, When: toll.At(s.clock.now()), Data: given,
 	}, nil
 }
 
@@ -169,12 +169,12 @@ func (s sandbox) routes() []route {
 	const at = Base + "/sandbox/clock"
 	return []route{
 		{
-			op: "readClock", method: "GET", path: at, auth: keyed, right: toll.RightRead, tag: "Sandbox", summary: "What time the sandbox has", sandbox: true,
+			op: "readClock", method: "GET", path: at, auth: keyed, right: toll.RightRead, tag: "Sandbox", summary: "Read the clock of the sandbox", sandbox: true,
 			action: reads(s.readClock),
 		},
 		{
 			op: "advanceClock", method: "POST", path: at, auth: keyed, right: toll.RightManage, tag: "Sandbox", sandbox: true,
-			summary: "Move the time of the sandbox forward, with the key of an operator",
+			summary: "Move the clock of the sandbox forward, with an API key of an operator",
 			action:  takes(s.advanceClock), codes: []toll.Code{toll.CodeForbidden, toll.CodeBadNumber},
 		},
 	}
@@ -183,7 +183,7 @@ func (s sandbox) routes() []route {
 // Clock is the time of a sandbox.
 type Clock struct {
 	Now        toll.Time `json:"now"`
-	OffsetSecs int64     `json:"offsetSecs" doc:"How far it is ahead of the clock of the machine."`
+	OffsetSecs int64     `json:"offsetSecs" doc:"Seconds that the sandbox is ahead of the clock of the machine."`
 }
 
 func (s sandbox) readClock(*call) (*Clock, error) {
@@ -191,7 +191,7 @@ func (s sandbox) readClock(*call) (*Clock, error) {
 }
 
 type ClockInput struct {
-	AdvanceSecs toll.Int `json:"advanceSecs" minimum:"0" doc:"The clock never goes back."`
+	AdvanceSecs toll.Int `json:"advanceSecs" minimum:"0" doc:"Seconds to move the clock forward. It never goes back."`
 }
 
 func (*ClockInput) required() []string { return []string{"advanceSecs"} }
@@ -208,7 +208,7 @@ func (s sandbox) advanceClock(c *call, in *ClockInput) (*Clock, error) {
 	}
 	if !operator {
 		return nil, toll.NewError(toll.CodeForbidden).
-			WithHint("Only an operator moves the clock: make a key with toll keys create --local --operator.")
+			WithHint("Only an operator can move the clock. Create a key with toll keys create --local --operator.")
 	}
 	if err := s.test.Advance(c.context, time.Duration(in.AdvanceSecs)*time.Second); err != nil {
 		return nil, err

@@ -23,48 +23,48 @@ func (s webhooks) routes() []route {
 	const tag = "Webhooks"
 	return []route{
 		{
-			op: "createWebhook", method: "POST", path: at, auth: keyed, right: toll.RightManage, session: true, ownMail: true, status: 201, tag: tag, summary: "Have events sent to a url. The secret is in this answer only",
+			op: "createWebhook", method: "POST", path: at, auth: keyed, right: toll.RightManage, session: true, ownMail: true, status: 201, tag: tag, summary: "Create a webhook that sends events to a URL; its secret is returned only once",
 			action: creates(s.createWebhook), codes: []toll.Code{toll.CodeWebhookURL, toll.CodeWebhookTooMany, toll.CodePersonNeeded},
 		},
 		{
-			op: "listWebhooks", method: "GET", path: at, auth: keyed, right: toll.RightRead, tag: tag, summary: "Webhooks of the caller", action: lists("WebhookList", list.Webhooks, s.listWebhooks),
-			codes: []toll.Code{toll.CodeBadRequest, toll.CodeBadPage}, query: append([]query{{"status", "active or paused. Default both."}}, sortedBy(store.SortCreated, store.SortUpdated)...),
+			op: "listWebhooks", method: "GET", path: at, auth: keyed, right: toll.RightRead, tag: tag, summary: "List your webhooks", action: lists("WebhookList", list.Webhooks, s.listWebhooks),
+			codes: []toll.Code{toll.CodeBadRequest, toll.CodeBadPage}, query: append([]query{{"status", "active or paused. Defaults to both."}}, sortedBy(store.SortCreated, store.SortUpdated)...),
 		},
 		{
-			op: "readWebhook", method: "GET", path: at + "/{webhookId}", auth: self, right: toll.RightRead, tag: tag, summary: "One webhook", action: reads(byText("webhookId", s.events.Webhook)), codes: one,
+			op: "readWebhook", method: "GET", path: at + "/{webhookId}", auth: self, right: toll.RightRead, tag: tag, summary: "Read a webhook", action: reads(byText("webhookId", s.events.Webhook)), codes: one,
 		},
 		{
 			op: "updateWebhook", method: "PATCH", path: at + "/{webhookId}", auth: self, right: toll.RightManage, session: true, ownMail: true, tag: tag,
-			summary: "Change, pause or resume a webhook. A paused one keeps its place", action: takes(s.updateWebhook),
+			summary: "Update, pause, or resume a webhook; after a pause, it resumes where it stopped", action: takes(s.updateWebhook),
 			codes: append([]toll.Code{toll.CodeWebhookURL}, one...),
 		},
 		{
-			op: "deleteWebhook", method: "DELETE", path: at + "/{webhookId}", auth: self, right: toll.RightManage, session: true, ownMail: true, tag: tag, summary: "Remove a webhook and its deliveries",
+			op: "deleteWebhook", method: "DELETE", path: at + "/{webhookId}", auth: self, right: toll.RightManage, session: true, ownMail: true, tag: tag, summary: "Delete a webhook and its deliveries",
 			action: reads(by("webhookId", toll.ParseUUID, s.deleteWebhook)), codes: one,
 		},
 		{
-			op: "testWebhook", method: "POST", path: at + "/{webhookId}/test", auth: self, right: toll.RightManage, session: true, status: 202, tag: tag, summary: "Send a test event",
+			op: "testWebhook", method: "POST", path: at + "/{webhookId}/test", auth: self, right: toll.RightManage, session: true, status: 202, tag: tag, summary: "Send a test event to a webhook",
 			action: reads(byText("webhookId", s.events.TestWebhook)), codes: one,
 		},
 		{
 			op: "rotateWebhook", method: "POST", path: at + "/{webhookId}/rotate", auth: self, right: toll.RightManage, tag: tag,
-			summary: "Get a new secret. Both are valid for 24 hours", action: reads(byText("webhookId", s.events.RotateWebhook)), codes: one,
+			summary: "Rotate the secret of a webhook; both secrets are valid for 24 hours", action: reads(byText("webhookId", s.events.RotateWebhook)), codes: one,
 		},
 		{
-			op: "listDeliveries", method: "GET", path: at + "/{webhookId}/deliveries", auth: self, right: toll.RightRead, tag: tag, summary: "What was sent to a webhook, and what is to be sent",
+			op: "listDeliveries", method: "GET", path: at + "/{webhookId}/deliveries", auth: self, right: toll.RightRead, tag: tag, summary: "List the past and pending deliveries of a webhook",
 			action: lists("DeliveryList", list.Deliveries, s.listDeliveries), codes: append([]toll.Code{toll.CodeBadRequest, toll.CodeBadPage}, one...),
-			query: append([]query{{"status", "pending, succeeded or failed. Default all."}}, sortedBy(store.SortCreated, store.SortUpdated)...),
+			query: append([]query{{"status", "pending, succeeded, or failed. Defaults to all."}}, sortedBy(store.SortCreated, store.SortUpdated)...),
 		},
 		{
 			op: "resendDelivery", method: "POST", path: at + "/{webhookId}/deliveries/{deliveryId}/resend", auth: self, right: toll.RightManage, status: 202, tag: tag,
-			summary: "Send an event again", action: reads(s.resendDelivery), codes: one,
+			summary: "Resend the event of a delivery", action: reads(s.resendDelivery), codes: one,
 		},
 	}
 }
 
 type WebhookInput struct {
-	URL         *string  `json:"url" maxLength:"2048" doc:"https, a host of the public internet, port 443 or 8443. Or mailto: and a mail address that the person of the session has proved: then the events are sent as mails, and types names them."`
-	Types       []string `json:"types,omitzero" doc:"Types of events. Default all; mails need one at least of the rare ones: credits.low, order.failed, order.disputed, order.dispute_closed, delegation.exhausted, delegation.frozen, delegation.expired, api_key.created, wallet.exported, webhook.disabled."`
+	URL         *string  `json:"url" maxLength:"2048" doc:"An https URL with a public host and port 443 or 8443. Or mailto: and a verified email address of the person of the session, to receive the events in types by email."`
+	Types       []string `json:"types,omitzero" doc:"Types of events. Defaults to all. For email, at least one of these types is required: credits.low, order.failed, order.disputed, order.dispute_closed, delegation.exhausted, delegation.frozen, delegation.expired, api_key.created, wallet.exported, webhook.disabled."`
 	Description *string  `json:"description,omitzero" maxLength:"1024"`
 }
 
@@ -196,7 +196,7 @@ func (s webhooks) listDeliveries(c *call, p store.Page, q url.Values) (none stor
 	switch status {
 	case "", toll.DeliveryPending, toll.DeliverySucceeded, toll.DeliveryFailed:
 	default:
-		return none, toll.Faults([]toll.Fault{{Path: "status", Message: "must be pending, succeeded or failed"}})
+		return none, toll.Faults([]toll.Fault{{Path: "status", Message: "must be pending, succeeded, or failed"}})
 	}
 	return s.events.Deliveries(c.context, c.caller.Address, c.param("webhookId"), status, p)
 }

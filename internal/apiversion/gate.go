@@ -84,7 +84,7 @@ func Resolve(header []string, pin string) (Version, From, error) {
 		}
 		bad = err
 	} else if len(header) > 1 {
-		bad = fmt.Errorf("%w: the header is there %d times", ErrVersion, len(header))
+		bad = fmt.Errorf("%w: the header was sent %d times", ErrVersion, len(header))
 	}
 	if pin != "" {
 		v, err := Parse(pin)

@@ -10,7 +10,7 @@ var release1_1 = []Change{
 	},
 	{
 		Since:   Version{1, 1},
-		Summary: "Permissions no longer carry `orderLimit`, `planCost` and `creditsPerOrder`, which were always null.",
+		Summary: "Permissions no longer carry `orderLimit`, `planCost`, and `creditsPerOrder`, which were always null.",
 		Ops:     []string{"listPermissions", "readPermission"},
 		Down:    permissionNulls,
 	},

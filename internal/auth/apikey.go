@@ -79,7 +79,7 @@ func (a *Auth) decodeKey(payload []byte) (*keyClaims, toll.Environment, error) {
 		return nil, "", toll.NewError(toll.CodeKeyMalformed)
 	}
 	if members["aud"] != nil || members["x402Version"] != nil {
-		return nil, "", toll.NewError(toll.CodeKeyForeign).WithHint("This is an access token; an API key belongs here.")
+		return nil, "", toll.NewError(toll.CodeKeyForeign).WithHint("This is an access token. Send an API key instead.")
 	}
 	var c keyClaims
 	if err := decodeStrict(payload, &c); err != nil || c.Subject.IsZero() || c.ID.IsZero() || c.Observability == "" {
@@ -104,9 +104,9 @@ func (a *Auth) otherBrand(members map[string]json.RawMessage) *toll.Error {
 		if memberSyntax.MatchString(name) && !reserved[name] &&
 			decodeStrict(members[name], &env) == nil &&
 			(env.Environment == toll.Sandbox || env.Environment == toll.Live) {
-			return toll.Errorf(toll.CodeKeyForeign, "This API key is of the namespace %q; the namespace here is %q.",
+			return toll.Errorf(toll.CodeKeyForeign, "This API key belongs to the namespace %q; the namespace here is %q.",
 				name, a.claimObject).
-				WithHint("Use a key of this service, or the address of the service that made this one.")
+				WithHint("Use a key of this service, or the address of the service that created this key.")
 		}
 	}
 	return toll.NewError(toll.CodeKeyForeign)
@@ -118,11 +118,11 @@ func (a *Auth) otherBrand(members map[string]json.RawMessage) *toll.Error {
 func (a *Auth) CreateKey(ctx context.Context, m Maker, p KeyParams, once *store.Once) (toll.APIKey, error) {
 	now := a.clock()
 	if !validName(p.Name) {
-		return toll.APIKey{}, toll.Errorf(toll.CodeBadRequest, "A name is at most 100 printable characters.")
+		return toll.APIKey{}, toll.Errorf(toll.CodeBadRequest, "A name must be at most 100 printable characters.")
 	}
 	p.Prefix, p.Version = cmp.Or(p.Prefix, a.prefix), cmp.Or(p.Version, a.version)
 	if p.Prefix != a.prefix && p.Prefix != string(a.environment) {
-		return toll.APIKey{}, toll.Errorf(toll.CodeBadRequest, "The prefix must be one that this service uses.")
+		return toll.APIKey{}, toll.Errorf(toll.CodeBadRequest, "The prefix must belong to this service.")
 	}
 	ends := p.ExpiresAt.Truncate(time.Second)
 	if !p.ExpiresAt.IsZero() && (!ends.After(now) || ends.Unix() > lastSecond) {
@@ -246,7 +246,7 @@ func (a *Auth) UpdateKey(ctx context.Context, owner toll.Address, id toll.Hash, 
 		return toll.APIKey{}, toll.NewError(toll.CodeKeyNothingToUpdate)
 	}
 	if u.SetName && u.Name != nil && !validName(*u.Name) {
-		return toll.APIKey{}, toll.Errorf(toll.CodeBadRequest, "A name is at most 100 printable characters.")
+		return toll.APIKey{}, toll.Errorf(toll.CodeBadRequest, "A name must be at most 100 printable characters.")
 	}
 	return a.changeKey(ctx, owner, id, func(tx *store.Tx, row *store.APIKey) error {
 		before := map[string]string{"name": row.Name, "version": row.Version}

@@ -345,7 +345,7 @@ func TestNoSecretInLogsAndErrors(t *testing.T) {
 	_, err = a.AddSigningKey(t.Context())
 	note(err)
 	stop(t, a)
-	if !strings.Contains(lines.String(), "signing keys could not be read") {
+	if !strings.Contains(lines.String(), "signing keys could not be reloaded") {
 		t.Errorf("nothing was logged, so nothing is tested:\n%s", lines.String())
 	}
 	seed := base64.RawURLEncoding.EncodeToString(testSeed)

@@ -124,10 +124,10 @@ func Bootstrap(ctx context.Context, st *store.Store, ring *seal.Ring, first Conf
 		a.clock = time.Now
 	}
 	if !memberSyntax.MatchString(a.claimObject) {
-		return nil, fmt.Errorf("auth: the claim object %q is not a word", a.claimObject)
+		return nil, fmt.Errorf("auth: the claim object name %q is invalid", a.claimObject)
 	}
 	if reserved[a.claimObject] {
-		return nil, fmt.Errorf("auth: the claim object %q is the name of a claim", a.claimObject)
+		return nil, fmt.Errorf("auth: the claim object name %q is reserved for a claim", a.claimObject)
 	}
 	issuer, err := normalIssuer(first.Issuer)
 	if err != nil {
@@ -168,7 +168,7 @@ func Bootstrap(ctx context.Context, st *store.Store, ring *seal.Ring, first Conf
 func CheckPrefix(prefix string, env toll.Environment) error {
 	if !prefixSyntax.MatchString(prefix) || prefix == string(otherEnvironment(env)) {
 		return fmt.Errorf(
-			"auth: the key prefix %q must be 1 to 32 of a-z, 0-9 and -, and not the name of the other environment",
+			"auth: the key prefix %q must be 1 to 32 characters from a-z, 0-9, and -, and not the name of the other environment",
 			prefix,
 		)
 	}
@@ -229,7 +229,7 @@ func (a *Auth) settle(ctx context.Context, tx *store.Tx, env toll.Environment, i
 	}
 	if n := len(issuers); n == 0 || a.given != "" && issuers[n-1] != a.given {
 		if issuer == "" {
-			return errors.New("the first start needs the address of the service")
+			return errors.New("the first start needs the public address of the service")
 		}
 		for n++; ; n++ {
 			got, err := store.PutSettingIfAbsent(ctx, tx, fmt.Sprintf(settingIssuer, n), []byte(issuer))
@@ -266,7 +266,7 @@ func normalIssuer(s string) (string, error) {
 	}
 	u, err := url.Parse(s)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		return "", errors.New("auth: the address of the service must be an http or https URL without user, query and fragment")
+		return "", errors.New("auth: the address of the service must be an http or https URL without a user, query, or fragment")
 	}
 	return s, nil
 }

@@ -109,11 +109,11 @@ func (a *Auth) bearer(lines []string) (string, error) {
 		return "", errKey
 	case 1:
 	default:
-		return "", toll.Errorf(toll.CodeBadRequest, "There is more than one Authorization line.")
+		return "", toll.Errorf(toll.CodeBadRequest, "Send only one Authorization header.")
 	}
 	line := lines[0]
 	if strings.IndexByte(line, 0) >= 0 {
-		return "", toll.Errorf(toll.CodeBadRequest, "The Authorization line holds a NUL byte.")
+		return "", toll.Errorf(toll.CodeBadRequest, "The Authorization header must not contain a NUL byte.")
 	}
 	if len(line) > maxAuthorization {
 		return "", toll.NewError(toll.CodeHeadersTooLarge)

@@ -317,8 +317,8 @@ func (a *Auth) EndKeyOnly(ctx context.Context, c Caller, id toll.Hash) (toll.Key
 		return a.keepByPerson(ctx, c, id)
 	}
 	if c.KeyID == id {
-		return toll.KeyRevoked{}, toll.Errorf(toll.CodeBadRequest, "A key that ends cannot keep what it made.").
-			WithHint("End it with another API key.")
+		return toll.KeyRevoked{}, toll.Errorf(toll.CodeBadRequest, "A key that revokes itself cannot keep its keys and consents.").
+			WithHint("Revoke it with another API key.")
 	}
 	var key store.APIKey
 	var kept toll.Ended
@@ -459,8 +459,8 @@ func (c Caller) covers(rights toll.Rights, ends time.Time) error {
 		return MissingRight(r)
 	}
 	if !c.Ends.IsZero() && (ends.IsZero() || ends.After(c.Ends)) {
-		return toll.Errorf(toll.CodeForbidden, "What the key made ends later than the API key of this call, which cannot keep it.").
-			WithHint("Call with an API key that ends later, or without an end.")
+		return toll.Errorf(toll.CodeForbidden, "The API key of this call expires before the keys and consents that it should keep.").
+			WithHint("Call with an API key that expires later or never.")
 	}
 	return nil
 }

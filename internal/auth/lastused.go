@@ -49,7 +49,7 @@ func (a *Auth) Loop() jobs.Loop {
 			for next := jobs.AtOnce; next > 0; {
 				var err error
 				if next, err = a.writeUses(ctx); err != nil {
-					a.log.WarnContext(ctx, "a last write of uses failed", "error", err.Error()) // the shutdown continues
+					a.log.WarnContext(ctx, "cannot save the last uses of API keys at shutdown", "error", err.Error()) // the shutdown continues
 				}
 			}
 			return nil
@@ -92,7 +92,7 @@ func (a *Auth) writeUses(ctx context.Context) (next time.Duration, err error) {
 		for _, t := range batch {
 			a.touched.Drop(t.id) // the next use is noted, also within the minute
 		}
-		return 0, fmt.Errorf("the last use of %d API keys was not written: %w", len(batch), err)
+		return 0, fmt.Errorf("cannot save the last use of %d API keys: %w", len(batch), err)
 	}
 	return jobs.AtOnce, nil
 }

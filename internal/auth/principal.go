@@ -19,7 +19,7 @@ import (
 // another text that begins so, [store.ErrNotFound] for an unknown address.
 func (a *Auth) CreatePrincipal(ctx context.Context, name string) (toll.Address, error) {
 	if !validName(name) {
-		return toll.Address{}, toll.Errorf(toll.CodeBadRequest, "A name is at most 100 printable characters.")
+		return toll.Address{}, toll.Errorf(toll.CodeBadRequest, "A name must be at most 100 printable characters.")
 	}
 	if name != "" {
 		if addr, err := a.Principal(ctx, name); isAddress(name) || !errors.Is(err, store.ErrNotFound) {

@@ -18,7 +18,7 @@ type reference struct {
 	ExpiresAt *int64       `json:"exp"`
 }
 
-var errReference = errors.New("auth: not a reference of this service for this use")
+var errReference = errors.New("auth: the reference was not issued by this service for this use")
 
 func referenceAudience(issuer, use string) string { return issuer + "/" + use }
 

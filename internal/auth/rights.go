@@ -56,7 +56,7 @@ func (m Maker) bound(rights toll.Rights, ends time.Time) (toll.Rights, time.Time
 		e := MissingRight(r)
 		if m.Rights.Has(r) {
 			e = toll.Errorf(toll.CodeRightMissing, "An API key cannot give the right %s to another key.", r).
-				WithParam("right", string(r)).WithHint("Make the key with toll keys create --local.")
+				WithParam("right", string(r)).WithHint("Create the key with toll keys create --local.")
 		}
 		return nil, ends, e
 	}
@@ -64,8 +64,8 @@ func (m Maker) bound(rights toll.Rights, ends time.Time) (toll.Rights, time.Time
 		ends = m.Ends
 	}
 	if !m.Ends.IsZero() && ends.After(m.Ends) {
-		return nil, ends, toll.Errorf(toll.CodeForbidden, "The key would end later than the key that makes it.").
-			WithHint("Send an end no later than " + m.Ends.UTC().Format(time.RFC3339) + ", or none.")
+		return nil, ends, toll.Errorf(toll.CodeForbidden, "A key cannot expire later than the key that creates it.").
+			WithHint("Omit the expiry, or send a time no later than " + m.Ends.UTC().Format(time.RFC3339) + ".")
 	}
 	return rights, ends, nil
 }

@@ -19,7 +19,7 @@ func (c Caller) MayManage(k toll.APIKey) error {
 	if missing == "" || c.KeyID == k.ID || c.KeyID.IsZero() && c.Rights.Has(toll.RightMembers) {
 		return nil
 	}
-	return MissingRight(missing).WithHint("This key has more rights than the caller: an owner or admin of the workspace who signed in changes it.")
+	return MissingRight(missing).WithHint("This key has more rights than the caller. Ask an owner or admin of the workspace to sign in and change it.")
 }
 
 // RotateAPIKey makes a key in the place of another one, with its name, rights, version and end, and the same maker and parent. The old
@@ -102,19 +102,19 @@ func (a *Auth) mayRotate(ctx context.Context, tx *store.Tx, c Caller, old store.
 		return MissingRight(r)
 	}
 	if old.UserID != c.UserID && !(c.KeyID.IsZero() && c.Rights.Has(toll.RightMembers)) {
-		return toll.Errorf(toll.CodeForbidden, "The key stands under another member, or under none.").
-			WithHint("That member rotates it, or an owner or admin of the workspace who signed in.")
+		return toll.Errorf(toll.CodeForbidden, "The key belongs to another member, or to no member.").
+			WithHint("Ask the member that it belongs to, or an owner or admin of the workspace, to sign in and rotate it.")
 	}
 	if old.MadeBy == toll.MadeByGrant {
-		return toll.Errorf(toll.CodeForbidden, "A program renews its own key.").WithHint("End it on the page of programs with access.")
+		return toll.Errorf(toll.CodeForbidden, "Only the app itself can renew this key.").WithHint("Revoke the access of the app on the page Connected apps.")
 	}
 	line, err := a.line(ctx, tx, c.KeyID)
 	if err == nil && slices.Contains(line, old.ID) {
-		err = toll.Errorf(toll.CodeForbidden, "A key is rotated by a person, or by another key that did not come of it.").
-			WithHint("Sign in as a person, or make another key with toll keys create --local.")
+		err = toll.Errorf(toll.CodeForbidden, "A key cannot rotate itself or a key that it was created from.").
+			WithHint("Sign in as a person, or create another key with toll keys create --local.")
 	}
 	if err == nil && !c.Ends.IsZero() && (old.ExpiresAt.IsZero() || old.ExpiresAt.After(c.Ends)) {
-		err = toll.Errorf(toll.CodeForbidden, "The key ends later than the API key of this call.")
+		err = toll.Errorf(toll.CodeForbidden, "The key expires later than the API key of this call.")
 	}
 	return err
 }

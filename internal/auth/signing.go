@@ -76,7 +76,7 @@ func signerOf(keys []*signingKey, now time.Time) (*signingKey, error) {
 			return k, nil
 		}
 	}
-	return nil, errors.New("auth: every signing key is retired: add one")
+	return nil, errors.New("auth: all signing keys are retired: add a signing key")
 }
 
 // keys returns the current set. One that is old is read again by whoever comes first; when that fails the old one serves for a while.
@@ -139,7 +139,7 @@ func (a *Auth) reread(age time.Duration) (*keySet, error) {
 		err = errors.New("auth: the database has no issuer or no signing key")
 	}
 	if err != nil {
-		a.log.Warn("signing keys could not be read again; the earlier ones serve on", "error", err)
+		a.log.Warn("signing keys could not be reloaded; still using the previous keys", "error", err)
 		again := *old
 		again.loadedAt = a.clock().Add(-refreshEvery + 2*time.Second)
 		a.set.Store(&again)
@@ -229,7 +229,7 @@ func (ks *keySet) opened(row store.SigningKey) ed25519.PrivateKey {
 func (a *Auth) openSigningKey(row store.SigningKey) (ed25519.PrivateKey, error) {
 	seed, err := a.ring.Open(row.Sealed, a.aad(sealedAs(row.Purpose), row.KID))
 	if err != nil || len(seed) != ed25519.SeedSize {
-		return nil, fmt.Errorf("the master key does not open signing key %s: use the master key file of the first start", row.KID)
+		return nil, fmt.Errorf("the master key does not open signing key %s: use the master key file from the first start", row.KID)
 	}
 	private := ed25519.NewKeyFromSeed(seed)
 	public := private.Public().(ed25519.PublicKey)
@@ -304,7 +304,7 @@ func keysFor(ctx context.Context, q store.Querier, purpose string) ([]store.Sign
 	return slices.DeleteFunc(rows, func(k store.SigningKey) bool { return k.Purpose != purpose }), err
 }
 
-var errAllRetired = errors.New("auth: every signing key is retired: add one")
+var errAllRetired = errors.New("auth: all signing keys are retired: add a signing key")
 
 // signs reports whether a key may sign at a moment, now or after others.
 func signs(k store.SigningKey, now time.Time) bool {

@@ -17,7 +17,7 @@ type Stored struct {
 	macKey      []byte
 }
 
-var errNoService = errors.New("auth: no service has been started on this database")
+var errNoService = errors.New("auth: this database was never used by a service")
 
 // ReadStored reads what a database says of itself, and changes nothing. It fails on a database on which no process has called [Bootstrap],
 // and with a master key that does not open what is sealed there.
@@ -57,12 +57,12 @@ func checkEnvironment(is, wanted toll.Environment) error {
 		return nil
 	}
 	return fmt.Errorf("this database belongs to the environment %q, not to %q: "+
-		"name the right database, or leave the environment out", is, wanted)
+		"use the database of that environment, or omit the environment", is, wanted)
 }
 
 func otherMasterKey(err error) error {
 	return fmt.Errorf("the master key does not open this database: "+
-		"use the master key file of its first start: %w", err)
+		"use the master key file from its first start: %w", err)
 }
 
 // aad binds a sealed value to its use, its owner and the environment, so that it opens nowhere else.

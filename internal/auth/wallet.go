@@ -22,7 +22,7 @@ func (a *Auth) OpenWallet(ctx context.Context, addr toll.Address) ([]byte, error
 }
 
 // ErrExternal says that the workspace is a wallet whose key the service never had.
-var ErrExternal = toll.Errorf(toll.CodeForbidden, "This workspace is a wallet of its owner: the service has no key of it to sign with or to give out.").
+var ErrExternal = toll.Errorf(toll.CodeForbidden, "This workspace is an external wallet: the service does not have its private key and cannot sign with it or export it.").
 	WithHint("Pay with an x402 payment or a delegation that the wallet signs.")
 
 // Wallet is what is known of a wallet beside the chain.
@@ -45,7 +45,7 @@ func (a *Auth) ExportWallet(ctx context.Context, c Caller) ([]byte, error) {
 		return nil, MissingRight(toll.RightExport)
 	}
 	if c.MadeBy != toll.MadeLocally && !c.KeyID.IsZero() {
-		return nil, toll.Errorf(toll.CodeForbidden, "The key of a wallet is exported by an owner, or with an API key that the operator made.").
+		return nil, toll.Errorf(toll.CodeForbidden, "Only an owner, or an API key created by the operator, can export the key of a wallet.").
 			WithHint("Sign in as a person, or export with toll wallet export --local.")
 	}
 	return a.export(ctx, c.Address, func(tx *store.Tx) error { return a.Lock(ctx, tx, c, toll.RightExport) })
@@ -81,8 +81,8 @@ func (a *Auth) export(ctx context.Context, addr toll.Address, may func(*store.Tx
 	}
 	clear(key)
 	if errors.Is(err, store.ErrExported) {
-		return nil, toll.Errorf(toll.CodeExists, "The key of this wallet was exported before, and is given out once.").
-			WithHint("Who has it shares the custody of the account. Move the money to another account when it is lost.")
+		return nil, toll.Errorf(toll.CodeExists, "The key of this wallet was already exported. It can be exported only once.").
+			WithHint("The holder of the key shares custody of the wallet. If the key is lost, move the money to another workspace.")
 	}
 	return nil, err
 }

@@ -31,7 +31,7 @@ const (
 	maxHeader = 4 << 10
 )
 
-var errOtherFile = errors.New("the file is no backup of this program")
+var errOtherFile = errors.New("the file is not a backup of this program")
 
 // Info is what a backup says of itself. Nothing of it is secret.
 type Info struct {
@@ -193,7 +193,7 @@ func openFile(ctx context.Context, ring *seal.Ring, from Destination, name strin
 		}
 		switch {
 		case errors.Is(err, seal.ErrOtherKey):
-			return info, fmt.Errorf("the backup is sealed with another master key: name the one with id %s by TOLL_MASTER_KEY_FILE (--master-key-file)", info.MasterKeyID)
+			return info, fmt.Errorf("the backup is sealed with another master key: set TOLL_MASTER_KEY_FILE (--master-key-file) to the file of the key with id %s", info.MasterKeyID)
 		case err != nil:
 			return info, errDamaged
 		}
@@ -259,7 +259,7 @@ func Read(
 		return info, err
 	}
 	if info.Environment != environment {
-		return info, fmt.Errorf("the backup is of %s, not of %s: say so with --environment %[1]s", info.Environment, environment)
+		return info, fmt.Errorf("the backup is from the %s environment, not %s: restore it with --environment %[1]s", info.Environment, environment)
 	}
 	held, err := store.CheckSnapshot(ctx, out.Name())
 	if err != nil {

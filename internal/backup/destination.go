@@ -70,4 +70,4 @@ func (d folder) publish(_ context.Context, f *tempfile.File, name string) error 
 // tidy does nothing: create has done it.
 func (d folder) tidy(context.Context, time.Time) error { return nil }
 
-func taken(name string) error { return fmt.Errorf("%s is there already", name) }
+func taken(name string) error { return fmt.Errorf("%s already exists", name) }

@@ -57,7 +57,7 @@ func (o ObjectStore) Destination(location string) (Destination, error) {
 	}
 	u, err := url.Parse(location)
 	if err != nil || u.Hostname() == "" || u.Host != u.Hostname() || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		return nil, fmt.Errorf("a place in an object store is s3://bucket/prefix; got %q", location)
+		return nil, fmt.Errorf("an object store location must be s3://bucket/prefix; got %q", location)
 	}
 	host, err := o.host()
 	if err != nil {
@@ -95,7 +95,7 @@ func (o ObjectStore) Split(location string) (Destination, string, error) {
 	if strings.HasPrefix(location, scheme) {
 		dir, name = path.Split(location)
 		if name == "" || dir == scheme {
-			return nil, "", fmt.Errorf("a backup in an object store is s3://bucket/prefix/name; got %q", location)
+			return nil, "", fmt.Errorf("the location of a backup in an object store must be s3://bucket/prefix/name; got %q", location)
 		}
 	}
 	p, err := o.Destination(dir)
@@ -109,7 +109,7 @@ func (o ObjectStore) host() (*url.URL, error) {
 	}
 	u, err := url.Parse(endpoint)
 	if err != nil || u.Host == "" || strings.Trim(u.Path, "/") != "" || u.User != nil || u.RawQuery != "" {
-		return nil, fmt.Errorf("the endpoint of an object store is https://host: correct %s", setEndpoint)
+		return nil, fmt.Errorf("the endpoint of an object store must be https://host: correct %s", setEndpoint)
 	}
 	if u.Scheme != "https" && !(u.Scheme == "http" && toll.IsLoopback(u.Hostname())) {
 		return nil, fmt.Errorf("the endpoint of an object store must use https, except on this machine; got %q: correct %s", u.Scheme, setEndpoint)
@@ -125,7 +125,7 @@ func (o ObjectStore) keys() (access, secret string, err error) {
 			return "", "", err
 		}
 		if len(words) != 2 {
-			return "", "", fmt.Errorf("the file %s must hold the id of an access key and its secret: correct %s", o.KeyFile, setKeyFile)
+			return "", "", fmt.Errorf("the file %s must contain the id of an access key and its secret: correct %s", o.KeyFile, setKeyFile)
 		}
 		access, secret = words[0], words[1]
 	}
@@ -239,7 +239,7 @@ func (b *bucket) publish(ctx context.Context, f *tempfile.File, name string) err
 	}
 	there, err := b.client.StatObject(ctx, b.name, key, minio.StatObjectOptions{})
 	if err == nil && there.Size != size {
-		err = fmt.Errorf("it has %d bytes of %d", there.Size, size)
+		err = fmt.Errorf("the object has %d of %d bytes", there.Size, size)
 	}
 	return b.fault("read back "+shown, err)
 }
@@ -265,7 +265,7 @@ func (b *bucket) tidy(ctx context.Context, now time.Time) error {
 			continue
 		}
 		if err := b.client.RemoveIncompleteUpload(ctx, b.name, u.Key); err != nil {
-			return b.fault("give up the upload of "+b.shown(name), err)
+			return b.fault("abort the upload of "+b.shown(name), err)
 		}
 	}
 	return nil
@@ -356,11 +356,11 @@ func code(err error) string {
 
 // advice says what to do about a refusal of the store.
 var advice = map[string]string{
-	minio.AccessDenied:             "its access key may not do that, or the clock of this machine is wrong",
+	minio.AccessDenied:             "the access key does not have the permission, or the clock of this machine is wrong",
 	minio.InvalidAccessKeyID:       "correct the access key",
 	"SignatureDoesNotMatch":        "correct the secret of the access key",
 	"RequestTimeTooSkewed":         "the clock of this machine is wrong",
-	minio.NoSuchBucket:             "make the bucket",
+	minio.NoSuchBucket:             "create the bucket",
 	minio.NoSuchKey:                "there is no such backup",
 	"AuthorizationHeaderMalformed": "correct TOLL_S3_REGION (--s3-region)",
 }

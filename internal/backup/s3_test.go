@@ -107,7 +107,7 @@ func TestS3_Place(t *testing.T) {
 			t.Errorf("%s: %d bytes, %v", name, len(got), err)
 		}
 	}
-	if err := backup.Put(t.Context(), p, t.TempDir(), "b-small", []byte("other")); err == nil || !strings.Contains(err.Error(), "s3://vault/toll/b-small is there already") {
+	if err := backup.Put(t.Context(), p, t.TempDir(), "b-small", []byte("other")); err == nil || !strings.Contains(err.Error(), "s3://vault/toll/b-small already exists") {
 		t.Errorf("a name that is taken: %v", err)
 	}
 	deeper := placeOf(t, stores, "s3://vault/toll/deeper")
@@ -355,7 +355,7 @@ func TestS3_Refused(t *testing.T) {
 		"correct the secret of the access key": placeOf(t, wrong, "s3://vault/toll"),
 		"correct the access key":               placeOf(t, unknown, "s3://vault/toll"),
 		"the clock of this machine is wrong":   placeOf(t, skewed.plain(), "s3://vault/toll"),
-		"make the bucket":                      placeOf(t, o.plain(), "s3://missing/toll"),
+		"create the bucket":                    placeOf(t, o.plain(), "s3://missing/toll"),
 	} {
 		_, err := p.Files(t.Context())
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -443,7 +443,7 @@ func TestS3_Settings(t *testing.T) {
 		"no keys":            {"s3://vault", backup.ObjectStore{}, "TOLL_S3_KEY_FILE"},
 		"half a key":         {"s3://vault", backup.ObjectStore{AccessKey: "id"}, "TOLL_S3_KEY_FILE"},
 		"a file of all":      {"s3://vault", backup.ObjectStore{KeyFile: file("id secret", 0o644)}, "chmod 600"},
-		"a file of one word": {"s3://vault", backup.ObjectStore{KeyFile: file("secret", 0o600)}, "must hold"},
+		"a file of one word": {"s3://vault", backup.ObjectStore{KeyFile: file("secret", 0o600)}, "must contain"},
 		"plain http":         {"s3://vault", backup.ObjectStore{KeyFile: good, Endpoint: "http://s3.example.com"}, "https"},
 		"an endpoint's path": {"s3://vault", backup.ObjectStore{KeyFile: good, Endpoint: "https://s3.example.com/vault"}, "TOLL_S3_ENDPOINT"},
 		"no bucket":          {"s3:///toll", backup.ObjectStore{KeyFile: good}, "s3://bucket/prefix"},

@@ -61,7 +61,7 @@ func (r *refunds) adjustOnce(ctx context.Context, p *store.CardPayment, c change
 	if err == nil || refusal == nil || unusable(ctx, err) {
 		return err
 	}
-	alarm.Log(ctx, r.cfg.Log, alarm.OrderUndecided, "an order cannot take what became of its money, which is kept", "order", p.OrderID, "err", refusal)
+	alarm.Log(ctx, r.cfg.Log, alarm.OrderUndecided, "a refund or dispute could not be applied to its order; it is stored and retried", "order", p.OrderID, "err", refusal)
 	return r.cfg.Store.Tx(ctx, func(tx *store.Tx) error {
 		m, err := moneyOf(ctx, tx, p.OrderID)
 		if err != nil {
@@ -216,13 +216,13 @@ var severity = map[string]int{store.DisputeWon: 1, store.DisputeLost: 2, store.D
 // beginRefund returns how many cents a new refund gives back: all that is left when cents is 0.
 func (m *money) beginRefund(cents int64) (int64, error) {
 	if State(m.payment.State) != Paid {
-		return 0, refundRefused("The order is not paid by card.")
+		return 0, refundRefused("Only an order paid by card can be refunded.")
 	}
 	switch m.adjustment().Dispute {
 	case store.DisputeOpen:
-		return 0, refundRefused("The payment is disputed, and the bank decides about the money.")
+		return 0, refundRefused("The payment is disputed, so it cannot be refunded: the bank decides who gets the money.")
 	case store.DisputeLost:
-		return 0, refundRefused("A dispute of the payment was lost, and the card processor refunds nothing of such a payment.")
+		return 0, refundRefused("A dispute of the payment was lost, so the card processor does not refund it.")
 	}
 	left := m.payment.Cents
 	for _, re := range m.refunds {
@@ -235,7 +235,7 @@ func (m *money) beginRefund(cents int64) (int64, error) {
 	}
 	if cents <= 0 || cents > left {
 		if left <= 0 {
-			return 0, refundRefused("The payment is refunded already.")
+			return 0, refundRefused("The payment is already refunded.")
 		}
 		return 0, refundRefused("At most %d cents of the payment can be refunded.", left)
 	}

@@ -33,7 +33,7 @@ const (
 )
 
 // errForgotten says that a call without an answer is so old that Stripe may have forgotten its key. The caller looks the object up by list.
-var errForgotten = errors.New("card: Stripe may have forgotten the key of a call without an answer")
+var errForgotten = errors.New("card: Stripe may have discarded the idempotency key of an unanswered call")
 
 // processor asks Stripe. A call that changes something is stored before it is sent.
 type processor struct {
@@ -97,7 +97,7 @@ func (p *processor) send(ctx context.Context, c *store.CardCall, into stripe.Las
 		}
 	}
 	if a != nil {
-		p.cfg.Log.InfoContext(ctx, "the card processor did not do what it was asked", "call", c.Key, "path", c.Path, "answer", a)
+		p.cfg.Log.InfoContext(ctx, "a call to the card processor failed", "call", c.Key, "path", c.Path, "answer", a)
 	}
 	switch {
 	case a == nil:
@@ -195,7 +195,7 @@ func (p *processor) customer(ctx context.Context, owner toll.Address) (id string
 // forgetCustomer has the next use make a new customer in the place of one that Stripe does not have any
 // more. Its cards cannot be charged: they were detached with it.
 func (p *processor) forgetCustomer(ctx context.Context, owner toll.Address, id string) error {
-	p.cfg.Log.WarnContext(ctx, "the card processor does not have a customer any more; a new one is made", "owner", owner, "customer", id)
+	p.cfg.Log.WarnContext(ctx, "the card processor no longer has a customer; a new one is created", "owner", owner, "customer", id)
 	return p.cfg.Store.Tx(ctx, func(tx *store.Tx) error {
 		return store.ForgetCardCustomer(ctx, tx, owner, id, toll.NewUUID(), p.cfg.now())
 	})
@@ -219,7 +219,7 @@ func (p *processor) noteDenied(ctx context.Context, a *answer) {
 		return
 	}
 	p.denied.Store(true)
-	p.cfg.alarm(ctx, &p.deniedAlarm, alarm.CardKeyDenied, "the card processor refuses the key of this service", "answer", a)
+	p.cfg.alarm(ctx, &p.deniedAlarm, alarm.CardKeyDenied, "the card processor rejects the secret key of this service", "answer", a)
 }
 
 // Failing reports whether Stripe refused the key of the service when it was asked last.

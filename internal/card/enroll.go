@@ -78,7 +78,7 @@ func (e *enrolments) enrollError(ctx context.Context, err error) error {
 	if !ok {
 		return err
 	}
-	alarm.Log(ctx, e.cfg.Log, alarm.CardRequestRefused, "the card processor refused an enrolment", "answer", a)
+	alarm.Log(ctx, e.cfg.Log, alarm.CardRequestRefused, "the card processor rejected the enrollment of a card", "answer", a)
 	return toll.NewError(toll.CodeCheckoutFailed).WithCause(a)
 }
 
@@ -121,9 +121,9 @@ func (e *enrolments) Enrolled(ctx context.Context, owner toll.Address, setupID s
 	}
 	switch s.State {
 	case setupFailed:
-		return "", "The card cannot be used here.", nil
+		return "", "This card cannot be used.", nil
 	case setupExpired:
-		return "", "The page ended before a card was saved.", nil
+		return "", "The page expired before a card was saved.", nil
 	}
 	return s.Method, "", nil
 }
@@ -175,7 +175,7 @@ func (e *enrolments) readSetup(ctx context.Context, s *store.CardSetup) error {
 			return err
 		}
 		if wrong := e.wrongSetup(s, &session, customer); wrong != "" {
-			alarm.Log(ctx, e.cfg.Log, alarm.CardOddPage, "an enrolment has other terms", "setup", s.ID, "session", s.Session, "member", wrong)
+			alarm.Log(ctx, e.cfg.Log, alarm.CardOddPage, "the enrollment of a card does not match its request", "setup", s.ID, "session", s.Session, "member", wrong)
 			after.State = setupFailed
 			break
 		}

@@ -454,7 +454,7 @@ func TestMethods_Sync(t *testing.T) {
 		if r, _ := s.cardRecords(id); r.ExpiredAt.IsZero() || !r.RevokedAt.IsZero() {
 			s.Errorf("a card that was detached is %+v", r)
 		}
-		refused("r4", "The card was removed at the card processor. Enrol it again, or another one.")
+		refused("r4", "The card was removed at the card processor. Enroll it again, or enroll another card.")
 		must.Do(s, s.at().rail.Sync(s.ctx, []byte("pm_somebody_else")))
 		if now, _ := s.charges(); now != n {
 			s.Errorf("%d charges, want %d", now, n)

@@ -115,10 +115,10 @@ func (i *inbox) CheckHead(signature string) error {
 	refused := toll.NewError(toll.CodeWebhookSignature)
 	at, ok := signedAt(signature)
 	if !ok {
-		return refused.WithDetails("Stripe-Signature needs one time t, in Unix seconds.")
+		return refused.WithDetails("Stripe-Signature must have exactly one time t, in Unix seconds.")
 	}
 	if i.cfg.Machine().Sub(at).Abs() > signatureAge {
-		return refused.WithDetails("The time of the signature is more than 300 s from the time of this service.")
+		return refused.WithDetails("The time of the signature differs from the clock of this service by more than 300 seconds.")
 	}
 	return nil
 }
@@ -138,7 +138,7 @@ func (i *inbox) Receive(ctx context.Context, signature string, body []byte) erro
 		return webhook.ValidatePayloadIgnoringTolerance(body, signature, secret) == nil
 	}) {
 		if i.cfg.seldom(&i.badSecret) {
-			i.cfg.Log.WarnContext(ctx, "a webhook of the card processor cannot be verified: compare the webhook secret with that of the endpoint at Stripe",
+			i.cfg.Log.WarnContext(ctx, "a webhook of the card processor cannot be verified: check that the webhook secret matches the endpoint at Stripe",
 				"secrets", len(secrets))
 		}
 		return toll.NewError(toll.CodeWebhookSignature)
@@ -166,7 +166,7 @@ func (i *inbox) Receive(ctx context.Context, signature string, body []byte) erro
 // otherAccount reports whether an event is of another mode, or of another account than that of the key.
 func (i *inbox) otherAccount(ctx context.Context, e *event) (bool, error) {
 	if e.Livemode != (i.cfg.Environment == toll.Live) {
-		i.cfg.alarm(ctx, &i.oddEvent, alarm.CardOddEvent, "an event of the card processor is of another mode", "event", e.ID, "live", e.Livemode)
+		i.cfg.alarm(ctx, &i.oddEvent, alarm.CardOddEvent, "an event of the card processor belongs to another mode (test or live)", "event", e.ID, "live", e.Livemode)
 		return true, nil
 	}
 	if e.Account == "" {
@@ -179,7 +179,7 @@ func (i *inbox) otherAccount(ctx context.Context, e *event) (bool, error) {
 	if e.Account == string(ours) {
 		return false, nil
 	}
-	i.cfg.alarm(ctx, &i.oddEvent, alarm.CardOddEvent, "an event of the card processor is of another account", "event", e.ID, "account", e.Account)
+	i.cfg.alarm(ctx, &i.oddEvent, alarm.CardOddEvent, "an event of the card processor belongs to another account", "event", e.ID, "account", e.Account)
 	return true, nil
 }
 
@@ -396,7 +396,7 @@ func (l *eventReader) settleLost(ctx context.Context, ids []string) error {
 			if _, isAnswer := errors.AsType[*answer](err); isAnswer || unusable(ctx, err) {
 				return err
 			}
-			l.cfg.Log.WarnContext(ctx, "a payment cannot be settled after a restore; its job tries again", "intent", id, "error", err.Error())
+			l.cfg.Log.WarnContext(ctx, "a payment cannot be settled after a restore; its job retries", "intent", id, "error", err.Error())
 		}
 	}
 	return nil

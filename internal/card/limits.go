@@ -53,7 +53,7 @@ func (e *enrolments) checkTries(ctx context.Context, s *store.CardSetup, since t
 	if err != nil || max(own, same) <= e.cfg.tries() {
 		return err
 	}
-	refusal := toll.Errorf(toll.CodeRateLimited, "Too many cards were tried. At most %d can be tried in 10 minutes, so wait 10 minutes at most.", e.cfg.tries())
+	refusal := toll.Errorf(toll.CodeRateLimited, "Too many cards were tried. You can try %d cards in 10 minutes: wait up to 10 minutes.", e.cfg.tries())
 	refusal.RetryAfterSecs = int(triesTime / time.Second) // all tries have ended by then
 	return refusal
 }
@@ -81,7 +81,7 @@ func (r *Rail) admitCharge(ctx context.Context, payer toll.Address) error {
 		return err
 	}
 	return toll.NewError(toll.CodeCardDeclined).WithDetails(
-		"%d charges of your cards failed in 10 minutes, so no more is tried. Wait 10 minutes at most.", most)
+		"%d charges of your cards failed within 10 minutes, so this one was not tried. Wait up to 10 minutes.", most)
 }
 
 // admitRefund refuses a refund when the payments of which the seller began a refund today, UTC, have cost more than
@@ -109,6 +109,6 @@ func (r *refunds) admitRefund(ctx context.Context, tx *store.Tx, m *money) error
 	if err != nil || sum <= most || sum == fee {
 		return err
 	}
-	return refundRefused("The payments that this builder refunded today cost more than %d cents in fees, so the operator must make the refund.", most).
-		WithHint("Ask the operator to refund the payment on the page of the card processor, or wait for the next day in UTC.")
+	return refundRefused("This refund would exceed the daily limit of %d cents for the fees of payments that this builder refunds.", most).
+		WithHint("Wait until the next day (UTC), or ask the operator to refund the payment at the card processor.")
 }

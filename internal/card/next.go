@@ -111,8 +111,8 @@ func next(p payment, a facts, now time.Time) transition {
 	state, s, pi := State(p.State), a.session, a.intent
 	switch {
 	case a.gone:
-		t.notify(alarm.CardPaymentLost, "the card processor does not have a payment any more; the order fails", "order", p.OrderID, "state", p.State)
-		t.fail(&failure{Code: toll.CodeCheckoutFailed, Reason: "The card processor does not know the payment any more."}, "")
+		t.notify(alarm.CardPaymentLost, "the card processor no longer has a payment; its order fails", "order", p.OrderID, "state", p.State)
+		t.fail(&failure{Code: toll.CodeCheckoutFailed, Reason: "The card processor no longer has the payment."}, "")
 	case state == Calling && s != nil && (a.to == askSend || a.to == askState):
 		t.keep()
 		if t.State, t.Session = string(Page), s.ID; s.ExpiresAt > 0 {
@@ -228,7 +228,7 @@ func (t *transition) waiting(a facts) {
 		t.end(Created, nil)
 	case a.unpaid:
 		t.end(Failed, &failure{
-			Code: toll.CodeCheckoutFailed, Reason: "The page ended unpaid, because another buyer waited for its place in the plan.",
+			Code: toll.CodeCheckoutFailed, Reason: "The payment page was closed unpaid, because the plan had reached its maximum number of orders and another buyer was waiting.",
 		})
 	case a.to == askNothing:
 		t.ask = askState
@@ -304,11 +304,11 @@ func (t *transition) refused(a facts, now time.Time) {
 		t.retry() // the page was prepared long ago, and was never made
 		return
 	}
-	f := &failure{Code: toll.CodeCheckoutFailed, Reason: "The card processor refused the request."}
+	f := &failure{Code: toll.CodeCheckoutFailed, Reason: "The card processor rejected the payment."}
 	if r.kind == missing || r.param == "payment_method" || r.param == "customer" {
-		f = &failure{Code: toll.CodePaymentMethodUnusable, Reason: "The card processor does not know the card any more."}
+		f = &failure{Code: toll.CodePaymentMethodUnusable, Reason: "The card processor no longer has the card."}
 	}
-	t.notify(alarm.CardRequestRefused, "the card processor refuses a payment that this service asked for", "order", t.OrderID, "answer", r)
+	t.notify(alarm.CardRequestRefused, "the card processor rejects a payment of this service", "order", t.OrderID, "answer", r)
 	t.fail(f, "")
 }
 
@@ -328,11 +328,11 @@ func (t *transition) notListed(r *answer, now time.Time) {
 		}
 		t.write, t.answered = writeRow, nil
 	case giveUp, now.Sub(t.d.Missing) >= missingTime:
-		t.notify(alarm.CardPaymentLost, "the card processor does not know a payment whose answer was lost; the order fails", "order", t.OrderID)
+		t.notify(alarm.CardPaymentLost, "the card processor does not know a payment whose response was lost; its order fails", "order", t.OrderID)
 		c := *t.answered
 		c.Status, t.answered = http.StatusNotFound, &c
 		t.fail(&failure{
-			Code: toll.CodeCardUnreachable, Reason: "The card processor did not answer, and does not know the payment.", Unsure: giveUp,
+			Code: toll.CodeCardUnreachable, Reason: "The card processor did not respond and has no record of the payment.", Unsure: giveUp,
 		}, "")
 		return
 	}
@@ -379,11 +379,11 @@ func (t *transition) judgePage(s *stripe.CheckoutSession) {
 		t.retry()
 		t.Session, t.d.Then = "", ""
 	case s.Status == stripe.CheckoutSessionStatusExpired:
-		t.fail(cmp.Or(t.d.Failure, &failure{Code: toll.CodeCheckoutFailed, Reason: "The page has expired without a payment."}), tried)
+		t.fail(cmp.Or(t.d.Failure, &failure{Code: toll.CodeCheckoutFailed, Reason: "The payment page expired before it was paid."}), tried)
 	case s.Status != stripe.CheckoutSessionStatusComplete:
 	case pi == nil:
-		t.notify(alarm.CardOddPage, "a page was completed without a payment", "order", t.OrderID, "session", s.ID, "payment", s.PaymentStatus)
-		t.fail(&failure{Code: toll.CodeCheckoutFailed, Reason: "The page was completed without a payment."}, "")
+		t.notify(alarm.CardOddPage, "a payment page was completed without a payment", "order", t.OrderID, "session", s.ID, "payment", s.PaymentStatus)
+		t.fail(&failure{Code: toll.CodeCheckoutFailed, Reason: "The payment page was completed without a payment."}, "")
 	case pi.Status != stripe.PaymentIntentStatusProcessing:
 		t.fail(failureOf(answerOfError(pi.LastPaymentError)), tried)
 	case State(t.State) != Pending:
@@ -405,7 +405,7 @@ func (t *transition) settle(a facts) {
 	why := t.rejection(a, decided)
 	switch {
 	case why != "":
-		t.notify(alarm.CardRejected, "a captured payment buys nothing and is refunded", "order", t.OrderID, "intent", pi.ID, "why", why)
+		t.notify(alarm.CardRejected, "a captured payment does not pay its order and is refunded", "order", t.OrderID, "intent", pi.ID, "why", why)
 		t.refund = &store.CardRefund{
 			OrderID: t.OrderID, Account: t.Account, Origin: originRejected, State: refundCreated, Cents: pi.AmountReceived, Intent: pi.ID, Reason: why,
 		}
@@ -417,11 +417,11 @@ func (t *transition) settle(a facts) {
 			return
 		}
 		t.decide(Rejected, &failure{
-			Code: toll.CodeCheckoutFailed, Reason: "The payment does not fit the order and buys nothing. The money goes back to the card.",
+			Code: toll.CodeCheckoutFailed, Reason: "The payment does not match the order, so it is refunded to the card.",
 		})
 	default:
 		if was == Failed {
-			t.notify(alarm.LatePayment, "a payment of an order that had failed is captured", "order", t.OrderID, "intent", pi.ID)
+			t.notify(alarm.LatePayment, "a payment was captured after its order had failed", "order", t.OrderID, "intent", pi.ID)
 		}
 		t.decide(Paid, nil)
 		if t.PaidAt = capturedAt(pi); a.session != nil {
@@ -447,16 +447,16 @@ func (t *transition) rejection(a facts, decided bool) string {
 	case decided:
 		return "a second payment of the order"
 	case a.noPlace:
-		return "paid late, and the plan has no place"
+		return "paid late, after the plan reached its maximum number of orders"
 	}
 	if member := wrong(t.terms(), pi, a.session); member != "" {
-		return "other terms: " + member
+		return "different terms: " + member
 	}
 	switch {
 	case pi.LatestCharge != nil && pi.LatestCharge.Refunded:
-		return "refunded before it was seen"
+		return "refunded before it was settled"
 	case State(t.State) == Failed && t.d.Failure != nil && t.d.Failure.Unsure:
-		return "the order was given up before it was seen"
+		return "the order failed before the payment was found"
 	}
 	return ""
 }

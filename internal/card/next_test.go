@@ -195,10 +195,10 @@ func TestNext(t *testing.T) {
 			"calling": "row, ask send",
 		}},
 		{"the key is in use", nextRow, nil, refusal(busy, nil), want{
-			"calling": "error stripe answered 400",
+			"calling": "error Stripe responded with 400",
 		}},
 		{"no request was executed", nextRow, nil, func() facts { a := refusal(denied, nil); a.unsent = true; return a }(), want{
-			"calling": "row, unsent true, error stripe answered 400",
+			"calling": "row, unsent true, error Stripe responded with 400",
 		}},
 		{"no answer", nextRow, nil, refusal(unclear, nil), want{
 			"calling": "ask list",
@@ -234,16 +234,16 @@ func TestNext(t *testing.T) {
 			"calling": "ask state",
 		}},
 		{"not listed", nextRow, nil, facts{to: askList, call: call(200)}, want{
-			"calling": "row, missing, error stripe gave no answer",
+			"calling": "row, missing, error Stripe did not respond",
 		}},
 		{"not listed after a stored 500", nextRow, missing(time.Minute), facts{to: askList, call: call(200), refusal: stored}, want{
-			"calling": "row, failing, error stripe answered 500",
+			"calling": "row, failing, error Stripe responded with 500",
 		}},
 		{"not listed a minute after a stored 500", nextRow, failing(failingTime), facts{to: askList, call: call(200), refusal: stored}, want{
 			"calling": "outcome, failed, BCK.STRIPE.0023, unsure, answered 404, release, alarm",
 		}},
 		{"not listed soon after a stored 500", nextRow, failing(failingTime - time.Second), facts{to: askList, call: call(200), refusal: stored}, want{
-			"calling": "error stripe answered 500",
+			"calling": "error Stripe responded with 500",
 		}},
 		{"not listed for 10 minutes", nextRow, missing(missingTime), facts{to: askList, call: call(200), refusal: &answer{kind: conflict}}, want{
 			"calling": "outcome, failed, BCK.STRIPE.0023, answered 404, alarm",
@@ -251,7 +251,7 @@ func TestNext(t *testing.T) {
 		{"an open page", nextPage, nil, onPage(nextSession(open, nil)), want{
 			"calling":      "row, page, session \"cs_1\", page until 13:00, answered 200",
 			"page pending": "again 30s",
-			"ending":       "error stripe answered 200 still_open",
+			"ending":       "error Stripe responded with 200 still_open",
 		}},
 		{"an expired page", nextPage, nil, onPage(nextSession(expired, nil)), want{
 			"calling": "row, page, session \"cs_1\", page until 13:00, answered 200",
@@ -289,9 +289,9 @@ func TestNext(t *testing.T) {
 			"failed":         "outcome, paid, pi_1, paid at 12:00, answered 200, alarm",
 		}},
 		{"a discounted page", nextPage, nil, onPage(func() *stripe.CheckoutSession { s := nextSession(done, succeeded(nil)); s.AmountTotal = 100; return s }()), want{
-			"created ending failed": "outcome, rejected, pi_1, BCK.STRIPE.0002, answered 200, refund 500: other terms: session.amount_total, alarm",
+			"created ending failed": "outcome, rejected, pi_1, BCK.STRIPE.0002, answered 200, refund 500: different terms: session.amount_total, alarm",
 			"calling":               "row, page, session \"cs_1\", page until 13:00, answered 200",
-			"page pending":          "outcome, rejected, pi_1, BCK.STRIPE.0002, answered 200, refund 500: other terms: session.amount_total, again 30s, alarm",
+			"page pending":          "outcome, rejected, pi_1, BCK.STRIPE.0002, answered 200, refund 500: different terms: session.amount_total, again 30s, alarm",
 			"paid rejected":         "move",
 		}},
 		{"the bank decides", nextRow, nil, facts{to: askState, call: call(200), intent: nextIntent(processing)}, want{
@@ -320,7 +320,7 @@ func TestNext(t *testing.T) {
 			"calling": "row, page, session \"cs_1\", page until 13:00, answered 200",
 		}},
 		{"the end has no answer", nextRow, nil, facts{to: askEnd, refusal: &answer{kind: unclear}}, want{
-			"ending": "error stripe gave no answer",
+			"ending": "error Stripe did not respond",
 		}},
 		{"the end failed", nextRow, nil, facts{to: askEnd, refusal: &answer{kind: unclear, status: 500}}, want{
 			"ending": "ask state",
@@ -358,11 +358,11 @@ func TestNext(t *testing.T) {
 			"failed":                              "outcome, paid, pi_2, paid at 12:00, alarm",
 		}},
 		{"another amount", nextRow, nil, facts{intent: succeeded(func(pi *stripe.PaymentIntent) { pi.AmountReceived = 499 })}, want{
-			"created calling page pending ending failed": "outcome, rejected, pi_1, BCK.STRIPE.0002, refund 499: other terms: amount_received, alarm",
+			"created calling page pending ending failed": "outcome, rejected, pi_1, BCK.STRIPE.0002, refund 499: different terms: amount_received, alarm",
 			"paid rejected": "move",
 		}},
 		{"refunded before it settled", nextRow, nil, facts{intent: succeeded(func(pi *stripe.PaymentIntent) { pi.LatestCharge.Refunded = true })}, want{
-			"created calling page pending ending failed": "outcome, rejected, pi_1, BCK.STRIPE.0002, refund 500: refunded before it was seen, alarm",
+			"created calling page pending ending failed": "outcome, rejected, pi_1, BCK.STRIPE.0002, refund 500: refunded before it was settled, alarm",
 			"paid rejected": "move",
 		}},
 		{"refunded in part before it settled", nextRow, nil, facts{intent: back}, want{
@@ -394,10 +394,10 @@ func TestNext(t *testing.T) {
 		{"the order was given up", nextRow, func(p *payment) { p.d.Failure = &failure{Code: "earlier", Unsure: true} }, facts{intent: succeeded(nil)}, want{
 			"created calling page pending ending": "outcome, paid, pi_1, paid at 12:00",
 			"paid rejected":                       "move",
-			"failed":                              "outcome, rejected, pi_1, BCK.STRIPE.0002, refund 500: the order was given up before it was seen, alarm",
+			"failed":                              "outcome, rejected, pi_1, BCK.STRIPE.0002, refund 500: the order failed before the payment was found, alarm",
 		}},
 		{"the plan has no place", nextRow, nil, facts{intent: succeeded(nil), noPlace: true}, want{
-			"created calling page pending ending failed": "outcome, rejected, pi_1, BCK.STRIPE.0002, refund 500: paid late, and the plan has no place, alarm",
+			"created calling page pending ending failed": "outcome, rejected, pi_1, BCK.STRIPE.0002, refund 500: paid late, after the plan reached its maximum number of orders, alarm",
 			"paid rejected": "move",
 		}},
 	} {

@@ -57,7 +57,7 @@ func (r *orphans) orphan(ctx context.Context, o *store.CardOrphan) error {
 		})
 	})
 	if opened && err == nil {
-		alarm.Log(ctx, r.cfg.Log, alarm.PaymentUnmatched, "no order explains money at the card processor", "object", o.Object, "order", o.OrderID, "cents", o.Cents,
+		alarm.Log(ctx, r.cfg.Log, alarm.PaymentUnmatched, "money at the card processor does not belong to an order", "object", o.Object, "order", o.OrderID, "cents", o.Cents,
 			"currency", o.Currency, "reason", o.Reason)
 	}
 	return err
@@ -70,7 +70,7 @@ func (r *orphans) unexplained(ctx context.Context, p *store.CardPayment, object 
 		return &jobs.Retry{After: min(max(age, explainFirst), explainMost)}
 	}
 	return r.orphan(ctx, &store.CardOrphan{
-		Object: object, OrderID: p.OrderID, Cents: cents, Currency: currency, Reason: "its payment is not captured here",
+		Object: object, OrderID: p.OrderID, Cents: cents, Currency: currency, Reason: "the service has no captured payment for it",
 	})
 }
 
@@ -96,7 +96,7 @@ func RestorePayment(ctx context.Context, tx *store.Tx, order *store.Order, o *st
 func RefundOrphan(ctx context.Context, tx *store.Tx, o *store.CardOrphan, now time.Time) error {
 	return putRefund(ctx, tx, &store.CardRefund{
 		ID: toll.NewUUID(), OrderID: o.OrderID, Origin: originUnmatched, State: refundCreated, Cents: o.Left(), Intent: o.Object,
-		Reason: "no order explains the payment", CreatedAt: now, UpdatedAt: now,
+		Reason: "the payment does not belong to an order", CreatedAt: now, UpdatedAt: now,
 	})
 }
 
@@ -109,8 +109,8 @@ func (r *orphans) unmatchedRefunded(ctx context.Context, re *store.CardRefund, i
 	made := a == nil || a.code == string(stripe.ErrorCodeChargeAlreadyRefunded)
 	re.State, re.StripeID, re.UpdatedAt = refundSucceeded, id, r.cfg.now()
 	if !made {
-		re.State, re.Reason = refundFailed, "The card processor refused the refund."
-		alarm.Log(ctx, r.cfg.Log, alarm.CardRefundRefused, "the card processor refuses a refund", "order", re.OrderID, "refund", re.ID, "origin", re.Origin, "answer", a)
+		re.State, re.Reason = refundFailed, "The card processor rejected the refund."
+		alarm.Log(ctx, r.cfg.Log, alarm.CardRefundRefused, "the card processor rejects a refund", "order", re.OrderID, "refund", re.ID, "origin", re.Origin, "answer", a)
 	}
 	return r.cfg.Store.Tx(ctx, func(tx *store.Tx) error {
 		o, err := store.CardOrphanByID(ctx, tx, re.Intent)

@@ -124,7 +124,7 @@ func (w *payoutWatch) run(ctx context.Context) (next time.Duration, err error) {
 		line := o.Builder.Lower() + o.Currency
 		if o.Due < 0 && !w.negative[line] {
 			w.negative[line] = true
-			alarm.Log(ctx, w.cfg.Log, alarm.PayoutNegative, "refunds, disputes and fees of a builder are more than the payments of the month",
+			alarm.Log(ctx, w.cfg.Log, alarm.PayoutNegative, "refunds, disputes, and fees of a builder exceed the payments of the month",
 				"builder", o.Builder, "month", month, "currency", o.Currency, "due", o.Due)
 		}
 	}

@@ -40,7 +40,7 @@ func New(cfg Config) (*Rail, error) {
 	key, live := keyMode(cfg.SecretKey)
 	switch {
 	case !key:
-		return nil, errors.New("the secret key of the card processor must start with sk_ or rk_, and then test_ or live_")
+		return nil, errors.New("the secret key of the card processor must start with sk_test_, sk_live_, rk_test_, or rk_live_")
 	case live != (cfg.Environment == toll.Live):
 		return nil, fmt.Errorf("the secret key of the card processor does not fit the environment %s", cfg.Environment)
 	case len(cfg.WebhookSecrets) > 2:
@@ -85,7 +85,7 @@ func (r *Rail) Prepare(ctx context.Context, p *rail.Purchase) error {
 	}
 	if p.DelegationID == "" {
 		if p.Session == nil {
-			return toll.Errorf(toll.CodeCheckoutWrongPlan, "A person pays this plan on a page, or a delegation with a card.")
+			return toll.Errorf(toll.CodeCheckoutWrongPlan, "This plan must be paid on a checkout page, or with a delegation that charges a card.")
 		}
 		return nil
 	}

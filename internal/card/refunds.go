@@ -33,7 +33,7 @@ var refundRank = map[string]int{refundCreated: 0, refundPending: 1, refundSuccee
 func (r *refunds) BeginRefund(ctx context.Context, t *rail.Tx, in rail.Refund) error {
 	m, err := moneyOf(ctx, t, in.OrderID)
 	if err != nil {
-		return store.NotFoundAs(err, refundRefused("The order is not paid by card."))
+		return store.NotFoundAs(err, refundRefused("Only an order paid by card can be refunded."))
 	}
 	for _, re := range m.refunds {
 		if re.ID == in.ID {
@@ -134,7 +134,7 @@ func (r *refunds) makeRefund(ctx context.Context, re *store.CardRefund) (id stri
 			return "", err
 		}
 	}
-	return "", fmt.Errorf("card: refund %s was not answered for %d days", re.ID, refundCalls)
+	return "", fmt.Errorf("card: no response to refund %s for %d days", re.ID, refundCalls)
 }
 
 // refuseRefund stores that Stripe will not make a refund. Money that bought nothing and stays here is an orphan.
@@ -147,13 +147,13 @@ func (r *refunds) refuseRefund(ctx context.Context, re *store.CardRefund, a *ans
 	disputed := a.code == string(stripe.ErrorCodeChargeDisputed) || a.code == string(stripe.ErrorCodeRefundDisputedPayment)
 	about := []any{"order", re.OrderID, "refund", re.ID, "origin", re.Origin, "answer", a}
 	if back || disputed && re.Origin == originSeller {
-		r.cfg.Log.WarnContext(ctx, "the card processor refuses a refund of a payment that is disputed or refunded already", about...)
+		r.cfg.Log.WarnContext(ctx, "the card processor rejects a refund because the payment is disputed or already refunded", about...)
 	} else {
-		alarm.Log(ctx, r.cfg.Log, alarm.CardRefundRefused, "the card processor refuses a refund", about...)
+		alarm.Log(ctx, r.cfg.Log, alarm.CardRefundRefused, "the card processor rejects a refund", about...)
 	}
-	re.State, re.Reason, re.UpdatedAt = refundFailed, "The card processor refused the refund.", r.cfg.now()
+	re.State, re.Reason, re.UpdatedAt = refundFailed, "The card processor rejected the refund.", r.cfg.now()
 	if back {
-		re.Reason = "The payment was refunded already."
+		re.Reason = "The payment is already refunded."
 	}
 	return r.cfg.Store.Tx(ctx, func(tx *store.Tx) error {
 		if err := store.UpdateCardRefund(ctx, tx, re); err != nil || re.Origin != originRejected || back {
@@ -161,7 +161,7 @@ func (r *refunds) refuseRefund(ctx context.Context, re *store.CardRefund, a *ans
 		}
 		_, err := store.InsertCardOrphan(ctx, tx, &store.CardOrphan{
 			Object: re.Intent, OrderID: re.OrderID, Cents: re.Cents, Currency: p.Currency, SeenAt: r.cfg.now(),
-			Reason: "it bought nothing, and its refund was refused",
+			Reason: "the payment does not pay its order, and its refund was rejected",
 		})
 		return err
 	})
@@ -200,7 +200,7 @@ func (r *refunds) syncRefund(ctx context.Context, id string) error {
 	if err != nil {
 		return ignoreMissing(err)
 	}
-	return r.orphans.lost(ctx, pi, asked, "it bought nothing, and its refund failed")
+	return r.orphans.lost(ctx, pi, asked, "the payment does not pay its order, and its refund failed")
 }
 
 // changeOfRefund returns what a refund says of the money of its payment.
@@ -211,13 +211,13 @@ func changeOfRefund(now time.Time, payment *store.CardPayment, re *stripe.Refund
 	}
 	row := &store.CardRefund{
 		ID: re.Metadata[metaRefund], OrderID: payment.OrderID, Account: payment.Account, Origin: originProcessor, State: state,
-		Cents: re.Amount, Intent: re.PaymentIntent.ID, StripeID: re.ID, Reason: "made at the card processor",
+		Cents: re.Amount, Intent: re.PaymentIntent.ID, StripeID: re.ID, Reason: "created at the card processor",
 		CreatedAt: time.Unix(re.Created, 0).UTC(), UpdatedAt: now,
 	}
 	if state == refundFailed {
-		row.Reason = "The card processor says: " + string(re.FailureReason) + "."
+		row.Reason = "The card processor reports: " + string(re.FailureReason) + "."
 		if re.FailureReason == "" {
-			row.Reason = "The card processor says: " + string(re.Status) + "."
+			row.Reason = "The card processor reports: " + string(re.Status) + "."
 		}
 	}
 	c := change{refund: row}
@@ -309,7 +309,7 @@ func changeOfDispute(ctx context.Context, cfg *Config, payment *store.CardPaymen
 	}
 	row.Withdrawn = withdrawn(d) > 0
 	if payment.Intent != d.PaymentIntent.ID {
-		alarm.Log(ctx, cfg.Log, alarm.CardRejectedDisputed, "a payment that bought nothing is disputed", "order", payment.OrderID, "dispute", d.ID)
+		alarm.Log(ctx, cfg.Log, alarm.CardRejectedDisputed, "a payment that did not pay its order is disputed", "order", payment.OrderID, "dispute", d.ID)
 		c.dispute = nil
 	}
 	return c

@@ -19,7 +19,7 @@ func TestRevokedUnsent(t *testing.T) {
 		s.fault(double.Fault{Kind: "429", Method: "POST", Path: "/v1/payment_intents"})
 		ended := s.inBackground(func() error { return s.at().topUp(p, a, "a") })
 		s.until(func() bool { // the attempt is marked so before it is sent, too
-			return len(s.log.with("did not do what it was asked")) > 0 && s.count("SELECT COUNT(*) FROM card_payments WHERE data LIKE '%\"unsent\":true%'") == 1
+			return len(s.log.with("a call to the card processor failed")) > 0 && s.count("SELECT COUNT(*) FROM card_payments WHERE data LIKE '%\"unsent\":true%'") == 1
 		})
 		first := s.lastOrder()
 		must.Get(s.at().Delegations.Revoke(s.ctx, buyer, a))(s)

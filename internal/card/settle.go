@@ -23,7 +23,7 @@ const (
 )
 
 // errChanged reports that another process wrote the row of a payment since it was read.
-var errChanged = errors.New("card: the payment was changed meanwhile")
+var errChanged = errors.New("card: the payment was changed by another process")
 
 func (r *payments) read(ctx context.Context, q store.Querier, orderID string) (*payment, error) {
 	p, err := store.CardPaymentByOrder(ctx, q, orderID)
@@ -187,7 +187,7 @@ func (r *payments) decide(ctx context.Context, t *transition) error {
 	if err == nil || refusal == nil || errors.Is(refusal, rail.ErrNoPlace) || unusable(ctx, err) {
 		return err
 	}
-	alarm.Log(ctx, r.cfg.Log, alarm.OrderUndecided, "an order cannot take what became of its payment, which is kept", "order", t.OrderID, "state", t.State,
+	alarm.Log(ctx, r.cfg.Log, alarm.OrderUndecided, "the outcome of a payment could not be applied to its order; it is stored and retried", "order", t.OrderID, "state", t.State,
 		"err", refusal)
 	t.Undecided = true
 	return r.cfg.Store.Tx(ctx, func(tx *store.Tx) error {

@@ -60,7 +60,7 @@ func newAPI(cfg *Config) *api {
 	return a
 }
 
-var errRedirect = errors.New("card: the processor redirects, which it never does")
+var errRedirect = errors.New("card: the processor redirected the request, which is not allowed")
 
 // bounded reads at most [apiAnswer] bytes of an answer.
 type bounded struct{ by http.RoundTripper }
@@ -165,14 +165,14 @@ const maxPause = 5 * time.Minute
 func (e *answer) Error() string {
 	if e.status == 0 {
 		if e.code == notSent {
-			return "the request to stripe was not sent"
+			return "the request to Stripe was not sent"
 		}
 		if e.cause != "" {
-			return "stripe gave no answer: " + e.cause
+			return "Stripe did not respond: " + e.cause
 		}
-		return "stripe gave no answer"
+		return "Stripe did not respond"
 	}
-	said := fmt.Sprintf("stripe answered %d", e.status)
+	said := fmt.Sprintf("Stripe responded with %d", e.status)
 	if e.code != "" {
 		said += " " + e.code
 	}

@@ -229,11 +229,11 @@ func TestAPI_Kinds(t *testing.T) {
 // The text of an answer names what is known of it, and nothing else.
 func TestAnswer_Error(t *testing.T) {
 	for want, a := range map[string]*answer{
-		"stripe gave no answer":                                       {code: "no_answer"},
-		"the request to stripe was not sent":                          {code: notSent},
-		"stripe answered 401":                                         {status: 401},
-		"stripe answered 402 authentication_required (request req_1)": {status: 402, code: "authentication_required", declineCode: "authentication_required", request: "req_1"},
-		"stripe answered 402 card_declined lost_card (request req_2)": {status: 402, code: "card_declined", declineCode: "lost_card", request: "req_2"},
+		"Stripe did not respond":                                            {code: "no_answer"},
+		"the request to Stripe was not sent":                                {code: notSent},
+		"Stripe responded with 401":                                         {status: 401},
+		"Stripe responded with 402 authentication_required (request req_1)": {status: 402, code: "authentication_required", declineCode: "authentication_required", request: "req_1"},
+		"Stripe responded with 402 card_declined lost_card (request req_2)": {status: 402, code: "card_declined", declineCode: "lost_card", request: "req_2"},
 	} {
 		if got := a.Error(); got != want {
 			t.Errorf("got %q, want %q", got, want)

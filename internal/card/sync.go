@@ -80,7 +80,7 @@ func (r *payments) settleIntent(ctx context.Context, id string) (*store.CardPaym
 	case pi.Status != stripe.PaymentIntentStatusSucceeded:
 		return p, r.wakeOrder(ctx, p)
 	case p == nil:
-		return nil, r.orphans.lost(ctx, pi, asked, "a captured payment of an order that is not here")
+		return nil, r.orphans.lost(ctx, pi, asked, "the payment was captured, but its order is not in the database")
 	}
 	return r.captured(ctx, p, facts{intent: pi})
 }
@@ -138,7 +138,7 @@ func (r *Rail) syncSession(ctx context.Context, id string) error {
 		return err
 	}
 	if s.PaymentStatus == stripe.CheckoutSessionPaymentStatusNoPaymentRequired {
-		alarm.Log(ctx, r.cfg.Log, alarm.CardOddPage, "a page asked for no money", "order", p.OrderID, "session", s.ID)
+		alarm.Log(ctx, r.cfg.Log, alarm.CardOddPage, "a payment page was completed, but no payment was required", "order", p.OrderID, "session", s.ID)
 	}
 	if s.PaymentIntent == nil || s.PaymentIntent.Status != stripe.PaymentIntentStatusSucceeded {
 		return r.payments.wakeOrder(ctx, p)

@@ -112,7 +112,7 @@ func classOf(a *answer) (class, toll.Code) {
 	return declined, toll.CodeCardDeclined
 }
 
-// reasons are what callers read about a decline.
+// reasons are the texts that callers read about a decline.
 var reasons = map[class]string{
 	insufficientFunds: "The card has insufficient funds.",
 	cardLost:          "The card was reported lost or stolen, or is blocked.",
@@ -124,18 +124,18 @@ var reasons = map[class]string{
 func failureOf(a *answer) *failure {
 	why, code := classOf(a)
 	if code == toll.CodeCardAuthentication {
-		return &failure{Code: code, Reason: "The bank wants the owner of the card to confirm the payment."}
+		return &failure{Code: code, Reason: "The bank requires the cardholder to confirm the payment."}
 	}
 	return &failure{Code: code, Reason: reasons[why], Class: why, Declined: true}
 }
 
-// cancelled returns the failure of an intent that somebody cancelled at Stripe. It is a decline, which
-// counts for the freeze of a delegation, only when the bank declined before.
+// cancelled returns the failure of an intent that was canceled at Stripe. It counts as a decline, which can freeze a delegation,
+// only if the bank declined the payment before.
 func cancelled(pi *stripe.PaymentIntent) *failure {
 	if pi.LastPaymentError != nil {
 		return failureOf(answerTo(pi.LastPaymentError))
 	}
-	return &failure{Code: toll.CodeCardDeclined, Reason: "The payment was cancelled at the card processor.", Class: declined}
+	return &failure{Code: toll.CodeCardDeclined, Reason: "The payment was canceled at the card processor.", Class: declined}
 }
 
 // answerOfError reads the last error of a payment intent, as if it had been the answer.

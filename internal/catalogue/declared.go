@@ -50,8 +50,8 @@ func (c *Catalogue) Declare(ctx context.Context, d *Declaration) json.RawMessage
 		e := toll.AsError(err)
 		status.Status, status.Reason = "rejected", e.Text()
 		if e.HTTPStatus() >= 500 {
-			c.log.WarnContext(ctx, "the catalogue did not take what a payment said", "error", err)
-			status.Reason = "the catalogue is out of reach"
+			c.log.WarnContext(ctx, "cannot save the resource description of a payment", "error", err)
+			status.Reason = "the catalogue is unavailable"
 		}
 	}
 	b, err := x402.Encode(map[string]any{x402.ExtensionBazaar: status})
@@ -68,7 +68,7 @@ func (c *Catalogue) declare(ctx context.Context, d *Declaration) error {
 		return rejected("the payment was refused")
 	}
 	if d.Agent == nil || !IsAbsolute(d.URL) {
-		return rejected("the payment names no registered resource")
+		return rejected("the payment does not name a registered resource")
 	}
 	url, verb, ok := d.Agent.Endpoints.Match(d.URL, d.Verb)
 	if !ok || !IsAbsolute(url) {
@@ -125,7 +125,7 @@ func IsAbsolute(url string) bool {
 
 // errOwners refuses a payer that describes a described endpoint. The first description lets standard servers appear as they describe
 // themselves with their first payment; only the owner may change it.
-var errOwners = rejected("only the owner of the agent describes it anew")
+var errOwners = rejected("only the owner of the agent can change its description")
 
 func (c *Catalogue) putDeclared(ctx context.Context, d store.Discovered, owner bool) error {
 	err := c.store.Tx(ctx, func(tx *store.Tx) error {
@@ -162,12 +162,12 @@ func fitsSchema(text, value json.RawMessage) error {
 		return rejected("the schema is malformed")
 	}
 	if _, ok := tree.(map[string]any); !ok {
-		return rejected("the schema is no object")
+		return rejected("the schema must be an object")
 	}
 	err := schema.Check(tree, v, schema.Budget)
 	switch {
 	case errors.Is(err, schema.ErrMisfit):
-		return rejected("info does not fit its schema")
+		return rejected("info does not match its schema")
 	case err != nil:
 		return rejected(err.Error())
 	}

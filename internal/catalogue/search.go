@@ -186,7 +186,7 @@ func (c *Catalogue) begin(ctx context.Context, query, cursor string) (s search, 
 	}
 	s.words = strings.Fields(strings.ToLower(query))
 	if len(query) > maxQueryBytes || len(s.words) > maxQueryWords {
-		return s, nil, toll.Errorf(toll.CodeBadPage, "A query has at most %d bytes and %d words.", maxQueryBytes, maxQueryWords).
+		return s, nil, toll.Errorf(toll.CodeBadPage, "A query must have at most %d bytes and %d words.", maxQueryBytes, maxQueryWords).
 			WithParam("parameter", "query")
 	}
 	if s.listing, _, err = c.listing.Get(ctx, struct{}{}); err != nil {

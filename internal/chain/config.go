@@ -65,15 +65,15 @@ func (c *Config) set() error {
 	c.ChainID = cmp.Or(c.ChainID, uint64(c.Environment.ChainID()))
 	switch {
 	case c.ChainID != uint64(c.Environment.ChainID()):
-		return errors.New("chain: the chain id is not the one of the environment")
+		return errors.New("chain: the chain id does not match the environment")
 	case c.Embedded && c.Environment == toll.Live:
 		return errors.New("chain: the embedded chain cannot serve the live environment")
 	case c.Pool == nil && c.Start == nil || c.Store == nil || c.Signer == nil:
-		return errors.New("chain: no endpoints, store or signer")
+		return errors.New("chain: endpoints, a store, and a signer are required")
 	case c.Service == common.Address{} || len(c.Relayers) == 0 || slices.Contains(c.Relayers, c.Service):
-		return errors.New("chain: the service account and at least one relayer are needed, and they are different accounts")
+		return errors.New("chain: a service account and at least one relayer are required, and they must be different accounts")
 	case c.FastLimitCents < 0 || c.BatchOps < 0 || c.BatchBytes < 0 || c.BatchWindow < 0 || c.VoidAfter < 0:
-		return errors.New("chain: a setting is negative")
+		return errors.New("chain: a setting must not be negative")
 	}
 	c.Relayers, c.Tokens = slices.Clone(c.Relayers), slices.Clone(c.Tokens)
 	c.MaxBaseFee = cmp.Or(c.MaxBaseFee, big.NewInt(1_000_000_000))

@@ -56,7 +56,7 @@ func (r *records) decide(ctx context.Context, op *Op, f func(tx *store.Tx) error
 // decideLater stores what decides the order of an operation, which cannot take it now, and a job that tries again. It holds up no
 // other operation.
 func (r *records) decideLater(ctx context.Context, op *Op, why error, f func(tx *store.Tx) error) error {
-	alarm.Log(ctx, r.cfg.Log, alarm.OrderUndecided, "an order cannot take what became of its payment, which is kept", "order", op.ID, "state", op.State, "err", why)
+	alarm.Log(ctx, r.cfg.Log, alarm.OrderUndecided, "the outcome of a payment could not be applied to its order; it is stored and retried", "order", op.ID, "state", op.State, "err", why)
 	return r.cfg.Store.Tx(ctx, func(tx *store.Tx) error {
 		if err := f(tx); err != nil {
 			return err
@@ -90,7 +90,7 @@ func (r *records) accountOf(ctx context.Context, op *Op) ([16]byte, error) {
 	}
 	_, err := store.ExactPaymentByID(ctx, r.cfg.Store, op.ID)
 	if errors.Is(err, store.ErrNotFound) {
-		alarm.Log(ctx, r.cfg.Log, alarm.ChainRecordMissing, "the chain tells of an order that is not there", "order", op.ID, "state", op.State)
+		alarm.Log(ctx, r.cfg.Log, alarm.ChainRecordMissing, "the chain reports an order that the database does not have", "order", op.ID, "state", op.State)
 		err = nil
 	}
 	return [16]byte{}, err

@@ -127,7 +127,7 @@ func decodeDocument(text []byte, v any) error {
 // stored is a number of the chain as a database holds it.
 func stored(n uint64) (int64, error) {
 	if n > math.MaxInt64 {
-		return 0, errors.New("chain: a number above 2^63 cannot be stored")
+		return 0, errors.New("chain: a number of 2^63 or more cannot be stored")
 	}
 	return int64(n), nil
 }

@@ -199,14 +199,14 @@ func TestReconcile_EmptyDatabase(t *testing.T) {
 	for range 3 {
 		p := by(d, purchase(owner, usdc, receiver(1), 1_000_000))
 		w.paid(r, p)
-		want[w.op(p.OrderID).Hash] = "an operation that no record explains, success=true"
+		want[w.op(p.OrderID).Hash] = "an operation without a record, success=true"
 	}
 	w.idle()
 	failing := w.operation(w.service, "fails", execute(t, usdc, move(transfer, receiver(2), 1)))
 	if e := w.lands(failing); e.success {
 		t.Fatal("the service account has money")
 	}
-	want[failing.Hash(w.chainID())] = "an operation that no record explains, success=false"
+	want[failing.Hash(w.chainID())] = "an operation without a record, success=false"
 	for range 5 {
 		must.Do(t, w.Advance(time.Second))
 	}

@@ -30,7 +30,7 @@ const (
 func (t *tracker) compare(ctx context.Context) (changed, behind bool, err error) {
 	r, c, head := t.rail, t.cursor, t.pass.head.Number.Uint64()
 	if head+overlap < c.Block {
-		return false, false, r.mismatch(ctx, c.Block, c.Hash, fmt.Errorf("%w: its head is block %d, and block %d was read before", ErrOtherChain, head, c.Block))
+		return false, false, r.mismatch(ctx, c.Block, c.Hash, fmt.Errorf("%w: its head is block %d, but block %d was read before", ErrOtherChain, head, c.Block))
 	}
 	if head >= c.Block {
 		hash, ok, err := t.hashAt(ctx, c.Block)
@@ -43,7 +43,7 @@ func (t *tracker) compare(ctx context.Context) (changed, behind bool, err error)
 	} else if !r.cfg.Embedded {
 		return false, true, nil
 	}
-	r.log.WarnContext(ctx, "the chain was reorganised", "block", c.Block, "head", head)
+	r.log.WarnContext(ctx, "the chain was reorganized", "block", c.Block, "head", head)
 	hash, ok, err := t.hashAt(ctx, c.Base)
 	if err == nil && (!ok || hash != c.BaseHash) {
 		err = r.mismatch(ctx, c.Base, c.BaseHash, fmt.Errorf("%w: more than %d blocks below %d have changed", ErrOtherChain, overlap, c.Block))
@@ -84,7 +84,7 @@ func (t *tracker) verify(ctx context.Context) (gone int, behind bool, err error)
 // undo brings an operation whose evidence is gone back to [Sent]: its bytes may land again, and are sent again. The order stays as it is.
 func (t *tracker) undo(ctx context.Context, op *Op) error {
 	r := t.rail
-	r.log.WarnContext(ctx, "the evidence of an operation is gone after a reorganisation", "op", op.ID, "state", op.State, "block", op.Evidence().Block)
+	r.log.WarnContext(ctx, "a reorganization removed the event of an operation", "op", op.ID, "state", op.State, "block", op.Evidence().Block)
 	op.State, op.Position, op.Failure, op.UpdatedAt = Sent, Position{}, nil, r.cfg.Clock()
 	if !op.SentAt.IsZero() {
 		op.SentAt = op.UpdatedAt // it has as long to land again as a new one before it is made impossible
@@ -128,7 +128,7 @@ func (t *tracker) happened(ctx context.Context, op *Op, e *event, reason string)
 	switch {
 	case paid:
 		if op.State == Failed {
-			alarm.Log(ctx, r.log, alarm.LatePayment, "an operation that had failed has moved money after all", "op", op.ID, "tx", e.place.Tx)
+			alarm.Log(ctx, r.log, alarm.LatePayment, "a failed operation moved money after all", "op", op.ID, "tx", e.place.Tx)
 		}
 		op.State, op.Position, op.Failure = Included, e.place, nil
 	case op.State == Failed && op.Failure != nil && op.Failure.Position.Tx == (common.Hash{}):
@@ -137,7 +137,7 @@ func (t *tracker) happened(ctx context.Context, op *Op, e *event, reason string)
 	default:
 		f := movedNothing(op)
 		if e.success {
-			alarm.Log(ctx, r.log, alarm.ChainMovedNothing, "an operation ran and moved no money", "op", op.ID, "account", op.Payer, "tx", e.place.Tx)
+			alarm.Log(ctx, r.log, alarm.ChainMovedNothing, "an operation ran but moved no money", "op", op.ID, "account", op.Payer, "tx", e.place.Tx)
 		} else {
 			f = r.failure(ctx, op, reason)
 		}
@@ -218,11 +218,11 @@ func (t *tracker) agreed(ctx context.Context, op *Op, success bool) (bool, error
 		return ranAt(ctx, c, t.rail.chainID, op, place)
 	})
 	if errors.Is(err, endpoints.ErrDisagree) || errors.Is(err, endpoints.ErrNone) {
-		t.rail.log.WarnContext(ctx, "the endpoints do not agree on an event", "op", op.ID, "block", place.Block, "err", err)
+		t.rail.log.WarnContext(ctx, "the endpoints disagree about an event", "op", op.ID, "block", place.Block, "err", err)
 		return false, nil
 	}
 	if err == nil && (found == unused || success != (found == carried)) {
-		alarm.Log(ctx, t.rail.log, alarm.EndpointDisagrees, "an event that one endpoint told is not there for others", "op", op.ID, "block", place.Block)
+		alarm.Log(ctx, t.rail.log, alarm.EndpointDisagrees, "only one endpoint reports an event", "op", op.ID, "block", place.Block)
 		t.seen = common.Hash{}
 		return false, t.undo(ctx, op)
 	}
@@ -261,7 +261,7 @@ func (t *tracker) write(ctx context.Context, op *Op) error {
 			return err
 		}
 		if order.State == Signed || order.State == Sent {
-			f := Failure{Code: toll.CodeChainFailed, Reason: "the order did not land in time, and has been made impossible"}
+			f := Failure{Code: toll.CodeChainFailed, Reason: "The payment was not included in a block in time and was voided."}
 			if order.Failure != nil {
 				f = *order.Failure
 			}
@@ -271,7 +271,7 @@ func (t *tracker) write(ctx context.Context, op *Op) error {
 		}
 	}
 	if op.Kind == KindVoid && op.State == Failed {
-		alarm.Log(ctx, r.log, alarm.OrderStuck, "an order could not be made impossible", "op", op.ID, "reason", op.Failure.Reason)
+		alarm.Log(ctx, r.log, alarm.OrderStuck, "the payment of an order could not be voided", "op", op.ID, "reason", op.Failure.Reason)
 	}
 	if err := r.records.update(ctx, ops...); err != nil {
 		return err
@@ -312,7 +312,7 @@ func (t *tracker) advance(ctx context.Context) error {
 			return err
 		default:
 			t.unclear.add(op.ID)
-			r.log.WarnContext(ctx, "what became of an operation is not known now", "op", op.ID, "state", op.State, "err", err)
+			r.log.WarnContext(ctx, "the outcome of an operation is not known yet", "op", op.ID, "state", op.State, "err", err)
 		}
 	}
 	t.unclear.forget(now)
@@ -361,7 +361,7 @@ func (t *tracker) finish(ctx context.Context) error {
 			switch {
 			case alone(err):
 				moved = false
-				r.log.WarnContext(ctx, "what became of an operation is not known now", "op", op.ID, "state", op.State, "err", err)
+				r.log.WarnContext(ctx, "the outcome of an operation is not known yet", "op", op.ID, "state", op.State, "err", err)
 			case err != nil:
 				return err
 			}

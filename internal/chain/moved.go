@@ -126,7 +126,7 @@ func (r *reader) made(ctx context.Context, op *Op, at Position) (bool, error) {
 // movedNothing is the failure of an operation that ran and made no payment.
 func movedNothing(op *Op) *Failure {
 	return &Failure{
-		Code: toll.CodeChainForeignCode, Reason: "the operation ran and moved no money: the account has had other code",
+		Code: toll.CodeChainForeignCode, Reason: "The operation ran but moved no money, because the account had unsupported contract code.",
 		Params: map[string]any{"address": toll.Address(op.Payer).String()},
 	}
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/tollhq/toll/internal/rail"
 )
 
-const reasonNonce = "the account has used the nonce of the order for something else"
+const reasonNonce = "The account used the nonce of the order for a different operation."
 
 // uses reads how often the EntryPoint has counted the nonce key of an operation up (ERC-4337, "Semi-abstracted Nonce Support"),
 // up to a block or, for nil, to the last one; on live as two endpoints say it.
@@ -104,7 +104,7 @@ func (r *Rail) usedUp(ctx context.Context, op *Op) error {
 		}
 	}
 	if perhaps {
-		alarm.Log(ctx, r.log, alarm.ChainOutcomeUnknown, "an order that is not signed here may have been paid, as its nonce is used", "order", op.ID, "account", op.Sender)
+		alarm.Log(ctx, r.log, alarm.ChainOutcomeUnknown, "an order without a signature may have been paid, because its nonce is used", "order", op.ID, "account", op.Sender)
 		return errNonceUsed
 	}
 	return &Failure{Code: toll.CodeChainFailed, Reason: reasonNonce}
@@ -165,7 +165,7 @@ func (t *tracker) conclusive(op *Op) bool {
 }
 
 func (t *tracker) unexplained(ctx context.Context, op *Op) error {
-	alarm.Log(ctx, t.rail.log, alarm.ChainOutcomeUnknown, "the nonce of an order is used, and no endpoint tells for what", "order", op.ID)
+	alarm.Log(ctx, t.rail.log, alarm.ChainOutcomeUnknown, "the nonce of an order is used, and no endpoint has its event", "order", op.ID)
 	return t.returnSlot(ctx, op)
 }
 
@@ -196,7 +196,7 @@ func (t *tracker) returnSlot(ctx context.Context, op *Op) error {
 		err = r.cfg.Orders.Change(ctx, account, func(t *rail.Tx) error { return t.ReturnSlot(op.ID) })
 	}
 	if err != nil {
-		r.log.WarnContext(ctx, "an order could not give its place back", "order", op.ID, "err", err)
+		r.log.WarnContext(ctx, "the slot of an order could not be returned to its plan", "order", op.ID, "err", err)
 	}
 	return ctx.Err()
 }
@@ -221,7 +221,7 @@ func (t *tracker) voided(ctx context.Context, void *Op) (bool, error) {
 	}
 	switch {
 	case err != nil:
-		r.log.WarnContext(ctx, "whether an order was made impossible is not known yet", "order", order.ID, "err", err)
+		r.log.WarnContext(ctx, "it is not known yet whether the payment of an order was voided", "order", order.ID, "err", err)
 		return false, ctx.Err()
 	case uses == 0:
 		f := movedNothing(void)

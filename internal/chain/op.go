@@ -189,5 +189,5 @@ type Transfer struct {
 // Errors of the records.
 var (
 	ErrChanged = errors.New("chain: the record was changed by another process")
-	ErrSold    = errors.New("chain: the authorization pays another order")
+	ErrSold    = errors.New("chain: the authorization already pays another order")
 )

@@ -138,7 +138,7 @@ func (w *relayer) exposed(ctx context.Context, op *Op) {
 	now := *op
 	now.SentAt, now.UpdatedAt = w.rail.cfg.Clock(), w.rail.cfg.Clock()
 	if err := w.rail.records.update(ctx, &now); err != nil && !errors.Is(err, ErrChanged) {
-		w.rail.log.WarnContext(ctx, "the nonce of an operation is used, which could not be stored", "op", op.ID, "err", err)
+		w.rail.log.WarnContext(ctx, "could not store that the nonce of an operation is used", "op", op.ID, "err", err)
 	}
 }
 
@@ -147,13 +147,13 @@ func (w *relayer) exposed(ctx context.Context, op *Op) {
 func (w *relayer) refuse(ctx context.Context, op *Op, f *Failure) {
 	if op.Kind == KindVoid {
 		order := userop.OrderKey(orderOfVoid(op.ID))
-		alarm.Log(ctx, w.rail.log, alarm.OrderStuck, "an order cannot be made impossible now", "order", orderOfVoid(op.ID), "account", op.Sender, "reason", f.Reason,
+		alarm.Log(ctx, w.rail.log, alarm.OrderStuck, "the payment of an order cannot be voided now", "order", orderOfVoid(op.ID), "account", op.Sender, "reason", f.Reason,
 			"nonce_key", common.Bytes2Hex(order[:]))
 		w.rail.outbox.pause(op)
 		return
 	}
 	if !op.SentAt.IsZero() {
-		w.rail.log.WarnContext(ctx, "an operation that has to land would fail now", "op", op.ID, "reason", f.Reason)
+		w.rail.log.WarnContext(ctx, "a sent operation would fail now; it waits for the chain to decide", "op", op.ID, "reason", f.Reason)
 		w.rail.outbox.pause(op)
 		return
 	}

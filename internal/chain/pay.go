@@ -181,9 +181,9 @@ func (r *Rail) newOrderOp(p *rail.Purchase) (*Op, error) {
 	}
 	switch {
 	case p.OrderID == "" || p.Subscriber.IsZero() || len(p.Amounts) != len(p.Receivers) || sum.Cmp(p.Total.Int()) != 0:
-		return nil, fmt.Errorf("chain: order %q lacks its payer, or its amounts are not its price", p.OrderID)
+		return nil, fmt.Errorf("chain: order %q has no payer, or its amounts do not match its price", p.OrderID)
 	case len(op.Payments) == 0 || len(op.Payments) > userop.MaxTransfers:
-		return nil, fmt.Errorf("chain: order %s pays %d receivers", p.OrderID, len(op.Payments))
+		return nil, fmt.Errorf("chain: order %s pays %d receivers, which is not supported", p.OrderID, len(op.Payments))
 	}
 	currency := r.cfg.currency(op.Token)
 	if currency != "" {
@@ -202,17 +202,17 @@ func (r *Rail) newOrderOp(p *rail.Purchase) (*Op, error) {
 	native := op.Token == common.Address{}
 	switch {
 	case native && d != nil:
-		op.fail(&Failure{Code: toll.CodeChainNativeDelegation, Reason: "a limit in cents does not cover the native token"})
+		op.fail(&Failure{Code: toll.CodeChainNativeDelegation, Reason: "A delegation with a limit in cents cannot pay in the native token."})
 	case !native && currency == "" && !slices.Contains(r.cfg.Tokens, op.Token):
-		op.fail(&Failure{Code: toll.CodeChainToken, Reason: "the token is not on the operator's list", Params: map[string]any{"token": p.Token.String()}})
+		op.fail(&Failure{Code: toll.CodeChainToken, Reason: "The operator does not accept this token.", Params: map[string]any{"token": p.Token.String()}})
 	case d == nil:
 	case d.Owner != p.Subscriber:
-		op.fail(&Failure{Code: toll.CodeDelegationNotFound, Reason: "the delegation is another account's"})
+		op.fail(&Failure{Code: toll.CodeDelegationNotFound, Reason: "The delegation belongs to another workspace."})
 	case d.Currency != currency:
-		op.fail(&Failure{Code: toll.CodeUnsupportedScheme, Reason: "the delegation is in another currency"})
+		op.fail(&Failure{Code: toll.CodeUnsupportedScheme, Reason: "The delegation is in another currency."})
 	case !slices.ContainsFunc(op.Payments, func(to Payment) bool { return !pays(d, to.To) }):
 	default:
-		op.fail(&Failure{Code: toll.CodeDelegationPlanMismatch, Reason: "the delegation does not pay a receiver of the plan"})
+		op.fail(&Failure{Code: toll.CodeDelegationPlanMismatch, Reason: "The delegation does not cover every receiver of the plan."})
 	}
 	return op, nil
 }
@@ -404,7 +404,7 @@ func (r *Rail) checkToken(ctx context.Context, op *Op) error {
 	}
 	err := checkBalance(ctx, r.chain, op)
 	if errors.Is(err, errAnswer) {
-		return &Failure{Code: toll.CodeChainToken, Reason: "there is no such token on the chain", Params: map[string]any{"token": toll.Address(op.Token).String()}}
+		return &Failure{Code: toll.CodeChainToken, Reason: "The token does not exist on the chain.", Params: map[string]any{"token": toll.Address(op.Token).String()}}
 	}
 	return err
 }

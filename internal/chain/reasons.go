@@ -72,7 +72,7 @@ func codeOfReason(reason string, delegated bool) toll.Code {
 // what belongs to it (balance, spent units) as far as it answers.
 func (r *Rail) failure(ctx context.Context, op *Op, reason string) *Failure {
 	f := &Failure{Code: codeOfReason(reason, op.DelegationID != ""), Reason: reason}
-	f.Reason = cmp.Or(f.Reason, "the call failed without a reason")
+	f.Reason = cmp.Or(f.Reason, "The call failed without a reason.")
 	switch f.Code {
 	case toll.CodeChainBalance, toll.CodeChainFailed:
 		err := checkBalance(ctx, r.chain, op)
@@ -85,7 +85,7 @@ func (r *Rail) failure(ctx context.Context, op *Op, reason string) *Failure {
 			f.Code = toll.CodeChainFailed // what it says is not so
 		}
 		if f.Code == toll.CodeChainFailed {
-			alarm.Log(ctx, r.log, alarm.ChainRefused, "an operation fails for a reason that is not the payer's", "op", op.ID, "reason", f.Reason)
+			alarm.Log(ctx, r.log, alarm.ChainRefused, "an operation fails for a reason that the payer did not cause", "op", op.ID, "reason", f.Reason)
 		}
 	case toll.CodeDelegationInsufficient:
 		r.correct(ctx, op)
@@ -103,7 +103,7 @@ func checkBalance(ctx context.Context, r *reader, op *Op) error {
 	if err != nil || available.Cmp(needed) >= 0 {
 		return err
 	}
-	f := &Failure{Code: toll.CodeChainBalance, Reason: "the balance of the account is too low", Params: map[string]any{
+	f := &Failure{Code: toll.CodeChainBalance, Reason: "The balance of the account is too low.", Params: map[string]any{
 		"address": toll.Address(op.Payer).String(), "token": toll.Address(op.Token).String(),
 		"needed": needed.String(), "available": available.String(),
 	}}
@@ -137,13 +137,13 @@ func (r *Rail) reportSpent(ctx context.Context, delegationID string, units *big.
 }
 
 // errNonceUsed says that the chain has run the nonce of an operation already. Its event tells what became of it.
-var errNonceUsed = errors.New("chain: the nonce of the operation is used")
+var errNonceUsed = errors.New("chain: the nonce of the operation is already used")
 
 // verdict reads the error of a simulation: a [*Failure] decides, and other errors do not.
 func (r *Rail) verdict(ctx context.Context, op *Op, err error) error {
 	v, ok := errors.AsType[*reverted](err)
 	if !ok && op.Kind == KindSale && halted(err) && !r.signedByKey(op) {
-		v, ok = &reverted{reason: "its code uses up the gas"}, true
+		v, ok = &reverted{reason: "the code of the account uses all the gas"}, true
 	}
 	switch {
 	case !ok:
@@ -155,22 +155,22 @@ func (r *Rail) verdict(ctx context.Context, op *Op, err error) error {
 	case !v.outer:
 		return r.failure(ctx, op, v.reason)
 	case strings.Contains(v.reason, "AA25 "):
-		alarm.Log(ctx, r.log, alarm.ChainOutcomeUnknown, "the nonce of an operation is used, and its event is not known yet", "op", op.ID)
+		alarm.Log(ctx, r.log, alarm.ChainOutcomeUnknown, "the nonce of an operation is used, but its event is not known yet", "op", op.ID)
 		return errNonceUsed
 	case strings.Contains(v.reason, "AA95 "):
 		return err // of this gas; another try has another estimate
 	}
-	alarm.Log(ctx, r.log, alarm.ChainRefused, "the EntryPoint refuses an operation of ours", "op", op.ID, "reason", v.reason)
-	return &Failure{Code: toll.CodeChainFailed, Reason: "the EntryPoint refuses the operation: " + v.reason}
+	alarm.Log(ctx, r.log, alarm.ChainRefused, "the EntryPoint rejects an operation of this service", "op", op.ID, "reason", v.reason)
+	return &Failure{Code: toll.CodeChainFailed, Reason: "The EntryPoint rejected the operation: " + v.reason}
 }
 
 // refused reads the error of the signer as [Rail.verdict] does one of the chain. Nothing was signed.
 func refused(op *Op, err error) error {
 	if errors.Is(err, signer.ErrNoKey) {
 		if op.DelegationID == "" {
-			return &Failure{Code: toll.CodeDelegationNotFound, Reason: "the user holds the key of the account, so only a delegation pays from it"}
+			return &Failure{Code: toll.CodeDelegationNotFound, Reason: "The user holds the key of this account, so paying from it requires a delegation."}
 		}
-		return &Failure{Code: toll.CodeChainSignature, Reason: "the delegation is not signed, and the user holds the key of the account"}
+		return &Failure{Code: toll.CodeChainSignature, Reason: "The user holds the key of this account and has not signed the delegation."}
 	}
 	v, ok := errors.AsType[*signer.Refusal](err)
 	if !ok {
@@ -195,7 +195,7 @@ func refused(op *Op, err error) error {
 	case signer.ForeignChain:
 		code = toll.CodeChainSignature
 	}
-	return &Failure{Code: code, Reason: v.Error()}
+	return &Failure{Code: code, Reason: "The signer rejected the request: " + string(v.Reason) + "."}
 }
 
 func conflict(orderID string) *toll.Error {

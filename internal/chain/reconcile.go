@@ -65,7 +65,7 @@ func (r *Rail) mismatch(ctx context.Context, number uint64, known common.Hash, w
 	case err != nil:
 		return err
 	case found == known:
-		return fmt.Errorf("chain: one endpoint has another block %d than the others: %w", number, endpoints.ErrDisagree)
+		return fmt.Errorf("chain: one endpoint has a different block %d: %w", number, endpoints.ErrDisagree)
 	}
 	return r.halt(ctx, why)
 }
@@ -316,7 +316,7 @@ func (t *tracker) apply(ctx context.Context, logs []types.Log, sales map[saleKey
 		}
 		if !ok || hash != l.BlockHash {
 			t.pass.doubt = true
-			t.rail.log.WarnContext(ctx, "a log in a block that is not of the chain is left out", "block", l.BlockNumber, "hash", l.BlockHash)
+			t.rail.log.WarnContext(ctx, "a log is skipped because its block is not in the chain", "block", l.BlockNumber, "hash", l.BlockHash)
 			continue
 		}
 		var id string
@@ -330,7 +330,7 @@ func (t *tracker) apply(ctx context.Context, logs []types.Log, sales map[saleKey
 			return err
 		}
 		if err != nil {
-			t.rail.log.WarnContext(ctx, "a log about an operation is not understood now", "op", id, "block", l.BlockNumber, "tx", l.TxHash, "err", err)
+			t.rail.log.WarnContext(ctx, "a log of an operation cannot be processed now", "op", id, "block", l.BlockNumber, "tx", l.TxHash, "err", err)
 			t.unread[id] = true
 			t.owe(l.BlockNumber)
 		}
@@ -358,12 +358,12 @@ func (t *tracker) applyOne(ctx context.Context, l *types.Log, reasons map[common
 		case err == nil && e.of(op):
 			return op.ID, t.happened(ctx, op, &e, reasons[e.op])
 		case err == nil || errors.Is(err, store.ErrNotFound):
-			return "", t.orphan(ctx, l, &e, fmt.Sprintf("an operation that no record explains, success=%t", e.success))
+			return "", t.orphan(ctx, l, &e, fmt.Sprintf("an operation without a record, success=%t", e.success))
 		}
 		return "", err
 	}
 	if l.Topics[0] == topicRedeemed && l.Address == contracts.DelegationManager && !ours[l.TxHash] {
-		return "", t.orphan(ctx, l, &event{place: positionOf(l)}, "a redemption outside of any operation")
+		return "", t.orphan(ctx, l, &event{place: positionOf(l)}, "a redemption outside of an operation")
 	}
 	return "", t.heard(ctx, l)
 }
@@ -380,7 +380,7 @@ func (t *tracker) orphan(ctx context.Context, l *types.Log, e *event, why string
 	}
 	added, err := t.rail.records.addOrphan(ctx, o)
 	if added {
-		alarm.Log(ctx, t.rail.log, alarm.OperationUnknown, "the service key signed something we do not know", "reason", why, "block", o.Number, "tx", o.Tx,
+		alarm.Log(ctx, t.rail.log, alarm.OperationUnknown, "the service key signed an operation that has no record", "reason", why, "block", o.Number, "tx", o.Tx,
 			"op_hash", o.OpHash, "nonce_key", common.Bytes2Hex(o.NonceKey))
 	}
 	return err
@@ -444,11 +444,11 @@ func (t *tracker) heard(ctx context.Context, l *types.Log) error {
 		err = r.cfg.Store.Tx(ctx, func(tx *store.Tx) error { return r.cfg.Orders.Disabled(ctx, tx, known) })
 	}
 	if errors.Is(err, toll.NewError(toll.CodeUnknownDelegation)) {
-		alarm.Log(ctx, r.log, alarm.ChainRecordMissing, "the chain tells of a delegation that is not there", "delegation", known)
+		alarm.Log(ctx, r.log, alarm.ChainRecordMissing, "the chain reports a delegation that the database does not have", "delegation", known)
 		err = nil // to ask again would not bring it back
 	}
 	if err != nil {
-		r.log.WarnContext(ctx, "what the chain says of a delegation was not taken", "delegation", known, "err", err)
+		r.log.WarnContext(ctx, "a change of a delegation on the chain could not be stored", "delegation", known, "err", err)
 		t.owe(l.BlockNumber)
 		return ctx.Err()
 	}

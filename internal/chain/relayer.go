@@ -134,7 +134,7 @@ type outlook struct {
 	balance *big.Int
 }
 
-var errRelayerCode = errors.New("chain: the relayer carries code, and pools take one transaction of such an account at a time")
+var errRelayerCode = errors.New("chain: the relayer account has code, and pools accept only one pending transaction from such an account")
 
 func (w *relayer) look(ctx context.Context) (outlook, error) {
 	r := w.rail
@@ -160,7 +160,7 @@ func (w *relayer) look(ctx context.Context) (outlook, error) {
 		return v, err
 	}
 	if len(code) > 0 {
-		alarm.Log(ctx, r.log, alarm.RelayerHasCode, "a relayer carries code and is not used", "relayer", w.address)
+		alarm.Log(ctx, r.log, alarm.RelayerHasCode, "a relayer account has code and is not used", "relayer", w.address)
 		return v, errRelayerCode
 	}
 	if err := r.sameChain(ctx); err != nil {
@@ -186,7 +186,7 @@ func (w *relayer) send(ctx context.Context, now outlook, open int) (time.Duratio
 		case len(waiting) == 0, open >= maxInFlight:
 			return min(pause, w.pollPause()), nil
 		case now.head.BaseFee != nil && now.head.BaseFee.Cmp(r.cfg.MaxBaseFee) > 0:
-			w.warn("the base fee is above the cap, nothing is sent", "base_fee", now.head.BaseFee)
+			w.warn("the base fee is above the cap; nothing is sent", "base_fee", now.head.BaseFee)
 			return 2 * time.Second, nil
 		case time.Now().Before(w.poorTo):
 			return time.Until(w.poorTo), nil

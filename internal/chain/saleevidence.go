@@ -175,19 +175,19 @@ func (t *tracker) sold(ctx context.Context, op *Op, at Position) error {
 	}
 	switch {
 	case what == unused:
-		r.log.WarnContext(ctx, "a log about an authorization is not there when it is asked for again", "order", op.ID, "block", at.Block)
+		r.log.WarnContext(ctx, "a log of an authorization is missing on the second read", "order", op.ID, "block", at.Block)
 		return nil
 	case what == carried:
 		if op.State == Failed {
-			alarm.Log(ctx, r.log, alarm.LatePayment, "a sale that had failed has moved money after all", "order", op.ID, "tx", at.Tx)
+			alarm.Log(ctx, r.log, alarm.LatePayment, "a failed sale moved money after all", "order", op.ID, "tx", at.Tx)
 		}
 		op.State, op.Position, op.Tx, op.Failure = Included, at, at.Tx, nil
 	case op.State == Failed:
 		return nil // it was decided before, and says the same
 	default:
-		f := takenNonce("the nonce of the authorization was used for another transfer")
+		f := takenNonce("The nonce of the authorization was used for another transfer.")
 		if what == canceled {
-			f = takenNonce("the authorization was cancelled")
+			f = takenNonce("The authorization was canceled.")
 		}
 		f.Position = at
 		op.State, op.Position, op.Failure = Sent, Position{}, f
@@ -209,7 +209,7 @@ func (t *tracker) ran(ctx context.Context, op *Op, e *event, reason string) {
 	switch landed := op.Position != (Position{}); {
 	case landed && (!e.success || op.Position.Tx == e.place.Tx):
 	case e.success:
-		alarm.Log(ctx, t.rail.log, alarm.ChainMovedNothing, "the operation of a sale ran, and its token has not carried the authorization out", "order", op.ID, "tx", e.place.Tx)
+		alarm.Log(ctx, t.rail.log, alarm.ChainMovedNothing, "the operation of a sale ran, but the token did not execute the authorization", "order", op.ID, "tx", e.place.Tx)
 	default:
 		t.rail.log.WarnContext(ctx, "the operation of a sale has failed", "order", op.ID, "tx", e.place.Tx, "reason", reason)
 	}
@@ -239,9 +239,9 @@ func (t *tracker) ended(ctx context.Context, op *Op) (bool, error) {
 			op.State, op.Position, op.Tx = Included, at, at.Tx
 			return true, nil
 		}
-		alarm.Log(ctx, r.log, alarm.ChainOutcomeUnknown, "a token says that an authorization is used, and no log tells for what", "order", op.ID, "token", op.Token)
+		alarm.Log(ctx, r.log, alarm.ChainOutcomeUnknown, "a token reports an authorization as used, but no log shows for which payment", "order", op.ID, "token", op.Token)
 	}
-	op.State, op.Failure = Failed, saleFailed(toll.CodePaymentRequired, wordBefore, "the authorization ended before it was carried out")
+	op.State, op.Failure = Failed, saleFailed(toll.CodePaymentRequired, wordBefore, "The authorization expired before it was carried out.")
 	op.Failure.Position = Position{Block: final.Number.Uint64(), Hash: final.Hash()}
 	return true, nil
 }

@@ -46,7 +46,7 @@ const (
 
 var (
 	// errUsed says that the nonce of an authorization is used: only the logs of the token tell for what.
-	errUsed = errors.New("chain: the nonce of the authorization is used")
+	errUsed = errors.New("chain: the nonce of the authorization is already used")
 	// errEarly says that the last block is before the start of an authorization, which the next one is not.
 	errEarly = errors.New("chain: the last block is before the start of the authorization")
 )
@@ -91,7 +91,7 @@ func (r *Rail) saleVerdict(ctx context.Context, op *Op, reason string) error {
 		if err != nil {
 			return err
 		}
-		return saleFailed(toll.CodePaymentRequired, wordAfter, "the authorization is not valid yet")
+		return saleFailed(toll.CodePaymentRequired, wordAfter, "The authorization is not valid yet.")
 	case saysTooLittle(reason):
 		if err := checkBalance(ctx, r.chain, op); err != nil {
 			return err
@@ -102,8 +102,8 @@ func (r *Rail) saleVerdict(ctx context.Context, op *Op, reason string) error {
 	}
 	if !r.signedByKey(op) {
 		// Code of the payer runs in the token, and may use up the gas of it.
-		return saleFailed(toll.CodePaymentRequired, wordSignature, strings.TrimSpace("the token does not take the signature of the account: "+reason))
+		return saleFailed(toll.CodePaymentRequired, wordSignature, strings.TrimSpace("The token rejected the signature of the account: "+reason))
 	}
-	alarm.Log(ctx, r.log, alarm.ChainRefused, "a token refuses an authorization for a reason that is not the payer's", "order", op.ID, "token", op.Token, "reason", reason)
-	return saleFailed(toll.CodeChainFailed, wordState, strings.TrimSpace("the token refuses the authorization: "+reason))
+	alarm.Log(ctx, r.log, alarm.ChainRefused, "a token rejects an authorization for a reason that the payer did not cause", "order", op.ID, "token", op.Token, "reason", reason)
+	return saleFailed(toll.CodeChainFailed, wordState, strings.TrimSpace("The token rejected the authorization: "+reason))
 }

@@ -41,9 +41,9 @@ func (r *Rail) newSaleOp(s *rail.Sale) (*Op, error) {
 	_, ok := TokenDomain(r.cfg.ChainID, s.Token)
 	switch {
 	case !ok:
-		return nil, refusedToken(token, "authorizations of this token are not taken")
+		return nil, refusedToken(token, "Authorizations of this token are not supported.")
 	case a.Value == nil || a.Value.Sign() <= 0 || a.Value.BitLen() > 256 || a.To.IsZero():
-		return nil, saleFailed(toll.CodePaymentRequired, wordPayload, "the authorization moves nothing")
+		return nil, saleFailed(toll.CodePaymentRequired, wordPayload, "The authorization must transfer an amount above zero to a receiver.")
 	}
 	now := r.cfg.Clock()
 	op := &Op{
@@ -77,7 +77,7 @@ func (o *Op) authorization() *evm.Authorization {
 // those of [Rail.Resume].
 func (r *Rail) Sell(ctx context.Context, s rail.Sale) (rail.Payment, error) {
 	if s.OrderID == "" {
-		return rail.Payment{}, errors.New("chain: a sale without an order")
+		return rail.Payment{}, errors.New("chain: a sale needs an order")
 	}
 	if err := r.cfg.Start(ctx); err != nil {
 		return rail.Payment{}, err
@@ -97,7 +97,7 @@ func (r *Rail) Sell(ctx context.Context, s rail.Sale) (rail.Payment, error) {
 	r.cfg.At("created")
 	switch {
 	case errors.Is(err, ErrSold):
-		return failed(takenNonce("the authorization pays another order")), nil
+		return failed(takenNonce("The authorization already pays another order.")), nil
 	case err != nil:
 		return rail.Payment{}, err
 	case there.Digest != op.Digest:
@@ -142,7 +142,7 @@ func (r *Rail) Recheck(ctx context.Context, orderID string) (bool, error) {
 	if err := r.records.update(ctx, op); err != nil {
 		return false, err
 	}
-	r.log.WarnContext(ctx, "a sale that had failed was paid by others", "order", orderID, "tx", op.Tx)
+	r.log.WarnContext(ctx, "a failed sale was paid by another sender", "order", orderID, "tx", op.Tx)
 	r.moved.Fire()
 	return true, nil
 }
@@ -168,7 +168,7 @@ func (r *Rail) buildSale(ctx context.Context, op *Op) (*userop.Operation, error)
 	}
 	sign := func(gas uint64) (*userop.Operation, error) {
 		if gas > signer.MaxSaleGas {
-			return nil, saleFailed(toll.CodePaymentRequired, wordSignature, "the account of the payer needs too much gas to take its signature")
+			return nil, saleFailed(toll.CodePaymentRequired, wordSignature, "Verifying the signature of the payer's account takes too much gas.")
 		}
 		return r.cfg.Signer.Sale(ctx, signer.Sale{
 			OrderID: op.ID, Token: op.Token, Authorization: *a, Signature: op.Sale.Signature, Contract: !r.signedByKey(op), CallGas: gas,
@@ -194,7 +194,7 @@ func (r *Rail) buildSale(ctx context.Context, op *Op) (*userop.Operation, error)
 func (r *reader) isUsed(ctx context.Context, op *Op) (bool, error) {
 	used, err := r.used(ctx, op)
 	if errors.Is(err, errAnswer) {
-		err = refusedToken(op.Token, "there is no such token on the chain")
+		err = refusedToken(op.Token, "The token does not exist on the chain.")
 	}
 	return used, err
 }
@@ -203,7 +203,7 @@ func (r *reader) isUsed(ctx context.Context, op *Op) (bool, error) {
 func (r *reader) soldAt(ctx context.Context, op *Op) (Position, error) {
 	at, err := r.search(ctx, op)
 	if err == nil && at == (Position{}) {
-		err = takenNonce("the nonce of the authorization is used or cancelled")
+		err = takenNonce("The nonce of the authorization is already used or canceled.")
 	}
 	return at, err
 }
@@ -271,11 +271,11 @@ func (r *Rail) inTime(ctx context.Context, op *Op) error {
 	case err != nil:
 		return err
 	case op.Sale.After > now:
-		return saleFailed(toll.CodePaymentRequired, wordAfter, "the authorization is not valid yet")
+		return saleFailed(toll.CodePaymentRequired, wordAfter, "The authorization is not valid yet.")
 	case op.Before < now+minSaleLife:
-		return saleFailed(toll.CodePaymentRequired, wordBefore, "the authorization ends before it can be carried out")
+		return saleFailed(toll.CodePaymentRequired, wordBefore, "The authorization expires before it can be carried out.")
 	case op.Before > now+maxSaleLife:
-		return saleFailed(toll.CodePaymentRequired, wordBefore, "the authorization is valid for more than an hour")
+		return saleFailed(toll.CodePaymentRequired, wordBefore, "The authorization is valid for more than an hour.")
 	}
 	return nil
 }

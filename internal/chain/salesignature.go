@@ -137,5 +137,5 @@ func (r *Rail) strange(ctx context.Context, op *Op) error {
 }
 
 func unsigned() *Failure {
-	return saleFailed(toll.CodePaymentRequired, wordSignature, "the authorization is not signed by its sender for this token on this chain")
+	return saleFailed(toll.CodePaymentRequired, wordSignature, "The authorization is not signed by its sender for this token on this chain.")
 }

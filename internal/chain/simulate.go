@@ -177,7 +177,7 @@ func try(ctx context.Context, c *endpoints.Conn, method string, result any, m me
 }
 
 // errNoOverrides says that an endpoint cannot try a call of an account that has no code yet.
-var errNoOverrides = errors.New("chain: the endpoint knows no state overrides")
+var errNoOverrides = errors.New("chain: the endpoint does not support state overrides")
 
 // reverted is the answer that a call reverts.
 type reverted struct {
@@ -311,7 +311,7 @@ func (r *reader) disabled(ctx context.Context, delegation common.Hash) (bool, er
 }
 
 // errAnswer says that a contract does not answer as it should: it is not the one that was meant.
-var errAnswer = errors.New("chain: an answer that is no number")
+var errAnswer = errors.New("chain: the contract did not return a number")
 
 // view calls a function that returns one number.
 func view(ctx context.Context, c *endpoints.Conn, of common.Address, signature string, words ...[]byte) (*big.Int, error) {
@@ -328,7 +328,7 @@ func viewAt(ctx context.Context, c *endpoints.Conn, block *big.Int, of common.Ad
 		}
 	}
 	if err == nil && len(out) != 32 {
-		err = fmt.Errorf("%w: %s answers %s with %d bytes", errAnswer, of, signature, len(out))
+		err = fmt.Errorf("%w: %s, %s: %d bytes", errAnswer, of, signature, len(out))
 	}
 	return new(big.Int).SetBytes(out), err
 }
@@ -366,9 +366,9 @@ func checkAccounts(op *Op, all map[common.Address]account) *Failure {
 		is := all[a]
 		stale := is.code == codeNone && a == op.Payer && op.Authorization != nil && op.Authorization.Nonce != is.nonce
 		if is.code == codeForeign || stale {
-			reason := "the account carries foreign code"
+			reason := "The account has contract code that this service does not support."
 			if stale {
-				reason = "the account has no code, and its authorization is no longer good"
+				reason = "The account has no contract code, and the nonce of its authorization is outdated."
 			}
 			return &Failure{Code: toll.CodeChainForeignCode, Reason: reason, Params: map[string]any{"address": toll.Address(a).String()}}
 		}

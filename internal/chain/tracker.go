@@ -32,7 +32,7 @@ var underWay = []State{Signed, Sent, Included}
 
 // ErrOtherChain says that the chain is not the one that the database is about, or has changed so deeply that nothing that follows
 // from it may be done without a person.
-var ErrOtherChain = errors.New("chain: the chain is not the one that was followed before (chain_mismatch)")
+var ErrOtherChain = errors.New("chain: this is not the chain that was followed before (chain_mismatch)")
 
 // tracker follows the chain: it finds the events of operations, tells how deep they are, and whether they are still there. One
 // process at a time does so, under a lease.
@@ -87,7 +87,7 @@ func (r *readiness) halted() error {
 // halt stops what follows and sends, until the process starts again: the operator decides.
 func (r *readiness) halt(ctx context.Context, why error) error {
 	if r.stopped.CompareAndSwap(nil, &why) {
-		alarm.Log(ctx, r.cfg.Log, alarm.ChainHalted, "the crypto rail stops", "err", why)
+		alarm.Log(ctx, r.cfg.Log, alarm.ChainHalted, "the crypto rail has stopped: check the chain, then restart the service", "err", why)
 	}
 	return why
 }
@@ -113,7 +113,7 @@ func (r *Rail) listen(ctx context.Context) error {
 		case <-heads:
 			r.moved.Fire()
 		case err := <-subscription.Err():
-			return fmt.Errorf("chain: no more heads: %w", err)
+			return fmt.Errorf("chain: the subscription to new blocks ended: %w", err)
 		case <-ctx.Done():
 			return nil
 		}
@@ -270,7 +270,7 @@ func (t *tracker) tag(ctx context.Context, name string) *types.Header {
 	if !read {
 		var err error
 		if header, err = t.rail.cfg.Pool.Head(ctx, name); err != nil {
-			t.rail.log.WarnContext(ctx, "the chain does not tell a block", "called", name, "err", err)
+			t.rail.log.WarnContext(ctx, "a block of the chain cannot be read", "called", name, "err", err)
 			header = nil
 		}
 		t.pass.tags[name] = header

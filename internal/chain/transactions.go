@@ -109,7 +109,7 @@ func (w *relayer) broadcast(ctx context.Context, now outlook, tx *Tx) error {
 			return fmt.Errorf("sending transaction %s: %w", tx.Hash, err)
 		}
 	}
-	return fmt.Errorf("chain: no endpoint takes transaction %s at any price", tx.Hash)
+	return fmt.Errorf("chain: no endpoint accepts transaction %s at any price", tx.Hash)
 }
 
 // abandon frees the operations of a transaction that no endpoint took, for another relayer. Its nonce is filled later.
@@ -138,7 +138,7 @@ func (w *relayer) replace(ctx context.Context, now outlook, old *Tx, keep int) (
 	tip, feeCap, ok := r.cfg.raised(&before, now.head.BaseFee)
 	if !ok {
 		if w.seldom() {
-			alarm.Log(ctx, r.log, alarm.TransactionStuck, "a transaction does not land at any price", "tx", old.Hash, "relayer", w.address)
+			alarm.Log(ctx, r.log, alarm.TransactionStuck, "a transaction is not included at any price", "tx", old.Hash, "relayer", w.address)
 		}
 		return nil, nil
 	}
@@ -199,7 +199,7 @@ func (w *relayer) settle(ctx context.Context, now outlook, pending []*Tx) (open 
 
 // fill uses up a nonce that no stored transaction has, for those after it.
 func (w *relayer) fill(ctx context.Context, now outlook, nonce uint64) error {
-	w.rail.log.WarnContext(ctx, "a nonce of a relayer is filled", "relayer", w.address, "nonce", nonce)
+	w.rail.log.WarnContext(ctx, "an unused nonce of a relayer is filled", "relayer", w.address, "nonce", nonce)
 	tip, feeCap := w.rail.cfg.fees(now.head.BaseFee)
 	tx, err := w.store(ctx, now, nonce, nil, tip, feeCap, nil)
 	if err != nil {
@@ -282,7 +282,7 @@ func (w *relayer) conclude(ctx context.Context, nonce uint64, group []*Tx) error
 		if w.missing[nonce]++; w.missing[nonce] < lostAfter {
 			return nil
 		}
-		alarm.Log(ctx, r.log, alarm.RelayerKeyUsed, "a nonce of a relayer was used by a transaction that is not known here", "relayer", w.address, "nonce", nonce)
+		alarm.Log(ctx, r.log, alarm.RelayerKeyUsed, "a nonce of a relayer was used by an unknown transaction", "relayer", w.address, "nonce", nonce)
 	}
 	delete(w.missing, nonce)
 	for _, tx := range group {

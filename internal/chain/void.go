@@ -48,7 +48,7 @@ func (r *Rail) void(ctx context.Context, op *Op) (*Op, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.log.WarnContext(ctx, "an order is made impossible", "order", op.ID, "sent_at", op.SentAt)
+	r.log.WarnContext(ctx, "the payment of an order is being voided", "order", op.ID, "sent_at", op.SentAt)
 	r.work.Fire()
 	r.moved.Fire()
 	return void, nil
@@ -68,7 +68,7 @@ func (t *tracker) expire(ctx context.Context, op *Op) (bool, error) {
 		if final := t.tag(ctx, "finalized"); final != nil && final.Time >= op.Before {
 			op.State = Failed
 			op.Failure = &Failure{
-				Code: toll.CodeDelegationExpired, Reason: "the delegation ended before the order landed",
+				Code: toll.CodeDelegationExpired, Reason: "The delegation expired before the payment was included in a block.",
 				Position: Position{Block: final.Number.Uint64(), Hash: final.Hash()},
 			}
 			return true, nil
@@ -83,7 +83,7 @@ func (t *tracker) expire(ctx context.Context, op *Op) (bool, error) {
 		case ctx.Err() != nil:
 			return false, ctx.Err()
 		case err != nil:
-			alarm.Log(ctx, r.log, alarm.OrderStuck, "an order that does not land cannot be made impossible", "order", op.ID, "err", err)
+			alarm.Log(ctx, r.log, alarm.OrderStuck, "the payment of an order that does not land cannot be voided", "order", op.ID, "err", err)
 		case void.Position != (Position{}):
 			return false, nil // it decides when it is final
 		}
@@ -109,6 +109,6 @@ func (w *relayer) needless(ctx context.Context, op *Op) (bool, error) {
 	if err != nil || order.State == Signed || order.State == Sent {
 		return false, err
 	}
-	w.end(ctx, op, &Failure{Code: toll.CodeChainFailed, Reason: "the order was decided before"})
+	w.end(ctx, op, &Failure{Code: toll.CodeChainFailed, Reason: "The order was already decided."})
 	return true, nil
 }

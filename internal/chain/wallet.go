@@ -141,7 +141,7 @@ func (r *readiness) contractsMatch(ctx context.Context) error {
 		return err
 	}
 	for _, m := range wrong {
-		alarm.Log(ctx, r.cfg.Log, alarm.ContractChanged, "a contract on the chain is not the one that we know", "contract", m.Name, "address", m.Address, "found", m.Found, "want", m.Want)
+		alarm.Log(ctx, r.cfg.Log, alarm.ContractChanged, "a contract on the chain does not have the expected code", "contract", m.Name, "address", m.Address, "found", m.Found, "want", m.Want)
 	}
 	return unusable(toll.CodeChainContracts, nil)
 }
@@ -236,7 +236,7 @@ func (r *Rail) Revoke(ctx context.Context, d *rail.Delegation) (done bool, err e
 			return false, err
 		}
 	}
-	return false, fmt.Errorf("chain: %d revocations of delegation %s have failed", maxRevocations, d.ID)
+	return false, fmt.Errorf("chain: %d revocations of delegation %s failed", maxRevocations, d.ID)
 }
 
 // revocationID is the id of the operation that disables a delegation after this many others have failed to.
@@ -273,7 +273,7 @@ func (r *Rail) signRevocation(ctx context.Context, op *Op, made *userop.Delegati
 	}
 	switch err := r.chain.outer(ctx, operation, all); {
 	case nonceRan(err):
-		op.fail(&Failure{Code: toll.CodeChainFailed, Reason: "the account has used the nonce of the revocation for something else"})
+		op.fail(&Failure{Code: toll.CodeChainFailed, Reason: "The account used the nonce of the revocation for a different operation."})
 	case err != nil && !errors.Is(err, errNoOverrides):
 		return err
 	default:

@@ -20,7 +20,7 @@ func (c *Decisions) adjust(ctx context.Context, t *ledger.Tx, account [16]byte, 
 		return nil, err
 	}
 	if o.Status != toll.OrderConfirmed {
-		return nil, toll.Errorf(toll.CodeInternal, "Money of an order that is not paid went back.").
+		return nil, toll.Errorf(toll.CodeInternal, "A refund or dispute was reported for an unpaid order.").
 			WithDetails("orderId %s is %s", id, o.Status)
 	}
 	plan, err := store.PlanByID(ctx, t, o.Plan)
@@ -37,7 +37,7 @@ func (c *Decisions) adjust(ctx context.Context, t *ledger.Tx, account [16]byte, 
 		if err := store.UpdateOrder(ctx, t.Tx, o); err != nil {
 			return nil, err
 		}
-		c.log.InfoContext(ctx, "money of a paid order went back, or came back", "order", o.ID, "cents", o.RefundedCents, "dispute", o.Dispute,
+		c.log.InfoContext(ctx, "refunds or disputes of a paid order changed", "order", o.ID, "cents", o.RefundedCents, "dispute", o.Dispute,
 			"taken_back", o.RefundedCredits, "loss", o.Loss, "held", o.HeldBack)
 	}
 	if a.Dispute != dispute {
@@ -138,7 +138,7 @@ func (c *Decisions) finishTakeBack(ctx context.Context, id []byte) error {
 			return nil
 		}
 		if left == 0 {
-			c.log.InfoContext(ctx, "the credits of an order that holds have kept are accounted for", "order", o.ID,
+			c.log.InfoContext(ctx, "all holds on the withdrawn credits of an order have ended", "order", o.ID,
 				"taken_back", o.TakenBack+o.RefundedCredits, "loss", o.Loss)
 		}
 		return store.UpdateOrder(ctx, t.Tx, o)

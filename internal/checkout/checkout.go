@@ -134,7 +134,7 @@ func Fault(err error) error {
 		return e
 	case errors.Is(err, ledger.ErrUnknownOutcome):
 		return toll.NewError(toll.CodeDatabaseUnavailable).WithCause(err).
-			WithHint("The outcome is not known: read the balance before you repeat the call.")
+			WithHint("The call may have succeeded: check the balance before you repeat it.")
 	}
 	return toll.AsError(err)
 }

@@ -214,7 +214,7 @@ func (c *Delegations) checkNumbers(in *toll.DelegationInput) error {
 	var faults []toll.Fault
 	between := func(path string, n, least, most int64) {
 		if n < least || n > most {
-			faults = append(faults, toll.Fault{Path: path, Message: fmt.Sprintf("must be %d to %d", least, most)})
+			faults = append(faults, toll.Fault{Path: path, Message: fmt.Sprintf("must be between %d and %d", least, most)})
 		}
 	}
 	between("spendingLimitCents", int64(*in.SpendingLimitCents), 1, c.maxSpendingCents)
@@ -228,29 +228,29 @@ func (c *Delegations) checkNumbers(in *toll.DelegationInput) error {
 func checkProvider(d *store.Delegation, in *toll.DelegationInput) error {
 	currencies := map[toll.Provider][]string{toll.ProviderCrypto: {"usdc", "eurc"}, toll.ProviderCard: {"usd", "eur"}}[d.Provider]
 	if currencies == nil {
-		return toll.NewError(toll.CodeBadProvider).WithHint("The providers are erc4337 and stripe.")
+		return toll.NewError(toll.CodeBadProvider).WithHint("Send erc4337 or stripe.")
 	}
 	if !slices.Contains(currencies, d.Currency) {
-		return toll.Errorf(toll.CodeUnsupportedScheme, "A delegation of this provider is in %s.", strings.Join(currencies, " or "))
+		return toll.Errorf(toll.CodeUnsupportedScheme, "A delegation of this provider must be in %s.", strings.Join(currencies, " or "))
 	}
 	var faults []toll.Fault
 	bad := func(path, message string) { faults = append(faults, toll.Fault{Path: path, Message: message}) }
 	if d.Provider == toll.ProviderCard {
 		if len(in.AllowedRecipients) > 0 {
-			bad("allowedRecipients", "is for erc4337 alone")
+			bad("allowedRecipients", "is only for the provider erc4337")
 		}
 		if in.OwnerAccount != nil {
-			bad("ownerAccount", "is for erc4337 alone")
+			bad("ownerAccount", "is only for the provider erc4337")
 		}
 	} else if in.MerchantAccountID != nil {
-		bad("merchantAccountId", "is for stripe alone")
+		bad("merchantAccountId", "is only for the provider stripe")
 	}
 	if len(in.AllowedRecipients) > maxRecipients {
-		bad("allowedRecipients", fmt.Sprintf("holds more than %d addresses", maxRecipients))
+		bad("allowedRecipients", fmt.Sprintf("must have at most %d addresses", maxRecipients))
 	}
 	for path, text := range map[string]*string{"providerPaymentMethodId": in.ProviderPaymentMethodID, "merchantAccountId": in.MerchantAccountID} {
 		if text != nil && len([]rune(*text)) > maxMethodID {
-			bad(path, fmt.Sprintf("is longer than %d characters", maxMethodID))
+			bad(path, fmt.Sprintf("must have at most %d characters", maxMethodID))
 		}
 	}
 	return refusedAs(faults, toll.CodeBadRequest)
@@ -460,12 +460,12 @@ func (c *Delegations) authorized(
 	case d.Frozen():
 		return refuse(toll.CodeDelegationFrozen)
 	case d.Pending():
-		return toll.Errorf(toll.CodeDelegationNotFound, "The delegation waits for the signature of its account.").WithDetails("delegationId %s", d.ID).
-			WithHint("Sign its typed data with the account, and hand the signature in.")
+		return toll.Errorf(toll.CodeDelegationNotFound, "The delegation is not signed yet.").WithDetails("delegationId %s", d.ID).
+			WithHint("Sign its typed data with its account, then submit the signature.")
 	case d.Plan != "" && d.Plan != plan.ID:
 		return refuse(toll.CodeDelegationPlanMismatch)
 	case d.MerchantAccount != "": // plans name no account of a seller at Stripe
-		return toll.Errorf(toll.CodeDelegationPlanMismatch, "The delegation pays only the account that its merchantAccountId names, which this plan is not paid to.").
+		return toll.Errorf(toll.CodeDelegationPlanMismatch, "The delegation can pay only its merchantAccountId, and this plan is paid to another account.").
 			WithDetails("delegationId %s", d.ID)
 	case d.APIKeyID != nil && (key == nil || *key != *d.APIKeyID):
 		return refuse(toll.CodePaymentMethodNotAllowed)
@@ -480,7 +480,7 @@ func reaches(d *store.Delegation, plan *toll.Plan) error {
 	}
 	for _, r := range plan.Price.Receivers {
 		if !slices.Contains(d.AllowedReceivers, r) {
-			return toll.Errorf(toll.CodeDelegationPlanMismatch, "The delegation does not pay a receiver of this plan.").
+			return toll.Errorf(toll.CodeDelegationPlanMismatch, "The delegation does not allow payments to a receiver of this plan.").
 				WithDetails("receiver %s", r)
 		}
 	}

@@ -65,7 +65,7 @@ func (c *Checkout) page(ctx context.Context, o *store.Order, wait time.Duration)
 	}
 	if p.CheckoutURL == "" && o.Open {
 		return nil, toll.NewError(toll.CodeCardUnreachable).WithParam("orderId", o.ID).
-			WithHint("The order is recorded; repeat the call with the same Idempotency-Key, or begin anew.")
+			WithHint("The order is recorded: repeat the call with the same Idempotency-Key, or place a new order.")
 	}
 	if !o.Open {
 		if now, err := c.waits.payment(ctx, o); err == nil { // only the page is missing otherwise
@@ -104,7 +104,7 @@ func checkSession(s *rail.SessionInput) error {
 		if a.url != "" && !validReturnURL(a.url) {
 			faults = append(faults, toll.Fault{
 				Path:    a.path,
-				Message: "must be an absolute http or https url of an ASCII host or IP address, without user, at most 2048 characters",
+				Message: "must be an absolute http or https URL with an ASCII host name or an IP address, without a user name, and with at most 2048 characters",
 			})
 		}
 	}

@@ -58,9 +58,9 @@ func (c *Delegations) Unfreeze(ctx context.Context, owner toll.Address, id strin
 			return err
 		}
 		if len(open) > 0 {
-			return toll.Errorf(toll.CodeDelegationFrozen, "A payment of the delegation is disputed.").
+			return toll.Errorf(toll.CodeDelegationFrozen, "A payment made with the delegation is disputed.").
 				WithDetails("delegationId %s, orderId %s", d.ID, open[0]).
-				WithHint("Wait until the dispute is closed, or make another delegation.")
+				WithHint("Wait until the dispute is closed, or create another delegation.")
 		}
 		d.FrozenAt, d.FrozenFor, d.Declines = time.Time{}, "", 0
 		if err := store.UpdateDelegation(ctx, tx, d); err != nil {

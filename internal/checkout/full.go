@@ -77,7 +77,7 @@ func (c *Checkout) freeSlot(ctx context.Context, plan *toll.Plan) bool {
 	for _, o := range orders {
 		var ended bool
 		if ended, err = pages.EndUnpaid(ctx, o.ID); ended {
-			c.log.InfoContext(ctx, "an unpaid page ended for another buyer of its plan", "order", o.ID, "plan", plan.ID)
+			c.log.InfoContext(ctx, "an unpaid payment page was expired to free a slot of its plan for another buyer", "order", o.ID, "plan", plan.ID)
 			return true
 		}
 		if err != nil {
@@ -85,7 +85,7 @@ func (c *Checkout) freeSlot(ctx context.Context, plan *toll.Plan) bool {
 		}
 	}
 	if err != nil {
-		c.log.WarnContext(ctx, "the unpaid pages of a plan without a place cannot end now", "plan", plan.ID, "error", err.Error())
+		c.log.WarnContext(ctx, "the unpaid payment pages of a sold-out plan cannot be expired now", "plan", plan.ID, "error", err.Error())
 	}
 	c.full.note(plan.ID, c.now())
 	return false

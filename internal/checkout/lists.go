@@ -79,7 +79,7 @@ func (c *Reports) Owes(ctx context.Context, owner toll.Address) error {
 		return Fault(err)
 	}
 	if open > 0 {
-		return toll.Errorf(toll.CodeWorkspaceOwes, "Orders of this workspace that are not decided, or whose payment is disputed: %d.", open)
+		return toll.Errorf(toll.CodeWorkspaceOwes, "Pending or disputed orders of this workspace: %d.", open)
 	}
 	now := c.clock()
 	return eachOf(func(p store.Page) (store.List[*toll.Plan], error) { return store.PlansOfOwner(ctx, c.store, owner, p) }, func(plan *toll.Plan) error {
@@ -90,7 +90,7 @@ func (c *Reports) Owes(ctx context.Context, owner toll.Address) error {
 			return c.ledger.AccountsOfPlan(ctx, plan.ID, p)
 		}, func(a ledger.Account) error {
 			if a.Subscriber != owner && plan.Kind().Covers(a.Balance, a.Subscribed(now), 1) {
-				return toll.Errorf(toll.CodeWorkspaceOwes, "Subscriber %s still has credits of plan %s, which has a price.", a.Subscriber, plan.ID)
+				return toll.Errorf(toll.CodeWorkspaceOwes, "Subscriber %s still has credits or time left on the paid plan %s.", a.Subscriber, plan.ID)
 			}
 			if a.Subscriber == owner || a.TakenBack == 0 {
 				return nil

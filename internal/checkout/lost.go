@@ -24,10 +24,10 @@ type LostOrder struct {
 }
 
 // ErrNotThePrice says that a payment is not the price of a plan.
-var ErrNotThePrice = errors.New("the payment is not the price of the plan")
+var ErrNotThePrice = errors.New("the payment does not match the price of the plan")
 
 // ErrOrderExists says that an order with the id of a lost one is here: another payment paid it.
-var ErrOrderExists = errors.New("the order of the payment is here already, and another payment paid it")
+var ErrOrderExists = errors.New("the order of the payment already exists and was paid by another payment")
 
 // Received is money that a payment moved. Of a card payment Token and To are zero.
 type Received struct {
@@ -36,7 +36,7 @@ type Received struct {
 }
 
 // ErrDelegationBusy says that orders under way take what the delegation of a lost order has left.
-var ErrDelegationBusy = errors.New("orders under way take what its delegation has left: repeat when they are decided")
+var ErrDelegationBusy = errors.New("pending orders reserve the remaining budget of the delegation: repeat this after they are decided")
 
 // RestoreOrder records a lost order and has finish write the rows of its rail, and return the entry of the audit log, in one transaction.
 // A payment on the chain grants the credits in it; otherwise the rail decides later. An unlisted or sold-out plan counts: the money moved.

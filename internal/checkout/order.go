@@ -71,8 +71,8 @@ func (c *Checkout) answer(ctx context.Context, plan *toll.Plan, o *store.Order, 
 	o, _, err := c.waits.await(ctx, o, wait)
 	if err != nil {
 		e := toll.AsError(err)
-		return nil, e.WithParam("orderId", o.ID).WithHint("The order is recorded and goes on by itself: read it. To repeat the call, send its " +
-			"Idempotency-Key again; without one a repeat gives this order only while it is open, and then buys once more.")
+		return nil, e.WithParam("orderId", o.ID).WithHint("The order is being processed: poll it with GET /api/v1/protocol/orders/{orderId}. To retry, send the same " +
+			"Idempotency-Key. Without a key, a retry returns this order while it is open, and places another order afterwards.")
 	}
 	if o.Status == toll.OrderFailed {
 		return nil, c.failure(ctx, o)
@@ -107,7 +107,7 @@ func (c *Checkout) failure(ctx context.Context, o *store.Order) *toll.Error {
 	}
 	page, err := pages.ReplaceURL(o.Subscriber, o.ID, o.UpdatedAt.Add(replaceTime))
 	if err != nil {
-		c.log.ErrorContext(ctx, "the address of a page for a failed order cannot be signed", "order", o.ID, "err", err)
+		c.log.ErrorContext(ctx, "the address of the new payment page for a failed order cannot be signed", "order", o.ID, "err", err)
 		return e
 	}
 	return e.WithParam("checkoutUrl", page)

@@ -24,7 +24,7 @@ func methodRefused(m *store.PaymentMethod, key *toll.Hash) *toll.Error {
 	case !m.RevokedAt.IsZero():
 		return toll.NewError(toll.CodePaymentMethodRevoked)
 	case !m.ExpiredAt.IsZero() && m.ExpiredAt.Before(m.Ends()):
-		return toll.Errorf(toll.CodePaymentMethodUnusable, "The card was removed at the card processor. Enrol it again, or another one.")
+		return toll.Errorf(toll.CodePaymentMethodUnusable, "The card was removed at the card processor. Enroll it again, or enroll another card.")
 	case !m.ExpiredAt.IsZero(): // the date of the card alone says nothing: banks renew cards without a new number
 		return toll.Errorf(toll.CodePaymentMethodUnusable, "The card has expired.")
 	case len(m.AllowedKeys) > 0 && (key == nil || !slices.Contains(m.AllowedKeys, *key)):
@@ -87,7 +87,7 @@ func mayChange(ctx context.Context, q store.Querier, caller Owner, maker toll.UU
 	}
 	m, err := store.MembershipOf(ctx, q, caller.Address, caller.UserID)
 	if errors.Is(err, store.ErrNotFound) || err == nil && !m.Role.Manages(toll.RoleDeveloper) {
-		err = toll.Errorf(toll.CodeForbidden, "Only the person who made it, an owner or an admin may change it.")
+		err = toll.Errorf(toll.CodeForbidden, "Only the person who created it, an owner, or an admin can change it.")
 	}
 	return err
 }
@@ -180,7 +180,7 @@ func readChange(in toll.PaymentMethodChange) (alias *string, keys []toll.Hash, e
 	var faults []toll.Fault
 	if len(in.Alias) > 0 {
 		if err := json.Unmarshal(in.Alias, &alias); err != nil || alias != nil && (utf8.RuneCountInString(*alias) > maxAlias || !printable(*alias)) {
-			faults = append(faults, toll.Fault{Path: "alias", Message: "must be a text of at most 100 printable characters, or null"})
+			faults = append(faults, toll.Fault{Path: "alias", Message: "must be a string of at most 100 printable characters, or null"})
 		}
 		if alias == nil {
 			alias = new(string)
@@ -188,7 +188,7 @@ func readChange(in toll.PaymentMethodChange) (alias *string, keys []toll.Hash, e
 	}
 	if len(in.AllowedAPIKeyIDs) > 0 {
 		if err := json.Unmarshal(in.AllowedAPIKeyIDs, &keys); err != nil || len(keys) > maxAllowedKeys {
-			faults = append(faults, toll.Fault{Path: "allowedApiKeyIds", Message: "must be an array of at most 64 ids of API keys, or null"})
+			faults = append(faults, toll.Fault{Path: "allowedApiKeyIds", Message: "must be an array of at most 64 API key ids, or null"})
 		}
 		slices.SortFunc(keys, func(a, b toll.Hash) int { return strings.Compare(a.String(), b.String()) })
 		keys = slices.Compact(keys)

@@ -57,7 +57,7 @@ func (in *intent) openKey(id string) string {
 	return ""
 }
 
-var errEnough = errors.New("checkout: the account has what the request needs")
+var errEnough = errors.New("checkout: the balance already covers the request")
 
 // place is placeOnce. When the plan has no place left, unpaid pages end for it.
 func (c *Checkout) place(ctx context.Context, in *intent) (placed *store.Order, err error) {
@@ -266,11 +266,11 @@ func (c *Checkout) findOrder(ctx context.Context, tx *store.Tx, in *intent, acco
 	if !found {
 		return nil, err
 	}
-	// Who asks for a trial gets no order of another call, but for the page on which it is paid; and a request cannot wait for a person.
+	// A trial order is not shared with another call, except to reopen its payment page. A top-up cannot wait for a person to pay.
 	others := in.plan.LimitsOrders() && in.topUp == nil && (in.Session == nil || o.Session == "")
 	if others || in.topUp != nil && o.Session != "" {
 		return nil, toll.NewError(toll.CodeTrialUsed).WithDetails("planId %s", in.plan.ID).WithParam("orderId", o.ID).
-			WithHint("An order of it is under way.")
+			WithHint("An order of this trial plan is already being processed.")
 	}
 	return o, err
 }

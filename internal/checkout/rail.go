@@ -38,9 +38,9 @@ func (c *Delegations) pays(d *store.Delegation, plan *toll.Plan) error {
 	}
 	switch {
 	case d.Provider != provider:
-		return toll.Errorf(toll.CodeUnsupportedScheme, "The delegation is of the provider %s, the plan needs %s.", d.Provider, provider)
+		return toll.Errorf(toll.CodeUnsupportedScheme, "The provider of the delegation is %s, but the plan needs %s.", d.Provider, provider)
 	case d.Currency != currencyOf(plan, c.env):
-		return toll.Errorf(toll.CodeUnsupportedScheme, "The delegation is in %s, the plan is not.", d.Currency)
+		return toll.Errorf(toll.CodeUnsupportedScheme, "The delegation is in %s, but the plan is priced in another currency.", d.Currency)
 	}
 	return nil
 }

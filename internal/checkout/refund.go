@@ -30,7 +30,7 @@ func (c *Checkout) Refund(
 	r := rail.Refund{ID: toll.NewUUID(), OrderID: o.ID, By: caller}
 	if cents != nil {
 		if r.Cents = int64(*cents); r.Cents <= 0 {
-			return nil, toll.Errorf(toll.CodeBadNumber, "A refund is of at least one cent.").WithParam("path", "amountCents")
+			return nil, toll.Errorf(toll.CodeBadNumber, "A refund must be at least 1 cent.").WithParam("path", "amountCents")
 		}
 	}
 	ref := RefundRef{OrderID: o.ID, RefundID: r.ID}
@@ -41,9 +41,9 @@ func (c *Checkout) Refund(
 		case err != nil:
 			return err
 		case now.Status != toll.OrderConfirmed:
-			said := "The order is not paid yet, so nothing can be refunded."
+			said := "The order is not paid yet, so it cannot be refunded."
 			if now.Status == toll.OrderFailed {
-				said = "The order failed, so nothing can be refunded."
+				said = "The order failed, so there is nothing to refund."
 			}
 			return toll.Errorf(toll.CodeRefundRefused, "%s", said)
 		}
@@ -83,7 +83,7 @@ func (c *Checkout) refundable(ctx context.Context, caller toll.Address, orderID 
 	case caller != plan.Owner:
 		return nil, nil, nil, toll.NewError(toll.CodeNotPlanOwner).WithDetails("planId %s", plan.ID)
 	case o.Rail != rail.Card:
-		return nil, nil, nil, toll.Errorf(toll.CodeRefundRefused, "The order is not paid by card.")
+		return nil, nil, nil, toll.Errorf(toll.CodeRefundRefused, "Only an order paid by card can be refunded.")
 	}
 	by, ok := c.rails[rail.Card].(rail.Refunder)
 	if !ok {
@@ -101,7 +101,7 @@ func (c *Checkout) refunded(
 	case err != nil:
 		return nil, Fault(unknown(err, toll.CodeOrderNotFound, "refundId", ref.RefundID))
 	case failure != "":
-		return nil, toll.Errorf(toll.CodeRefundRefused, "The card processor did not make the refund.").WithDetails("%s", failure).
+		return nil, toll.Errorf(toll.CodeRefundRefused, "The refund failed at the card processor.").WithDetails("%s", failure).
 			WithParam("orderId", o.ID)
 	}
 	now, err := store.OrderOfAccount(ctx, c.store, o.Account, o.ID)

@@ -121,9 +121,9 @@ func TestRefund_Unpaid(t *testing.T) {
 				s.Errorf("%q, want %q", got, want)
 			}
 		}
-		refused("The order is not paid yet, so nothing can be refunded.")
+		refused("The order is not paid yet, so it cannot be refunded.")
 		must.Do(s, s.rail.Expire(page.OrderID))
-		refused("The order failed, so nothing can be refunded.")
+		refused("The order failed, so there is nothing to refund.")
 		if o := s.state(page.OrderID); o.Status != toll.OrderFailed || o.RefundedCents != 0 {
 			s.Errorf("%+v", o)
 		}

@@ -35,7 +35,7 @@ func (c *Delegations) Revoke(ctx context.Context, owner toll.Address, id string)
 	message := "The delegation is revoked."
 	if call := c.revocation(ctx, d); call != nil {
 		data["transaction"] = call
-		message = "The delegation is revoked. Send the transaction from its account to disable what was signed on the chain, too."
+		message = "The delegation is revoked. To disable it on the chain as well, send data.transaction from its account."
 	}
 	return &toll.ActResult{
 		Success: true, Message: message, TxHash: sha256.Sum256([]byte("toll/delegation-revoked/" + d.ID)), HTTPStatus: 200,
@@ -103,7 +103,7 @@ func (c *Delegations) revocation(ctx context.Context, d *store.Delegation) map[s
 	}
 	call, err := by.Revocation(ctx, details(d))
 	if err != nil || call == nil {
-		c.log.WarnContext(ctx, "the call that disables a delegation is not known", "delegation", d.ID, "err", err)
+		c.log.WarnContext(ctx, "the call that disables a delegation on the chain cannot be prepared", "delegation", d.ID, "err", err)
 		return nil
 	}
 	return map[string]any{

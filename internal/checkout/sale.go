@@ -126,7 +126,7 @@ func (c *Checkout) soldBefore(ctx context.Context, q store.Querier, r *SaleReque
 	if err == nil {
 		o, err := store.OrderOfAccount(ctx, q, account, known.OrderID)
 		if errors.Is(err, store.ErrNotFound) || err == nil && !sameAuthorization(known, signed) {
-			return nil, toll.Errorf(toll.CodeRequestUsed, "This authorization has paid something else.")
+			return nil, toll.Errorf(toll.CodeRequestUsed, "This authorization was already used for another payment.")
 		}
 		return o, err
 	}
@@ -138,7 +138,7 @@ func (c *Checkout) soldBefore(ctx context.Context, q store.Querier, r *SaleReque
 		return nil, store.NotFoundAs(err, nil)
 	}
 	if named.Content != r.Content {
-		return nil, toll.Errorf(toll.CodeSettleConflict, "This payment identifier was used before for another purchase.")
+		return nil, toll.Errorf(toll.CodeSettleConflict, "This payment identifier was already used for another purchase.")
 	}
 	return store.OrderOfAccount(ctx, q, account, named.OrderID)
 }

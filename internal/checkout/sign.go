@@ -30,7 +30,7 @@ func (c *Delegations) delegator() (rail.Delegator, error) {
 	by, ok := c.rails[rail.Crypto].(rail.Delegator)
 	if !ok {
 		return nil, toll.NewError(toll.CodeChainUnreachable).
-			WithHint("An account that you hold needs the chain, which is not configured here: leave ownerAccount out.")
+			WithHint("A delegation of your own account needs the chain, which is not configured on this service: omit ownerAccount.")
 	}
 	return by, nil
 }
@@ -44,7 +44,7 @@ func (c *Delegations) heldBy(ctx context.Context, d *store.Delegation, account t
 	case account.IsZero():
 		return toll.Faults([]toll.Fault{{Path: "ownerAccount", Message: "must not be the zero address"}})
 	case account == d.Owner && !external:
-		return toll.Faults([]toll.Fault{{Path: "ownerAccount", Message: "is the wallet that is held for you, which needs no signature: leave it out"}})
+		return toll.Faults([]toll.Fault{{Path: "ownerAccount", Message: "is the wallet that this service holds for you and needs no signature: leave it out"}})
 	}
 	if _, err := c.delegator(); err != nil {
 		return err
@@ -128,12 +128,12 @@ func (c *Delegations) signable(d *store.Delegation, signature []byte) (done bool
 		return false, refuse(toll.CodeDelegationExpired)
 	case d.OwnerAccount.IsZero():
 		return false, toll.Errorf(toll.CodeBadRequest, "The delegation needs no signature.").WithDetails("delegationId %s", d.ID).
-			WithHint("Only a delegation that was made with ownerAccount waits for one.")
+			WithHint("Only a delegation that was created with ownerAccount needs a signature.")
 	case d.Pending():
 		return false, nil
 	case !bytes.Equal(d.Signature, signature):
-		return false, toll.Errorf(toll.CodeBadRequest, "The delegation has another signature already.").WithDetails("delegationId %s", d.ID).
-			WithHint("It is active. Revoke it, and create another one, to change what is signed.")
+		return false, toll.Errorf(toll.CodeBadRequest, "The delegation already has another signature.").WithDetails("delegationId %s", d.ID).
+			WithHint("The delegation is already active. To sign different terms, revoke it and create another delegation.")
 	}
 	return true, nil
 }
@@ -144,13 +144,13 @@ func readSignature(signature string, authorization json.RawMessage) ([]byte, str
 	text, prefixed := strings.CutPrefix(signature, "0x")
 	raw, err := hex.DecodeString(text)
 	if !prefixed || err != nil || len(raw) == 0 || len(raw) > maxSignature {
-		faults = append(faults, toll.Fault{Path: "signature", Message: "must be 0x and the hexadecimal digits of 1 to 1024 bytes"})
+		faults = append(faults, toll.Fault{Path: "signature", Message: "must be 0x followed by 1 to 1024 bytes in hexadecimal"})
 	}
 	stored := ""
 	if text := bytes.TrimSpace(authorization); len(text) > 0 && string(text) != "null" {
 		var b bytes.Buffer
 		if err := json.Compact(&b, text); err != nil || b.Len() > maxAuthorization || b.Bytes()[0] != '{' {
-			faults = append(faults, toll.Fault{Path: "authorization", Message: "must be an object of at most 2048 bytes"})
+			faults = append(faults, toll.Fault{Path: "authorization", Message: "must be a JSON object of at most 2048 bytes"})
 		}
 		stored = b.String()
 	}

@@ -29,7 +29,7 @@ func spends(ctx context.Context, tx *store.Tx, workspace toll.Address, user toll
 		return err
 	}
 	if left := max(*m.SpendLimit-spent, 0); toll.Cents(cents) > left {
-		return toll.NewError(toll.CodeSpendLimit).WithDetails("%d cents are left", left).WithParam("leftCents", left)
+		return toll.NewError(toll.CodeSpendLimit).WithDetails("%d cents remain", left).WithParam("leftCents", left)
 	}
 	return nil
 }
@@ -75,7 +75,7 @@ func (c *Checkout) countOrder(ctx context.Context, tx *store.Tx, in *intent, o *
 	}
 	m, err := limited(ctx, tx, in.subscriber, in.user)
 	if m != nil && err == nil {
-		err = toll.Errorf(toll.CodeSpendLimit, "Your spending limit counts cents of USDC and EURC, and the plan costs something else.").
+		err = toll.Errorf(toll.CodeSpendLimit, "The price of this plan cannot be counted against your spending limit.").
 			WithDetails("planId %s", in.plan.ID)
 	}
 	return err

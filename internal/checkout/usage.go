@@ -46,13 +46,13 @@ func (c *Reports) Usage(ctx context.Context, caller toll.Address, q UsageQuery) 
 	daily := q.AsBuyer || !q.Subscriber.IsZero() || f.By == store.BySubscriber
 	switch {
 	case q.AsBuyer && (f.By == store.BySubscriber || !q.Subscriber.IsZero()):
-		err = by("role", "must be seller to see subscribers; a buyer sees its own usage")
+		err = by("role", "must be seller to see subscribers; buyers see only their own usage")
 	case daily && (f.By == store.ByHour || f.By == store.ByAgent):
-		err = by("by", "must be day or plan as buyer, and day with subscriber")
+		err = by("by", "must be day or plan with role=buyer, and day with subscriber")
 	case daily && q.Agent != nil:
-		err = by("agentId", "does not go with role=buyer, subscriber and by=subscriber: these are not counted by agent")
+		err = by("agentId", "cannot be combined with role=buyer, subscriber, or by=subscriber, because this usage is not counted by agent")
 	case daily && !q.AsBuyer && q.Plan == "":
-		err = by("planId", "is needed with subscriber and with by=subscriber")
+		err = by("planId", "is required with subscriber and with by=subscriber")
 	}
 	if err != nil {
 		return none, r, err

@@ -16,9 +16,9 @@ import (
 )
 
 func agentsCommand(a *app) *cobra.Command {
-	metadata := flag{"agent-metadata", "metadataAttributes", object, "name, description and so on, as JSON"}
-	api := flag{"agent-api", "agentApiAttributes", object, "endpoints and so on, as JSON"}
-	return group("agents", "Agents that take payment", "",
+	metadata := flag{"agent-metadata", "metadataAttributes", object, "name, description, and other metadata, as JSON"}
+	api := flag{"agent-api", "agentApiAttributes", object, "endpoints and other API settings, as JSON"}
+	return group("agents", "Manage agents", "",
 		a.resource(call{
 			use: "list", short: "List your agents", aliases: []string{"get-agents"},
 			list: list.Agents,
@@ -29,36 +29,36 @@ func agentsCommand(a *app) *cobra.Command {
 			list: list.PlansOfAgent,
 		}),
 		a.resource(call{
-			use: "create", short: "Register an agent for plans that exist", aliases: []string{"register-agent"},
+			use: "create", short: "Create an agent for existing plans", aliases: []string{"register-agent"},
 			example: `toll agents create --agent-metadata '{"name":"Ask"}' --agent-api api.json --payment-plans 4474,5063`,
 			method:  http.MethodPost, path: "/protocol/agents", made: "agentId", fixed: true,
 			flags: []flag{
-				metadata, api, {"payment-plans", "plans", words, "plan ids: a list, or one with commas"},
+				metadata, api, {"payment-plans", "plans", words, "plan ids, separated by commas"},
 			},
 			require: []string{"agent-metadata", "agent-api", "payment-plans"},
 		}),
 		agentsCreateWithPlan(a),
 		agentsUpdate(a, metadata, api),
 		agentsAddEndpoints(a),
-		attachment(a, "attach", "add-plan-to-agent", "Let an agent take payment with a plan", http.MethodPost),
-		attachment(a, "detach", "remove-plan-from-agent", "Take a plan from an agent", http.MethodDelete),
-		a.act("publish AGENT", "Let an agent take payment", http.MethodPut, "/protocol/agents/AGENT/list/true"),
-		a.act("unpublish AGENT", "Let an agent take no new payment; open holds of it still settle",
+		attachment(a, "attach", "add-plan-to-agent", "Attach a plan to an agent", http.MethodPost),
+		attachment(a, "detach", "remove-plan-from-agent", "Detach a plan from an agent", http.MethodDelete),
+		a.act("publish AGENT", "Allow payments to an agent", http.MethodPut, "/protocol/agents/AGENT/list/true"),
+		a.act("unpublish AGENT", "Stop new payments to an agent; its open holds still settle",
 			http.MethodPut, "/protocol/agents/AGENT/list/false"),
 	)
 }
 
 func agentsCreateWithPlan(a *app) *cobra.Command {
 	return a.resource(call{
-		use: "create-with-plan", short: "Register an agent and its plan in one act",
+		use: "create-with-plan", short: "Create an agent and its plan together",
 		aliases: []string{"register-agent-and-plan"},
 		example: `toll agents create-with-plan --agent-metadata agent.json --agent-api api.json \
   --plan-metadata '{"name":"Basic"}' --price-config '{"priceType":"FREE"}' --credits-config '{"amount":100,"minAmount":1}'`,
 		method: http.MethodPost, path: "/protocol/agents/plans", made: "agentId", fixed: true,
 		flags: []flag{
-			{"agent-metadata", "agentMetadata", object, "name, description and so on of the agent, as JSON"},
-			{"agent-api", "agentApi", object, "endpoints and so on, as JSON"},
-			{"plan-metadata", "planMetadata", object, "name, description and so on of the plan, as JSON"},
+			{"agent-metadata", "agentMetadata", object, "name, description, and other metadata of the agent, as JSON"},
+			{"agent-api", "agentApi", object, "endpoints and other API settings, as JSON"},
+			{"plan-metadata", "planMetadata", object, "name, description, and other metadata of the plan, as JSON"},
 			{"price-config", "priceConfig", object, "price, as JSON"},
 			{"credits-config", "creditsConfig", object, "credits, as JSON"},
 			{"access-limit", "accessLimit", word, accessLimits},
@@ -71,10 +71,11 @@ func agentsUpdate(a *app, flags ...flag) *cobra.Command {
 	var version int64
 	c := a.resource(call{
 		use: "update AGENT", short: "Change an agent", aliases: []string{"update-agent-metadata"},
-		long: `Change an agent. A member that is given replaces the one that is stored, null clears it, and what is left out stays.
+		long: `Change an agent. Each given member replaces the stored one, null clears it, and members that you leave out stay.
 
-The agent is read first, and changed only if it still is what was read; otherwise both are repeated, a few times. Endpoints that a new list
-takes away are named. add-endpoints adds without taking any away. --if-version refuses when the agent is no longer the one that you read.`,
+The command reads the agent first and changes it only if it has not changed since; otherwise it reads and tries again, a few times.
+It shows the endpoints that a new list removes; add-endpoints adds endpoints without removing any. With --if-version, the
+command fails if the agent has changed since you read it.`,
 		example: `toll agents update 5063 --agent-api '{"endpoints":[{"POST":"https://agent.example.com/ask"}]}'`,
 		flags:   flags, oneOf: true,
 		change: func(cmd *cobra.Command, _ *request) error { return checkIfVersion(cmd, version) },
@@ -90,9 +91,9 @@ takes away are named. add-endpoints adds without taking any away. --if-version r
 	return c
 }
 
-// ifVersion is the flag of a change that depends on what its caller has read.
+// ifVersion adds the flag of a change that must apply to the version that the caller has read.
 func ifVersion(c *cobra.Command, version *int64) {
-	const usage = "refuse unless this is the version of the record, as get shows it"
+	const usage = "fail unless the record has this version, as shown by get"
 	c.Flags().Int64Var(version, "if-version", 0, usage)
 }
 
@@ -103,8 +104,7 @@ func checkIfVersion(cmd *cobra.Command, version int64) error {
 	return nil
 }
 
-// updateAgent sends a change of an agent under the wanted version, or, for 0, under the one that it
-// reads.
+// updateAgent sends a change of an agent that applies to the given version, or, for 0, to the version that it reads.
 func updateAgent(ctx context.Context, a *app, id toll.AgentID, in body, version int64) (json.RawMessage, error) {
 	var got json.RawMessage
 	var removed toll.EndpointList
@@ -122,13 +122,13 @@ func updateAgent(ctx context.Context, a *app, id toll.AgentID, in body, version 
 		err = change(client.WithIfMatch(ctx, version), agent)
 	}
 	if err == nil && len(removed) > 0 {
-		a.say("note", "the agent no longer has %s", endpointTexts(removed))
+		a.say("note", "removed from the agent: %s", endpointTexts(removed))
 	}
 	return got, err
 }
 
-// endpointsWithout returns the endpoints that an update of the API takes away; nothing for one that
-// cannot be read, which the service refuses.
+// endpointsWithout returns the endpoints that an update of the API removes. It returns none for an update that cannot be read,
+// which the service refuses.
 func endpointsWithout(stored toll.EndpointList, update any) toll.EndpointList {
 	raw, _ := update.(json.RawMessage)
 	var u toll.AgentAPIUpdate
@@ -163,20 +163,20 @@ func agentsAddEndpoints(a *app) *cobra.Command {
 			verb, url, ok := strings.Cut(strings.TrimSpace(t), " ")
 			verb = strings.ToUpper(verb)
 			if !ok || !slices.Contains(toll.Verbs, verb) {
-				return nil, usagef(`--endpoint must be a verb and a url, such as "POST https://agent.example.com/ask"; got %q`, t)
+				return nil, usagef(`--endpoint must be a verb and a URL, such as "POST https://agent.example.com/ask"; got %q`, t)
 			}
 			list = append(list, toll.Endpoint{Verb: verb, URL: strings.TrimSpace(url)})
 		}
 		return list, nil
 	}}
 	return a.resource(call{
-		use: "add-endpoints AGENT", short: "Add endpoints to an agent, behind those that it has",
-		long:    "Add endpoints to an agent. Those that it has stay, and one that it has already is not added again.",
+		use: "add-endpoints AGENT", short: "Add endpoints to an agent and keep its existing endpoints",
+		long:    "Add endpoints to an agent. Existing endpoints stay, and an endpoint that the agent already has is not added again.",
 		example: `toll agents add-endpoints 5063 --endpoint "POST https://agent.example.com/ask" --endpoint "GET https://agent.example.com/files/:name"`,
 		method:  http.MethodPost, path: "/protocol/agents/AGENT/endpoints", oneOf: true,
 		flags: []flag{
-			{"endpoint", "endpoints", texts, `verb and url, as "POST https://agent.example.com/ask"`},
-			{"open-endpoint", "openEndpoints", urls, "url that anybody may call without payment"},
+			{"endpoint", "endpoints", texts, `verb and URL, as "POST https://agent.example.com/ask"`},
+			{"open-endpoint", "openEndpoints", urls, "URL that callers may use without payment"},
 		},
 	})
 }

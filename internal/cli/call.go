@@ -35,30 +35,30 @@ func (f *callFlags) plan() toll.PlanID { return value[toll.PlanID](f.in, "plan")
 
 func callCommand(a *app) *cobra.Command {
 	var f callFlags
-	c := command("call URL", "Call a paid url", nil)
-	c.Long = `Call a paid url: the answer goes to stdout, the receipt to stderr.
+	c := command("call URL", "Call a paid URL", nil)
+	c.Long = `Call a paid URL. The response goes to stdout, the receipt to stderr.
 
-With --plan an access token for this call alone is made with your API key; --token takes one that you have. With --pay
-the server is asked first, and whatever x402 it asks for is paid within limits: credits of your plans, and, with the key of a
-wallet, tokens (exact). Such payments are recorded: see toll payments list. Without any of these the call is made unpaid,
-and what the server asks for is shown.
+With --plan, your API key creates an access token for this call only; --token uses an existing token. With --pay, the first
+request carries no payment, and the command then pays the x402 price that the server requires, within your limits: with
+credits of your plans, and, if you give a wallet key, with tokens (scheme exact). These payments are recorded: see toll payments list.
+Without any of these flags, the call carries no payment, and the command shows the price that the server requires.
 
-With --pay credits go to servers at which the agent of the plan is registered. Name the plan with
---plan when no endpoint of the agent has a host. Without --plan any of your plans may pay, within
-lower limits, which are shown. A server that asks payment for a resource of another host gets none.`
+With --pay, credits are spent only at servers on which the agent of the plan is registered. If no endpoint of the agent names a
+host, set --plan. Without --plan, any of your plans may pay, within lower limits, which the command shows. The command
+does not pay a server for a resource on another host.`
 	c.Example = `toll call https://agent.example.com/ask --plan 4474 --data '{"prompt":"hello"}'
 toll call https://api.example.org/report --pay --wallet-key-file wallet.key --max-price 0.05`
 	fl := c.Flags()
-	fl.StringVarP(&f.method, "method", "X", "", "HTTP method; default GET, or POST with data")
-	fl.StringVarP(&f.data, "data", "d", "", "body; @path reads it from a file, - from stdin")
-	fl.StringArrayVarP(&f.headers, "header", "H", nil, "further header, as 'name: value'")
-	fl.StringVar(&f.token, "token", "", "access token that pays; - reads it from stdin, @path from a file")
-	fl.DurationVar(&f.timeout, "timeout", 2*time.Minute, "time for the whole call")
-	fl.BoolVar(&f.pay, "pay", false, "pay what the server asks for, within limits")
+	fl.StringVarP(&f.method, "method", "X", "", "HTTP method; default GET, or POST with --data")
+	fl.StringVarP(&f.data, "data", "d", "", "request body; @path reads it from a file, - from stdin")
+	fl.StringArrayVarP(&f.headers, "header", "H", nil, "additional header, as 'name: value'")
+	fl.StringVar(&f.token, "token", "", "access token to pay with; - reads it from stdin, @path from a file")
+	fl.DurationVar(&f.timeout, "timeout", 2*time.Minute, "timeout of the whole call")
+	fl.BoolVar(&f.pay, "pay", false, "pay the price that the server requires, within limits")
 	named := append(payFlags,
 		flag{"plan", "plan", planID, "plan that pays"},
-		flag{"agent-id", "agent", agentID, "the one agent at which the access token shall be good"},
-		flag{"max-credits", "credits", credits, "most credits that the call may cost; default the most that the plan asks for a request, with --pay 100"})
+		flag{"agent-id", "agent", agentID, "restrict the access token to one agent"},
+		flag{"max-credits", "credits", credits, "maximum credits for the call; default the maximum per request of the plan, or 100 with --pay"})
 	inputs := a.inputs(c, named)
 	c.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		if f.in, err = inputs(); err != nil {
@@ -107,10 +107,10 @@ func callURL(ctx context.Context, a *app, address string, f callFlags) error {
 		return explainUnpaid(&a.console, unpaid)
 	}
 	if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" {
-		return fmt.Errorf("nothing was sent: %w", cause(err))
+		return fmt.Errorf("the request was not sent: %w", cause(err))
 	}
 	if err != nil {
-		return fmt.Errorf("the call failed, and its outcome is not known: %w", err)
+		return fmt.Errorf("the call failed, and its outcome is unknown: %w", err)
 	}
 	defer res.Body.Close()
 	return callAnswer(a, res, unit)
@@ -145,7 +145,7 @@ func callRequest(ctx context.Context, con *console, address string, f callFlags)
 	for _, line := range f.headers {
 		name, value, ok := strings.Cut(line, ":")
 		if !ok || strings.TrimSpace(name) == "" {
-			return nil, usagef("a header is written as 'name: value'")
+			return nil, usagef("--header must be in the form 'name: value'")
 		}
 		req.Header.Set(strings.TrimSpace(name), strings.TrimSpace(value))
 	}
@@ -188,13 +188,13 @@ func callAnswer(a *app, res *http.Response, unit string) error {
 	if res.StatusCode >= 300 {
 		return callRefused(a, res, unit)
 	}
-	// Also when quiet: the answer is what was called for.
+	// --quiet does not suppress the response.
 	if _, err := io.Copy(a.out, res.Body); err != nil {
-		return fmt.Errorf("the answer was cut off: %w", err)
+		return fmt.Errorf("the response was cut off: %w", err)
 	}
 	if res.Header.Get(x402.HeaderResponse) == "" && res.Header.Get(a.set.names.HeaderRequestID()) == "" {
 		if unit == "" {
-			a.say("note", "the server asked for no payment, and sent no receipt")
+			a.say("note", "the server required no payment and sent no receipt")
 			return nil
 		}
 		a.say("note", "the server sent no receipt")
@@ -204,7 +204,7 @@ func callAnswer(a *app, res *http.Response, unit string) error {
 	return nil
 }
 
-// receipt shows what the call cost. A receipt does not name the unit of its amount: it is that of the payment, "" when not known.
+// showReceipt prints the cost of the call. A receipt does not name the unit of its amount: unit is the unit of the payment, "" if unknown.
 func showReceipt(con *console, h http.Header, unit string) {
 	value := h.Get(x402.HeaderResponse)
 	if value == "" {
@@ -262,35 +262,35 @@ func hintOf(a *app, p x402.PaymentRequired) string {
 		return "toll delegations list shows which delegations are Frozen and which card each charges; toll cards list shows the cards."
 	case x402.ReasonDelegationNotFound, x402.ReasonDelegationRevoked, x402.ReasonDelegationExpired, x402.ReasonDelegationExhausted,
 		x402.ReasonDelegationShort, x402.ReasonOrderLimit:
-		return a.withIDs("toll delegations list shows what is left; toll delegations create makes another limit, and " +
-			"toll tokens create PLAN --delegation-id an access token that buys within it.")
+		return a.withIDs("toll delegations list shows the remaining limits. Create a delegation with toll delegations create, and " +
+			"an access token that buys within it with toll tokens create PLAN --delegation-id.")
 	case x402.ReasonInsufficientFunds, x402.ReasonPlanExpired:
 		if byCard {
-			return a.withIDs("toll plans checkout PLAN gets the page on which a card pays; with --pay and --delegation-id " +
-				"a call buys credits through a limit on a card, see toll delegations create.")
+			return a.withIDs("toll plans checkout PLAN shows the card payment page. With --pay and --delegation-id, " +
+				"a call buys credits through a limit on a card: see toll delegations create.")
 		}
 		return a.withIDs(
-			"toll plans order PLAN gets more credits: free ones, or for money in your wallet when the plan has a price.",
+			"Get more credits with toll plans order PLAN. If the plan has a price, your wallet pays it.",
 		)
 	case x402.ReasonExactBalance:
-		return "The wallet has less than the price."
+		return "The wallet balance is below the price."
 	case x402.ReasonRedemptionLimit, n.ReasonExpired(), n.ReasonRevoked(), n.ReasonSignature(), n.ReasonUnknown():
-		return a.withIDs("toll tokens create PLAN makes a new access token.")
+		return a.withIDs("Create a new access token with toll tokens create PLAN.")
 	}
 	if len(p.Accepts) > 0 && p.Accepts[0].Scheme == x402.SchemeExact {
-		return "toll call with --pay and --wallet-key-file pays it from a wallet."
+		return "To pay from a wallet, use toll call with --pay and --wallet-key-file."
 	}
 	if len(p.Accepts) > 0 {
-		return "The server takes plan " + plan + ": toll call with --plan " + plan + " pays with your credits of it."
+		return "The server accepts plan " + plan + ": to pay with your credits, use toll call with --plan " + plan + "."
 	}
-	return "toll call with --plan pays with your credits of that plan."
+	return "To pay with credits of a plan, use toll call with --plan."
 }
 
 // pageOfCall is the page on which a person can pay instead, as a 402 names it, "" when it does not.
 func pageOfCall(a *app, p x402.PaymentRequired) string {
 	page := pageIn(at(p.Extensions[a.set.names.PlanExtension()], "info.checkoutUrl"))
 	if page != "" && !isPageOf(page, a.client().URL()) {
-		a.say("warning", "the page is not of %s: look at its address before you pay", a.client().URL())
+		a.say("warning", "the payment page is not on %s: check its address before you pay", a.client().URL())
 	}
 	return page
 }
@@ -306,11 +306,11 @@ func isPageOf(page, service string) bool {
 	return sameHost && strings.HasPrefix(p.Path, strings.TrimSuffix(s.Path, "/")+"/")
 }
 
-// callRefused reports an answer that is no success. Its body is not data, so it goes to stderr.
+// callRefused reports a response that is not a success. Its body is not data, so it goes to stderr.
 func callRefused(a *app, res *http.Response, unit string) error {
 	text, err := io.ReadAll(io.LimitReader(res.Body, maxArgument))
 	if err != nil {
-		return fmt.Errorf("the answer was cut off: %w", err)
+		return fmt.Errorf("the response was cut off: %w", err)
 	}
 	if a.asJSON() && json.Valid(text) {
 		var b bytes.Buffer
@@ -319,20 +319,20 @@ func callRefused(a *app, res *http.Response, unit string) error {
 		}
 		return printed(exitOfStatus(res.StatusCode))
 	}
-	a.say("answer", "%s", res.Status)
+	a.say("response", "%s", res.Status)
 	var p x402.PaymentRequired
 	if value := res.Header.Get(x402.HeaderRequired); value != "" && x402.DecodeHeader(value, &p) == nil {
 		a.say("refused", "%s", cmp.Or(p.Error, "Payment required"))
 		for _, r := range p.Accepts {
 			if r.Scheme == x402.SchemeExact {
-				a.say("asks for", "%s for %s (%s on %s)", tokenAmount(r), r.PayTo, r.Scheme, r.Network)
+				a.say("requires", "%s to %s (%s on %s)", tokenAmount(r), r.PayTo, r.Scheme, r.Network)
 				continue
 			}
 			most := cmp.Or(r.Amount, "?") + " credits"
 			if n, err := toll.ParseCredits(r.Amount); err == nil {
 				most = n.Text()
 			}
-			a.say("asks for", "at most %s of plan %s (%s on %s)", most, cmp.Or(r.PlanID, r.Extra.PlanID), r.Scheme, r.Network)
+			a.say("requires", "at most %s of plan %s (%s on %s)", most, cmp.Or(r.PlanID, r.Extra.PlanID), r.Scheme, r.Network)
 		}
 		if page := pageOfCall(a, p); page != "" {
 			a.say("hint", "%s", pageHint)
@@ -348,12 +348,12 @@ func callRefused(a *app, res *http.Response, unit string) error {
 	}
 	code := exitOfStatus(res.StatusCode)
 	if code == exitDone {
-		return errors.New("the answer is not a success")
+		return errors.New("the response is not a success")
 	}
 	return printed(code)
 }
 
-// tokenAmount is what an entry of scheme exact asks for, in whole units of a token that is known on its network.
+// tokenAmount returns the amount of an entry of scheme exact, in whole units for a token that is known on its network.
 func tokenAmount(r x402.Requirements) string {
 	amount, err := toll.ParseUnits(r.Amount)
 	token, unknown := toll.ParseAddress(r.Asset)

@@ -259,7 +259,7 @@ func TestPayments_Check(t *testing.T) {
 		t.Fatal(err)
 	}
 	code, out, said := s.toll("payments", "check")
-	if code != exitDone || !strings.Contains(said, "another account or service") ||
+	if code != exitDone || !strings.Contains(said, "another workspace or service") ||
 		!strings.Contains(out, "unknown") {
 		t.Errorf("exit %d: %s%s", code, out, said)
 	}
@@ -269,7 +269,7 @@ func TestPayments_Check(t *testing.T) {
 		t.Errorf("after the settlement: %+v", p)
 	}
 	code, _, said = s.toll("payments", "check")
-	if code != exitDone || !strings.Contains(said, "no payment that can be asked about is open") {
+	if code != exitDone || !strings.Contains(said, "no open payment can be checked") {
 		t.Errorf("exit %d: %s", code, said)
 	}
 }

@@ -30,14 +30,14 @@ func TestCall_Exact(t *testing.T) {
 	}{
 		{402, x402.HeaderRequired, x402.PaymentRequired{X402Version: 2, Accepts: []x402.Requirements{{
 			Scheme: x402.SchemeExact, Network: "eip155:84532", Amount: "1000000", Asset: "0xA5", PayTo: "0xB0",
-		}}}, 4, "1000000 base units of the token 0xA5 for 0xB0", "credit"},
+		}}}, 4, "1000000 base units of the token 0xA5 to 0xB0", "credit"},
 		{402, x402.HeaderRequired, x402.PaymentRequired{X402Version: 2, Accepts: []x402.Requirements{{
 			Scheme: x402.SchemeExact, Network: "eip155:84532", Amount: "1050000", Asset: strings.ToLower(toll.USDCSandbox.String()), PayTo: "0xB0",
-		}}}, 4, "1.05 USDC for 0xB0", "credit"},
+		}}}, 4, "1.05 USDC to 0xB0", "credit"},
 		{402, x402.HeaderRequired, x402.PaymentRequired{X402Version: 2, Accepts: []x402.Requirements{{ // the token of another network
 			Scheme: x402.SchemeExact, Network: "eip155:8453", Amount: "1050000", Asset: toll.USDCSandbox.String(), PayTo: "0xB0",
 		}}}, 4, "1050000 base units of the token " + toll.USDCSandbox.String(), "credit"},
-		{402, x402.HeaderRequired, x402.PaymentRequired{X402Version: 2, Error: x402.ReasonExactBalance + ": too low"}, 4, "less than the price", "credit"},
+		{402, x402.HeaderRequired, x402.PaymentRequired{X402Version: 2, Error: x402.ReasonExactBalance + ": too low"}, 4, "below the price", "credit"},
 		{200, x402.HeaderResponse, x402.SettleResponse{Success: true, Transaction: "0x77", Amount: &amount}, 0, "amount 1000000, transaction 0x77", "credit"},
 	} {
 		value := must.Get(x402.EncodeHeader(tc.value))(t)
@@ -88,7 +88,7 @@ func TestCall_Wallet(t *testing.T) {
 	if code := run(t.Context(), []string{"call", srv.URL, "--pay"}, a); code != exitDone {
 		t.Fatalf("exit %d: %s", code, said.String())
 	}
-	want := "note: the wallet may pay at most 1.00 USDC or EURC for this call, 10.00 of each in 24 hours\n" +
+	want := "note: the wallet may pay at most 1.00 USDC or EURC for this call, and 10.00 of each token in 24 hours\n" +
 		"receipt: 0.05 USDC, transaction 0x77\n"
 	if said.String() != want {
 		t.Errorf("said %q, want %q", said.String(), want)

@@ -25,24 +25,24 @@ func cardsCommand(a *app) *cobra.Command {
 		cardsList(a, "list"),
 		cardsEnroll(a),
 		a.resource(call{
-			use: "update ID", short: "Name a payment method, or say which API keys may use it",
+			use: "update ID", short: "Rename a payment method, or choose which API keys can use it",
 			method: http.MethodPatch, path: "/payment-methods/ID", oneOf: true,
 			flags: []flag{
-				{"alias", "alias", cleared(word), "its name; empty takes it away"},
-				{"allowed-keys", "allowedApiKeyIds", cleared(words), "ids of API keys, with commas; empty lets every key"},
+				{"alias", "alias", cleared(word), "name; empty removes it"},
+				{"allowed-keys", "allowedApiKeyIds", cleared(words), "ids of API keys, separated by commas; empty allows every API key"},
 			},
 		}),
-		a.act("revoke ID", "Take a card away, and end the delegations that use it", http.MethodDelete, "/payment-methods/ID"),
+		a.act("revoke ID", "Remove a card and revoke the delegations that use it", http.MethodDelete, "/payment-methods/ID"),
 		hidden("delegate", delegationsCreate(a, "create")),
 	)
 }
 
 func cardsList(a *app, use string) *cobra.Command {
 	return a.resource(call{
-		use: use, short: "List your cards, then your wallet", path: "/payment-methods",
+		use: use, short: "List your cards and your wallet", path: "/payment-methods",
 		flags: []flag{
 			{"provider", "provider", word, "stripe or erc4337"},
-			{"accessible", "accessible", toggle, "only those that this API key can use now"},
+			{"accessible", "accessible", toggle, "only payment methods that this API key can use now"},
 		},
 		show: func(_ *cobra.Command, got json.RawMessage) error {
 			return a.showPage(got, list.PaymentMethods)
@@ -51,20 +51,19 @@ func cardsList(a *app, use string) *cobra.Command {
 }
 
 const (
-	enrollTime = 10 * time.Minute // that a person may take
+	enrollTime = 10 * time.Minute // to enroll a card in the browser
 	enrollPath = "/cards/enroll"
 )
 
 func cardsEnroll(a *app) *cobra.Command {
 	var noBrowser bool
-	c := command("enroll", "Enrol a card on a page of the service, and show it", nil)
+	c := command("enroll", "Enroll a card in the browser", nil)
 	c.Aliases = []string{"setup"}
-	c.Long = `Enrol a card on a page of the service, which leads to the card processor, and show it. The page asks who you are. The number of
-the card is typed there alone.
+	c.Long = `Enroll a card on a page of the service, which opens the page of the card processor, and show the card. The page asks you to sign in.
+You enter the card number only at the card processor.
 
-Exit code 7 when no card was enrolled for 10 minutes; toll cards list shows one that is enrolled later, and one that was
-there before and was enrolled once more.`
-	c.Flags().BoolVar(&noBrowser, "no-browser", false, "print the address of the page, and start no browser")
+Exit code 7: no card was enrolled within 10 minutes. toll cards list also shows a card that you enroll later, or enroll again.`
+	c.Flags().BoolVar(&noBrowser, "no-browser", false, "print the address of the page, but do not open a browser")
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
 		ctx := cmd.Context()
 		before, err := cardsByID(ctx, a)
@@ -76,7 +75,7 @@ there before and was enrolled once more.`
 			return toll.NewError(toll.CodeCardOff)
 		}
 		page := a.client().URL() + enrollPath
-		a.say("", "Enrol a card at %s", page)
+		a.say("", "Enroll a card at %s", page)
 		if !noBrowser {
 			if err := browse(ctx, &a.console, page); err != nil {
 				return err
@@ -94,7 +93,7 @@ there before and was enrolled once more.`
 				return a.made(card, "id")
 			}
 		}
-		a.say("hint", "toll cards list shows your cards.")
+		a.say("hint", "No card was enrolled within 10 minutes. List your cards with toll cards list.")
 		return printed(exitTryAgain)
 	}
 	return c
@@ -129,19 +128,19 @@ func cardsByID(ctx context.Context, a *app) (map[string]json.RawMessage, error) 
 	return cards, nil
 }
 
-// cardFlags say through which account fiat plans are paid.
+// cardFlags adds the flags for the card processor of fiat plans.
 func cardFlags(c *cobra.Command, cfg *rails.CardConfig) {
 	f := pflag.NewFlagSet("card", pflag.ContinueOnError)
-	f.StringVar((*string)(&cfg.Mode), "card", "", "off: no fiat plans; default the account of the Stripe keys, without them a double in a sandbox and off on live")
-	f.StringVar(&cfg.SecretKeyFile, "stripe-secret-key-file", "", "file of mode 0600 with the secret or restricted key; TOLL_STRIPE_SECRET_KEY holds the key itself")
-	f.StringVar(&cfg.PublishableKey, "stripe-publishable-key", "", "for pages of orders with the form of Stripe in a frame")
-	f.StringVar(&cfg.WebhookSecretFile, "stripe-webhook-secret-file", "", "file of mode 0600 with one or two secrets of webhooks, one a line; TOLL_STRIPE_WEBHOOK_SECRETS holds them itself, with commas")
-	f.StringVar(&cfg.URL, "stripe-url", "", "address of a toll card-double, in the place of Stripe; not on live")
-	f.StringVar(&cfg.DoubleListen, "card-double-listen", "", "loopback address of the double in the program; default a free port, which is kept")
-	f.BoolVar(&cfg.Tax, "stripe-tax", false, "have Stripe compute and report the tax that a price includes")
-	f.BoolVar(&cfg.Invoices, "stripe-invoices", false, "have Stripe make an invoice of each page")
-	f.StringVar(&cfg.Descriptor, "card-descriptor", "", "suffix on bank statements, at most 10 characters")
-	f.Int64Var(&cfg.RefundFees, "card-refund-fees", 500, "most cents that payments cost in fees of which one builder begins refunds on a day; further refunds need the operator")
+	f.StringVar((*string)(&cfg.Mode), "card", "", "off disables fiat plans; default the account of the Stripe keys, or without them a test double in a sandbox and off on live")
+	f.StringVar(&cfg.SecretKeyFile, "stripe-secret-key-file", "", "file with the secret or restricted key of Stripe, mode 0600; or set the key itself in TOLL_STRIPE_SECRET_KEY")
+	f.StringVar(&cfg.PublishableKey, "stripe-publishable-key", "", "publishable key of Stripe, to embed Stripe's form in payment pages")
+	f.StringVar(&cfg.WebhookSecretFile, "stripe-webhook-secret-file", "", "file with one or two webhook secrets of Stripe, one per line, mode 0600; or set them in TOLL_STRIPE_WEBHOOK_SECRETS, separated by commas")
+	f.StringVar(&cfg.URL, "stripe-url", "", "address of a toll card-double to use instead of Stripe; not on live")
+	f.StringVar(&cfg.DoubleListen, "card-double-listen", "", "loopback address of the built-in test double of Stripe; default a free port, which is used again after a restart")
+	f.BoolVar(&cfg.Tax, "stripe-tax", false, "let Stripe calculate and report the tax that is included in a price")
+	f.BoolVar(&cfg.Invoices, "stripe-invoices", false, "let Stripe create an invoice for each payment page")
+	f.StringVar(&cfg.Descriptor, "card-descriptor", "", "suffix on card statements, at most 10 characters")
+	f.Int64Var(&cfg.RefundFees, "card-refund-fees", 500, "maximum fees, in cents, of the payments that one builder refunds in a day (UTC); the operator must make further refunds")
 	addWithEnv(c, f)
 	secret(c, &cfg.SecretKey, "stripe-secret-key")
 	c.Flags().StringSliceVar(&cfg.WebhookSecrets, "stripe-webhook-secrets", nil, "")
@@ -153,22 +152,22 @@ func cardDoubleCommand(a *app) *cobra.Command {
 	var secrets []string
 	var hooks []string
 	o := double.Options{}
-	c := command("card-double", "A double of Stripe, for tests: test cards, pages, webhooks, no money", nil)
-	c.Long = `Run a double of Stripe's API with pages on which test cards pay. No money moves. A service in a sandbox uses it with --stripe-url and the
-same secret key; any program with stripe-go does so by its base URL.
+	c := command("card-double", "Run a test double of Stripe: test cards, pages, webhooks, no money", nil)
+	c.Long = `Run a test double of Stripe's API, with pages that accept test cards. No money moves. To use it, start a sandbox service with --stripe-url
+and the same secret key, or set it as the base URL of any program that uses stripe-go.
 
-Without --secret-key it takes every key that begins with sk_test_, and listens on this machine alone. POST /_double/faults makes it lose,
-double, delay or reorder webhooks, cut answers, hang, or move its clock; GET /_double/books has what was paid.`
+Without --secret-key, it accepts every key that starts with sk_test_, and listens only on this machine. POST /_double/faults makes it lose,
+duplicate, delay, or reorder webhooks, cut off responses, hang, or move its clock. GET /_double/books returns the payments.`
 	c.Example = "toll card-double --file double.json\nTOLL_STRIPE_SECRET_KEY=sk_test_0123456789 toll serve --stripe-url http://127.0.0.1:8406"
 	c.Annotations = withoutProfile
 	fl := c.Flags()
-	fl.StringVar(&listenOn, "listen", "127.0.0.1:8406", "address to listen on; port 0 is a free one")
-	fl.StringVar(&o.File, "file", "", "file that keeps its state; default memory")
-	fl.StringVar(&o.SecretKey, "secret-key", "", "the one key that it takes, sk_test_…")
-	fl.StringVar(&o.PublicURL, "public-url", "", "address at which browsers reach its pages; default that of the call")
-	fl.StringArrayVar(&hooks, "webhook", nil, "address that gets the events; may be given again")
-	fl.StringArrayVar(&secrets, "webhook-secret", nil, "secret that signs them, whsec_…; two while one is rotated")
-	fl.DurationVar(&o.Later, "later", 2*time.Second, "how long refunds and disputes take that come later")
+	fl.StringVar(&listenOn, "listen", "127.0.0.1:8406", "address to listen on; port 0 chooses a free port")
+	fl.StringVar(&o.File, "file", "", "file that stores the state; default only in memory")
+	fl.StringVar(&o.SecretKey, "secret-key", "", "only key that the double accepts, sk_test_…")
+	fl.StringVar(&o.PublicURL, "public-url", "", "address at which browsers reach the pages; default the host of the API request")
+	fl.StringArrayVar(&hooks, "webhook", nil, "address that receives the events; repeat the flag for several addresses")
+	fl.StringArrayVar(&secrets, "webhook-secret", nil, "secret that signs the events, whsec_…; repeat the flag with a second secret during a rotation")
+	fl.DurationVar(&o.Later, "later", 2*time.Second, "delay of refunds that end later and disputes that begin later")
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
 		for _, u := range hooks {
 			if _, err := httpURL(u); err != nil {
@@ -177,10 +176,10 @@ double, delay or reorder webhooks, cut answers, hang, or move its clock; GET /_d
 			o.Webhooks = append(o.Webhooks, double.Webhook{URL: u, Secrets: secrets})
 		}
 		if len(hooks) > 0 && len(secrets) == 0 {
-			return usagef("--webhook needs a --webhook-secret that signs the events")
+			return usagef("--webhook requires --webhook-secret, which signs the events")
 		}
 		if host, _, err := net.SplitHostPort(listenOn); err != nil || o.SecretKey == "" && !toll.IsLoopback(host) {
-			return usagef("--listen %s: without --secret-key a double listens on an address of this machine, such as 127.0.0.1:8406", listenOn)
+			return usagef("--listen %s: without --secret-key, the address must be on this machine, such as 127.0.0.1:8406", listenOn)
 		}
 		return cardDouble(cmd.Context(), a, listenOn, o)
 	}
@@ -200,6 +199,6 @@ func cardDouble(ctx context.Context, a *app, address string, o double.Options) (
 		return errors.Join(err, ln.Close())
 	}
 	defer d.Close()
-	o.Logger.Info("a double of Stripe; no money moves", "url", "http://"+ln.Addr().String(), "file", o.File, "pid", os.Getpid())
+	o.Logger.Info("test double of Stripe is running; no money moves", "url", "http://"+ln.Addr().String(), "file", o.File, "pid", os.Getpid())
 	return d.Serve(ctx, ln)
 }

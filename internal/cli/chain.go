@@ -20,35 +20,35 @@ func railFlags(c *cobra.Command, cfg *rails.Config) {
 	cardFlags(c, &cfg.Card)
 }
 
-// chainFlags say on which chain crypto plans are paid, and by which accounts.
+// chainFlags adds the flags for the chain of crypto plans and the accounts that send transactions.
 func chainFlags(c *cobra.Command, cfg *rails.ChainConfig) {
 	f := pflag.NewFlagSet("chain", pflag.ContinueOnError)
-	f.StringVar((*string)(&cfg.Mode), "chain", "", "embedded or off; default the endpoints of --chain-rpc-urls, without them the embedded chain in a sandbox and off on live")
-	f.StringSliceVar(&cfg.RPCURLs, "chain-rpc-urls", nil, "JSON-RPC endpoints of the chain, with commas; live needs two")
-	f.Var(wei(&cfg.MaxBaseFee, "1000000000"), "chain-max-base-fee-wei", "base fee above which nothing is sent")
-	f.IntVar(&cfg.Relayers, "chain-relayers", 1, "accounts that send transactions")
-	f.Var(wei(&cfg.RelayerFloor, ""), "chain-relayer-floor-wei", "what a relayer must have to be used; default the gas of 500 orders at the highest base fee")
+	f.StringVar((*string)(&cfg.Mode), "chain", "", "embedded or off; default the endpoints of --chain-rpc-urls, or without them the embedded chain in a sandbox and off on live")
+	f.StringSliceVar(&cfg.RPCURLs, "chain-rpc-urls", nil, "JSON-RPC endpoints of the chain, separated by commas; live needs two")
+	f.Var(wei(&cfg.MaxBaseFee, "1000000000"), "chain-max-base-fee-wei", "maximum base fee at which transactions are sent")
+	f.IntVar(&cfg.Relayers, "chain-relayers", 1, "number of accounts that send transactions")
+	f.Var(wei(&cfg.RelayerFloor, ""), "chain-relayer-floor-wei", "minimum balance that a relayer needs to be used; default the gas of 500 orders at the maximum base fee")
 	addWithEnv(c, f)
 }
 
 // paymentFlags adds the flags for payments of crypto plans, with the defaults of the service.
 func paymentFlags(c *cobra.Command, cfg *rails.ChainConfig) {
 	f := pflag.NewFlagSet("chain", pflag.ContinueOnError)
-	f.StringVar(&cfg.HTTP, "chain-http", "", "loopback address on which the embedded chain answers JSON-RPC; default none")
-	f.Var(blocks(&cfg.Confirmations, "3"), "chain-confirmations", "blocks on top of the one with a payment before credits are granted")
-	f.Var(blocks(&cfg.TopUpConfirmations, "1"), "chain-topup-confirmations", "the same for a purchase in the midst of a request")
-	f.Int64Var(&cfg.FastLimitCents, "chain-fast-limit-cents", 1000, "price above which credits are granted at a safe block only; -1 is always")
-	f.Var(wei(&cfg.Tip, "1000000"), "chain-tip-wei", "what is offered above the base fee")
-	f.IntVar(&cfg.BatchOps, "chain-batch-ops", 20, "orders in one transaction at most")
-	f.IntVar(&cfg.BatchBytes, "chain-batch-bytes", 98304, "bytes of them at most")
+	f.StringVar(&cfg.HTTP, "chain-http", "", "loopback address on which the embedded chain serves JSON-RPC; default none")
+	f.Var(blocks(&cfg.Confirmations, "3"), "chain-confirmations", "blocks after the block of a payment before credits are granted")
+	f.Var(blocks(&cfg.TopUpConfirmations, "1"), "chain-topup-confirmations", "blocks after the block of a payment that is made during a request")
+	f.Int64Var(&cfg.FastLimitCents, "chain-fast-limit-cents", 1000, "price in cents above which credits are granted only at a safe block; -1 means always")
+	f.Var(wei(&cfg.Tip, "1000000"), "chain-tip-wei", "tip in addition to the base fee")
+	f.IntVar(&cfg.BatchOps, "chain-batch-ops", 20, "maximum number of orders in one transaction")
+	f.IntVar(&cfg.BatchBytes, "chain-batch-bytes", 98304, "maximum size of the orders in one transaction, in bytes")
 	f.DurationVar(&cfg.BatchWindow, "chain-batch-window", 250*time.Millisecond, "how long a transaction waits for more orders; the embedded chain does not wait")
-	f.Int64Var(&cfg.MaxLimitCents, "chain-max-limit-cents", 1_000_000, "highest limit of a new delegation")
-	f.DurationVar(&cfg.MaxDuration, "chain-max-duration", 365*24*time.Hour, "longest life of a new delegation")
-	f.Int64Var(&cfg.HourlyCents, "chain-signer-hourly-cents", 0, "most that is signed in any hour; 0 is 500000 on live and no bound in a sandbox, -1 no bound")
-	f.DurationVar(&cfg.VoidAfter, "chain-void-after", 10*time.Minute, "after which a payment that does not land is made impossible")
-	f.BoolVar(&cfg.Mirror, "chain-mirror", false, "put the burns of plans with onchainMirror onto the chain")
-	f.DurationVar(&cfg.MirrorPeriod, "chain-mirror-period", time.Hour, "for which burns have one root; fixed by the first start with a mirror")
-	f.Var(tokens(&cfg.Tokens), "chain-tokens", "ERC-20 tokens of plans that can be ordered beside USDC and EURC, with commas")
+	f.Int64Var(&cfg.MaxLimitCents, "chain-max-limit-cents", 1_000_000, "highest spending limit of a new delegation, in cents")
+	f.DurationVar(&cfg.MaxDuration, "chain-max-duration", 365*24*time.Hour, "longest lifetime of a new delegation")
+	f.Int64Var(&cfg.HourlyCents, "chain-signer-hourly-cents", 0, "maximum cents that a process signs in any hour; 0 means 500000 on live and no limit in a sandbox, -1 means no limit")
+	f.DurationVar(&cfg.VoidAfter, "chain-void-after", 10*time.Minute, "how long a payment can stay unconfirmed before it is voided")
+	f.BoolVar(&cfg.Mirror, "chain-mirror", false, "write roots of the burned credits of plans with onchainMirror to the chain")
+	f.DurationVar(&cfg.MirrorPeriod, "chain-mirror-period", time.Hour, "period that one root covers; fixed by the first start with --chain-mirror")
+	f.Var(tokens(&cfg.Tokens), "chain-tokens", "ERC-20 tokens accepted as payment for plans, in addition to USDC and EURC, separated by commas")
 	addWithEnv(c, f)
 }
 
@@ -71,7 +71,7 @@ func blocks(into *int, byDefault string) *parsed {
 	return &parsed{"int", byDefault, func(s string) error {
 		n, err := strconv.ParseUint(s, 10, 16)
 		if err != nil {
-			return errors.New("must be a number of blocks, at most 65535")
+			return errors.New("must be a number of blocks from 0 to 65535")
 		}
 		if *into = int(n); n == 0 {
 			*into = -1

@@ -82,25 +82,25 @@ func (a *app) root() *cobra.Command {
 	root := group("toll", "Metering and payments for AI agents and services", "")
 	root.Long = `Metering and payments for AI agents and services.
 
-Data goes to stdout, everything else to stderr. In csv an apostrophe stands in front of a cell that a spreadsheet would take for a formula
-(one that begins with = + - @, a tab or a carriage return, and is not a number). Settings come from flags, else from TOLL_API_KEY, TOLL_URL,
-TOLL_ENVIRONMENT, TOLL_PROFILE and TOLL_OUTPUT, else from the file that TOLL_CONFIG names.
+Data goes to stdout, and everything else to stderr. In csv, an apostrophe precedes each cell that a spreadsheet would read as a formula
+(a cell that starts with = + - @, a tab, or a carriage return, and is not a number). Flags override TOLL_API_KEY, TOLL_URL,
+TOLL_ENVIRONMENT, TOLL_PROFILE, and TOLL_OUTPUT. These variables override the configuration file, whose path you can set with TOLL_CONFIG.
 
 Exit codes: 0 done, 1 failed, 2 usage, 3 not signed in, 4 payment required, 5 not found, 6 conflict, 7 try again.`
 	f := root.PersistentFlags()
-	f.StringVarP(&a.flags.profile, "profile", "p", "", "profile of the configuration file")
-	f.StringVarP(&a.flags.output, "output", "o", "", "table (default), json, ndjson, csv or quiet")
-	f.StringVarP(&a.flags.output, "format", "f", "", "the same as --output")
+	f.StringVarP(&a.flags.profile, "profile", "p", "", "profile in the configuration file")
+	f.StringVarP(&a.flags.output, "output", "o", "", "table (default), json, ndjson, csv, or quiet")
+	f.StringVarP(&a.flags.output, "format", "f", "", "same as --output")
 	f.BoolVarP(&a.flags.quiet, "quiet", "q", false,
-		"print no data; of what was made only its id, API key or access token, and of a call its answer")
-	f.BoolVarP(&a.flags.verbose, "verbose", "v", false, "say more on stderr")
+		"print only the id, API key, or access token of a new record, and the response of a call")
+	f.BoolVarP(&a.flags.verbose, "verbose", "v", false, "print more details to stderr")
 	f.StringVar(&a.flags.url, "url", "", "address of the service")
-	f.StringVar(&a.flags.keyFile, "api-key-file", "", "file that holds the API key and that nobody else can touch")
+	f.StringVar(&a.flags.keyFile, "api-key-file", "", "file with the API key, which only you can access")
 	f.Var(&a.flags.namespace, "namespace",
-		"brand words of the service: scheme prefix, header prefix and word, with commas")
+		"brand words of the service: scheme prefix, header prefix, and word, separated by commas")
 	env(f, "namespace")
-	f.BoolVar(&a.flags.yes, "yes", false, "do not ask")
-	f.BoolVar(&a.flags.noColor, "no-color", false, "no colour")
+	f.BoolVar(&a.flags.yes, "yes", false, "skip confirmations")
+	f.BoolVar(&a.flags.noColor, "no-color", false, "disable colors")
 	root.Version = release()
 	root.SilenceUsage, root.SilenceErrors = true, true
 	root.SetHelpCommand(helpCommand())
@@ -118,7 +118,7 @@ Exit codes: 0 done, 1 failed, 2 usage, 3 not signed in, 4 payment required, 5 no
 			return usageError{err}
 		}
 		if checkSetting(settingURL, a.flags.url) != nil {
-			return usagef("--url: %q is not an absolute http or https url", a.flags.url)
+			return usagef("--url: %q is not an absolute http or https URL", a.flags.url)
 		}
 		a.set.names = namespaceOf(cmd)
 		a.aboutCommand(cmd, args)

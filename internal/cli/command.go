@@ -31,7 +31,7 @@ func group(use, short, long string, sub ...*cobra.Command) *cobra.Command {
 	return c
 }
 
-// finish makes a group with a wrong word a fault.
+// finish adds examples, and makes an unknown command in a group an error.
 func finish(c *cobra.Command) {
 	if c.Example == "" && c.HasParent() && !c.HasSubCommands() && c.Parent().Name() != "completion" && !c.Hidden && !c.Parent().Hidden {
 		c.Example = example(c)
@@ -79,7 +79,7 @@ func needsProfile(c *cobra.Command) bool {
 	return true
 }
 
-// helpCommand is that of cobra, with an exit code for what does not exist.
+// helpCommand is cobra's help command, with an exit code for unknown commands.
 func helpCommand() *cobra.Command {
 	c := &cobra.Command{Use: "help [COMMAND]", Short: "Show the help of a command", Annotations: withoutProfile}
 	c.RunE = func(cmd *cobra.Command, words []string) error {
@@ -100,7 +100,7 @@ func manCommand() *cobra.Command {
 		cmd.Root().DisableAutoGenTag = true
 		return doc.GenManTree(cmd.Root(), &doc.GenManHeader{Source: "toll " + release(), Manual: "Toll"}, args[0])
 	})
-	c.Long = "Write the manual pages, one for each command, into a directory, which is made when it is missing."
+	c.Long = "Write the manual pages, one for each command, into a directory, which is created if it does not exist."
 	c.Example = "toll man /usr/local/share/man/man1"
 	c.Annotations = withoutProfile
 	return c
@@ -119,7 +119,7 @@ func args(cmd *cobra.Command, got []string) error {
 	case len(got) < least:
 		return usagef("%s needs %s", cmd.CommandPath(), strings.Join(strings.Fields(cmd.Use)[1+len(got):1+least], " "))
 	case len(got) > most:
-		return usagef("%s takes no argument %q", cmd.CommandPath(), got[most])
+		return usagef("%s does not accept the argument %q", cmd.CommandPath(), got[most])
 	}
 	return nil
 }
@@ -207,14 +207,14 @@ func (a *app) fromEnvironment(cmd *cobra.Command) error {
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		variables := f.Annotations[annotationEnv]
 		if f.Changed && len(f.Annotations[annotationSecret]) > 0 {
-			err = usagef("--%s is read from %s alone, as others can see arguments", f.Name, variables[0])
+			err = usagef("--%s can only be set with %s, because other users can see command-line arguments", f.Name, variables[0])
 		}
 		if len(variables) == 0 || f.Changed || err != nil {
 			return
 		}
 		if v := cmp.Or(a.getenv(variables[0]), a.credential(f.Name)); v != "" {
 			if e := f.Value.Set(v); e != nil {
-				err = usagef("%s is not a valid value for --%s: %w", variables[0], f.Name, e)
+				err = usagef("%s does not contain a valid value for --%s: %w", variables[0], f.Name, e)
 			}
 		}
 	})

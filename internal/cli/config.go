@@ -22,11 +22,11 @@ import (
 )
 
 func configCommand(con *console) *cobra.Command {
-	c := group("config", "Profiles: API key and address of a service", `Profiles: API key and address of a service, kept in one file that only you can read.
+	c := group("config", "Profiles: API key and address of a service", `Profiles: API key and address of a service, stored in one file that only you can read.
 
-Settings come from flags, else from the environment, else from the active profile.`,
+Flags override environment variables, and environment variables override the active profile.`,
 		configInit(con), configSet(con), configShow(con),
-		command("use PROFILE", "Make a profile the active one", func(_ *cobra.Command, args []string) error { return useProfile(con, args[0]) }))
+		command("use PROFILE", "Switch to a profile", func(_ *cobra.Command, args []string) error { return useProfile(con, args[0]) }))
 	c.Annotations = withoutProfile // they must work on a profile that is not there yet
 	return c
 }
@@ -46,7 +46,7 @@ const defaultProfile = "default"
 func (con *console) openConfig() (*configuration, error) {
 	path, _ := con.configPath()
 	if path == "" {
-		return nil, errors.New("there is no home directory for the configuration file: name one with TOLL_CONFIG")
+		return nil, errors.New("there is no home directory for the configuration file: set its path with TOLL_CONFIG")
 	}
 	c := &configuration{path: path, top: document{}, profiles: map[string]document{}}
 	b, err := os.ReadFile(path)
@@ -57,10 +57,10 @@ func (con *console) openConfig() (*configuration, error) {
 		return nil, fmt.Errorf("configuration: %w", err)
 	}
 	if json.Unmarshal(b, &c.top) != nil || c.top == nil {
-		return nil, fmt.Errorf("configuration: %s is not JSON as expected", path) // its text holds a key
+		return nil, fmt.Errorf("configuration: %s is not a valid JSON object", path) // its text holds a key
 	}
 	if raw, ok := c.top["profiles"]; ok && json.Unmarshal(raw, &c.profiles) != nil {
-		return nil, fmt.Errorf("configuration: the profiles of %s are not JSON as expected", path)
+		return nil, fmt.Errorf("configuration: the profiles in %s are not valid JSON objects", path)
 	}
 	return c, nil
 }
@@ -122,9 +122,9 @@ func (c *configuration) names() []string { return slices.Sorted(maps.Keys(c.prof
 
 func (c *configuration) noProfile(name string) error {
 	if len(c.profiles) == 0 {
-		return usagef("%s has no profile %q, and no other", c.path, name)
+		return usagef("%s has no profile %q: create it with toll config init", c.path, name)
 	}
-	return usagef("%s has no profile %q; there are %s", c.path, name, strings.Join(c.names(), ", "))
+	return usagef("%s has no profile %q: use one of %s", c.path, name, strings.Join(c.names(), ", "))
 }
 
 // profile returns a profile, which is made when it is missing.
@@ -150,25 +150,25 @@ func checkSetting(name, value string) error {
 	switch name {
 	case settingEnvironment:
 		if e := toll.Environment(value); e != toll.Sandbox && e != toll.Live {
-			return usagef("the environment is sandbox or live")
+			return usagef("the environment must be sandbox or live")
 		}
 	case settingURL:
 		if u, err := httpURL(value); err != nil || u.User != nil {
-			return usagef("the url is an absolute http or https url")
+			return usagef("the URL must be an absolute http or https URL")
 		}
 	case settingKey:
 		if strings.ContainsFunc(value, func(r rune) bool { return r <= ' ' || r > '~' }) {
-			return usagef("the API key has a character that no key has") // and is not repeated
+			return usagef("the API key contains an invalid character") // and is not repeated
 		}
 	}
 	return nil
 }
 
-// httpURL reads the address of a server or a page. What an error says does not repeat it: it may hold a password.
+// httpURL parses the address of a server or a page. Its error does not repeat the address, which may contain a password.
 func httpURL(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return nil, errors.New("must be an absolute http or https url")
+		return nil, errors.New("must be an absolute http or https URL")
 	}
 	return u, nil
 }
@@ -176,18 +176,18 @@ func httpURL(text string) (*url.URL, error) {
 func configInit(con *console) *cobra.Command {
 	var key, environment, address string
 	var ask bool
-	c := command("init", "Write a profile", nil)
-	c.Long = "Write a profile, by default the active one. The file that is printed is the one really used."
+	c := command("init", "Create or change a profile", nil)
+	c.Long = "Create or change a profile, by default the active profile. The output shows the path of the configuration file."
 	c.Example = "toll config init --url https://pay.example.com --api-key @key.txt\ntoll config init -i"
 	f := c.Flags()
 	f.StringVar(&key, "api-key", "", "API key; - reads it from stdin, @path from a file")
 	f.StringVar(&environment, "environment", "", "sandbox (default) or live")
 	f.StringVar(&address, "url", "", "address of the service")
-	f.BoolVarP(&ask, "interactive", "i", false, "ask for what is not given")
+	f.BoolVarP(&ask, "interactive", "i", false, "prompt for missing values")
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
 		given, err := con.keyInFile()
 		if key != "" && given != "" {
-			return usagef("give --api-key or --api-key-file, not both")
+			return usagef("use --api-key or --api-key-file, not both")
 		}
 		if err == nil && given == "" {
 			given, err = con.textArgument(key)
@@ -235,10 +235,10 @@ func configInit(con *console) *cobra.Command {
 	return c
 }
 
-// hintUse tells how a profile that was written becomes the one that commands use.
+// hintUse prints how to use the profile name, if commands use another profile.
 func hintUse(con *console, c *configuration, name string) {
 	if con.used(c) != name {
-		con.say("hint", "toll config use %s makes it the active profile; -p %s uses it once.", name, name)
+		con.say("hint", "To switch to this profile, run toll config use %s. To use it once, add -p %s.", name, name)
 	}
 }
 
@@ -248,7 +248,7 @@ func settingOf(con *console, c *configuration, key string) (profile, name string
 	profile, name = con.active(c), key
 	if rest, ok := strings.CutPrefix(key, "profiles."); ok {
 		if profile, name, ok = cutLast(rest, "."); !ok || profile == "" {
-			return "", "", usagef("a setting of a profile is written as profiles.NAME.KEY")
+			return "", "", usagef("a setting of a profile must have the form profiles.NAME.KEY")
 		}
 	} else if key == "activeProfile" {
 		return "", key, nil
@@ -260,15 +260,15 @@ func settingOf(con *console, c *configuration, key string) (profile, name string
 	case settingKey, settingEnvironment, settingURL:
 		return profile, name, nil
 	}
-	return "", "", usagef("%q is no setting: there are apiKey, environment, url, activeProfile and profiles.NAME.KEY", key)
+	return "", "", usagef("unknown setting %q: use apiKey, environment, url, activeProfile, or profiles.NAME.KEY", key)
 }
 
 func configSet(con *console) *cobra.Command {
 	c := command("set KEY VALUE", "Change a setting of the active profile", nil)
-	c.Long = `Change a setting: apiKey, environment or url of the active profile, activeProfile, or profiles.NAME.KEY.
+	c.Long = `Change a setting: apiKey, environment, or url of the active profile, activeProfile, or profiles.NAME.KEY.
 
-A value of - is read from stdin, @path from a file, which keeps an API key out of the history of the shell. An empty value
-takes the setting away.`
+The value - is read from stdin, and @path from a file, which keeps an API key out of the shell history. An empty value removes
+the setting.`
 	c.Example = "toll config set url https://pay.example.com\ntoll config set profiles.live.apiKey @live.key"
 	c.RunE = func(_ *cobra.Command, args []string) error {
 		c, err := con.openConfig()
@@ -310,7 +310,7 @@ func useProfile(con *console, name string) error {
 func configShow(con *console) *cobra.Command {
 	var all bool
 	c := command("show", "Show the active profile, with its API key masked", nil)
-	c.Flags().BoolVarP(&all, "all", "a", false, "every profile")
+	c.Flags().BoolVarP(&all, "all", "a", false, "show all profiles")
 	c.RunE = func(*cobra.Command, []string) error {
 		c, err := con.openConfig()
 		if err != nil {
@@ -322,7 +322,7 @@ func configShow(con *console) *cobra.Command {
 				return err
 			}
 			if len(c.profiles) > 1 && con.set.output != formatQuiet {
-				con.say("profiles", "%s; --all shows every one", strings.Join(c.names(), ", "))
+				con.say("profiles", "%s; use --all to show all of them", strings.Join(c.names(), ", "))
 			}
 			return con.show(shownProfileOf(con, c, name))
 		}

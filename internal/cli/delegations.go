@@ -12,12 +12,12 @@ import (
 )
 
 func delegationsCommand(a *app) *cobra.Command {
-	return group("delegations", "Delegations: limits on money, within which access tokens buy plans", "",
+	return group("delegations", "Manage delegations: spending limits within which access tokens buy plans", "",
 		delegationsCreate(a, "create"),
 		a.resource(call{
-			use: "sign ID", short: "Hand in the signature of the account that pays",
-			long: `Hand in what the account of --owner-account signed: the typedData that toll delegations create printed. An account that has
-no code yet (account.codeRequired) signs an EIP-7702 authorization as well.`,
+			use: "sign ID", short: "Submit the signature of the account that pays",
+			long: `Submit the signature of the --owner-account over the typedData that toll delegations create printed. An account that
+still needs code (account.codeRequired) also signs an EIP-7702 authorization.`,
 			example: "toll delegations sign 6fa1c0de-0000-4000-8000-000000000000 --signature 0x… --authorization @authorization.json",
 			method:  http.MethodPost, path: "/delegation/ID/signature",
 			flags: []flag{
@@ -28,10 +28,10 @@ no code yet (account.codeRequired) signs an EIP-7702 authorization as well.`,
 		}),
 		a.resource(call{
 			use: "list", short: "List your delegations", list: list.Delegations,
-			flags: []flag{{"accessible", "accessible", toggle, "only those that this API key can spend from now"}},
+			flags: []flag{{"accessible", "accessible", toggle, "only delegations that this API key can spend from now"}},
 		}),
 		a.get("get ID", "Show a delegation", "/delegation/ID"),
-		a.act("revoke ID", "End a delegation, and the access tokens that use it", http.MethodDelete, "/delegation/ID"),
+		a.act("revoke ID", "Revoke a delegation and the access tokens that use it", http.MethodDelete, "/delegation/ID"),
 		a.resource(call{
 			use: "unfreeze ID", short: "Let a frozen delegation pay again, after declined charges or a dispute",
 			method: http.MethodPost, path: "/delegation/ID/unfreeze",
@@ -43,7 +43,7 @@ no code yet (account.codeRequired) signs an EIP-7702 authorization as well.`,
 	)
 }
 
-// providerOf is the way that pays in a currency.
+// providerOf returns the provider that pays in a currency.
 func providerOf(currency string) (toll.Provider, error) {
 	switch strings.ToLower(currency) {
 	case "usdc", "eurc":
@@ -51,30 +51,30 @@ func providerOf(currency string) (toll.Provider, error) {
 	case "usd", "eur":
 		return toll.ProviderCard, nil
 	}
-	return "", usagef("--currency is usdc, eurc, usd or eur")
+	return "", usagef("--currency must be usdc, eurc, usd, or eur")
 }
 
 func delegationsCreate(a *app, use string) *cobra.Command {
 	c := a.resource(call{
-		use: use, short: "Allow orders up to a sum",
-		long: `Allow orders up to a sum of money, for some time. A delegation is good for every plan unless one is named.
+		use: use, short: "Create a delegation, which allows orders up to a limit",
+		long: `Create a delegation, which allows orders up to a sum of money for a limited time. It applies to every plan unless you name a plan.
 
-With --owner-account the money is that of an account which you hold. The delegation then waits: let the account sign the
-typedData of the answer, and hand the signature in with toll delegations sign.`,
+With --owner-account, an account pays whose key you hold yourself. The delegation then waits for its signature: let the account
+sign the typedData of the response, and submit the signature with toll delegations sign.`,
 		example: "toll delegations create --spending-limit-cents 1000 --duration-secs 604800 --currency usdc\n" +
 			"toll delegations create --spending-limit-cents 1000 --duration-secs 604800 --currency usd --card pm_…",
 		method: http.MethodPost, path: "/delegation/create", made: "delegationId",
 		flags: []flag{
-			{"provider", "provider", word, "erc4337 (the wallet) or stripe (a card); default by the currency"},
-			{"spending-limit-cents", "spendingLimitCents", digits, "most that may be spent, in cents of the currency"},
-			{"duration-secs", "durationSecs", digits, "life in seconds, 60 or more"},
+			{"provider", "provider", word, "erc4337 (the wallet) or stripe (a card); default depends on the currency"},
+			{"spending-limit-cents", "spendingLimitCents", digits, "spending limit, in cents of the currency"},
+			{"duration-secs", "durationSecs", digits, "lifetime in seconds, 60 or more"},
 			{"currency", "currency", word, "usdc or eurc for the wallet, usd or eur for a card"},
-			{"payment-method-id", "providerPaymentMethodId", word, "the card, see toll cards list; --card is the same"},
-			{"plan-id", "planId", planID, "the one plan that may be bought"},
-			{"max-transactions", "maxTransactions", digits, "most orders that may be paid"},
-			{"api-key-id", "apiKeyId", word, "the one API key that may use it"},
-			{"owner-account", "ownerAccount", address, "the account that pays, when you hold its key yourself"},
-			{"allowed-recipients", "allowedRecipients", words, "the only addresses that may be paid, with commas"},
+			{"payment-method-id", "providerPaymentMethodId", word, "card to charge, see toll cards list; --card is the same"},
+			{"plan-id", "planId", planID, "restrict the delegation to one plan"},
+			{"max-transactions", "maxTransactions", digits, "maximum number of orders"},
+			{"api-key-id", "apiKeyId", word, "restrict the delegation to one API key"},
+			{"owner-account", "ownerAccount", address, "account that pays, if you hold its key yourself"},
+			{"allowed-recipients", "allowedRecipients", words, "allow payments only to these addresses, separated by commas"},
 		},
 		require: []string{"spending-limit-cents", "duration-secs", "currency"},
 		change: func(_ *cobra.Command, r *request) error {

@@ -40,21 +40,25 @@ type devFlags struct {
 
 func devCommand(a *app) *cobra.Command {
 	var f devFlags
-	c := command("dev", "A whole market on this machine: service, builder, subscriber, paid agent", nil)
-	c.Long = `Start a service on an embedded database, an embedded chain and a double of Stripe, with a builder, plans, an agent that takes
-payment, and a subscriber. A plan is bought on the chain, one call is paid and one is refused before your eyes; another plan is
-bought with test cards, on a page and by a call that lacks credits. A month of sales before it fills the pages of the builder. Then everything stays up, with commands to paste, until Ctrl-C. When what it shows cannot be written, as to a pipe that nobody reads, it ends.`
+	c := command("dev", "Run a complete demo on this machine", nil)
+	c.Long = `Run a complete demo on this machine: a service with an embedded database, an embedded chain, and a test double of Stripe, a
+builder with plans and a paid agent, and a subscriber.
+
+The demo buys a plan on the chain, makes a paid call, and shows a refused call. It buys another plan with test cards: on a
+payment page, and through a call that is short of credits. A month of earlier sales fills the pages of the builder. Then
+everything keeps running, with commands to paste, until you press Ctrl-C. The demo also ends when its output cannot be written,
+such as to a closed pipe.`
 	c.Annotations = withoutProfile
 	fl := c.Flags()
-	fl.StringVar(&f.data, "data", "", "data directory to keep; default one that is removed at the end")
-	fl.StringVar(&f.listen, "listen", "127.0.0.1:0", "address of the service; port 0 is a free one")
-	fl.StringVar(&f.agentListen, "agent-listen", "127.0.0.1:0", "address of the agent; port 0 is a free one")
-	fl.StringVar(&f.chainListen, "chain-listen", "127.0.0.1:0", "address on this machine where the chain answers JSON-RPC; port 0 is a free one")
-	fl.StringVar(&f.logLevel, "log-level", "warn", "what the service says on stderr: debug, info, warn or error")
-	fl.BoolVar(&f.gateway, "gateway", false, "run a chat gateway as well, with a demo agent")
-	fl.StringVar(&f.gatewayListen, "gateway-listen", "127.0.0.1:0", "address of the chat gateway; port 0 is a free one")
-	fl.BoolVar(&f.history, "history", true, "begin a new data directory with a month of sales")
-	fl.BoolVar(&f.once, "once", false, "end after the demonstration")
+	fl.StringVar(&f.data, "data", "", "data directory to keep; default a temporary directory that is deleted at the end")
+	fl.StringVar(&f.listen, "listen", "127.0.0.1:0", "address of the service; port 0 selects a free port")
+	fl.StringVar(&f.agentListen, "agent-listen", "127.0.0.1:0", "address of the agent; port 0 selects a free port")
+	fl.StringVar(&f.chainListen, "chain-listen", "127.0.0.1:0", "address on this machine where the chain answers JSON-RPC; port 0 selects a free port")
+	fl.StringVar(&f.logLevel, "log-level", "warn", "log level of the service on stderr: debug, info, warn, or error")
+	fl.BoolVar(&f.gateway, "gateway", false, "also run a chat gateway with a demo agent")
+	fl.StringVar(&f.gatewayListen, "gateway-listen", "127.0.0.1:0", "address of the chat gateway; port 0 selects a free port")
+	fl.BoolVar(&f.history, "history", true, "fill a new data directory with a month of sales")
+	fl.BoolVar(&f.once, "once", false, "exit after the demonstration")
 	c.RunE = func(cmd *cobra.Command, _ []string) error { return runDev(cmd.Context(), a, f) }
 	return c
 }
@@ -113,7 +117,7 @@ func runDev(ctx context.Context, a *app, f devFlags) (err error) {
 			return err
 		}
 	}
-	a.say("", "Everything stays up. Ctrl-C ends it.")
+	a.say("", "The demo keeps running. Press Ctrl-C to stop it.")
 	<-ctx.Done()
 	return nil
 }
@@ -293,12 +297,12 @@ func (m *market) sell(
 	c := m.builder.client
 	registered, err := c.RegisterAgentWithPlan(ctx,
 		client.AgentParams{
-			Metadata: toll.Metadata{Name: "Text statistics", Description: "Counts what is in a text", Tags: []string{"text"}},
+			Metadata: toll.Metadata{Name: "Text statistics", Description: "Counts the characters, words, and sentences of a text", Tags: []string{"text"}},
 			API:      toll.AgentAPI{Endpoints: toll.EndpointList{{Verb: http.MethodPost, URL: m.agent() + path}}},
 		},
 		client.PlanParams{
 			Metadata: toll.Metadata{
-				Name: "Text statistics, " + credits.Text(), Description: "One credit for each started 200 characters",
+				Name: "Text statistics, " + credits.Text(), Description: "One credit per 200 characters, rounded up",
 			},
 			Price:   price,
 			Credits: toll.CreditsConfig{Amount: credits, MinAmount: 1, MaxAmount: devMaxCredits},
@@ -412,7 +416,7 @@ func statisticsAgent(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if err != nil {
-		http.Error(w, "the text did not arrive", http.StatusBadRequest)
+		http.Error(w, "the text could not be read", http.StatusBadRequest)
 		return
 	}
 	text := string(raw)
@@ -427,16 +431,16 @@ func statisticsAgent(w http.ResponseWriter, r *http.Request) {
 		text = in.Text
 	}
 	if strings.TrimSpace(text) == "" || !utf8.ValidString(text) {
-		http.Error(w, "there is no text to measure", http.StatusBadRequest)
+		http.Error(w, "the text is empty or not valid UTF-8", http.StatusBadRequest)
 		return
 	}
 	b, err := json.MarshalIndent(measure(text), "", "  ")
 	if err != nil {
-		http.Error(w, "the answer cannot be written", http.StatusInternalServerError)
+		http.Error(w, "the response could not be encoded", http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(append(b, '\n')) // an answer that cannot be delivered is nobody's concern any more
+	_, _ = w.Write(append(b, '\n')) // it fails only if the caller disconnected
 }
 
 // statisticsPrice charges one credit for each started 200 characters.

@@ -21,8 +21,8 @@ import (
 
 const (
 	devText = "Metering turns a call into an entry. An entry that is on disk is never lost, never doubled, never negative. " +
-		"The agent asks, the ledger holds, the work is done, the ledger burns; whoever repeats a call gets the same answer. " +
-		"That is all there is to it."
+		"The agent asks, the ledger holds, the work is done, the ledger burns; a repeated call gets the same response. " +
+		"That is the whole idea."
 	devTokenHours = 1
 )
 
@@ -112,21 +112,21 @@ func (m *market) ask(ctx context.Context, url, token string) (*answer, error) {
 	return out, err
 }
 
-// demonstrate shows one paid call and two refused ones, and prints what to paste. That a step does not do what it shows is
-// an error, so that the demonstration is a test as well.
+// demonstrate shows paid and refused calls. It returns an error if a step does not have the result that it shows, so that the
+// demonstration is also a test.
 func demonstrate(ctx context.Context, m *market, s *stage) error {
-	s.title("A market on this machine: a service, a builder, an agent that takes payment, a subscriber")
+	s.title("A demo on this machine: a service, a builder, a paid agent, and a subscriber")
 	s.facts(
 		"service", m.url()+"   docs "+m.url()+"/docs",
 		"pages", m.url()+"/w/"+m.builder.address.String()+"   sign in as bob or alice, with the password "+m.password,
-		"agent", "POST "+m.agentURL()+"   statistics of a text, 1 credit for each started 200 characters",
+		"agent", "POST "+m.agentURL()+"   statistics of a text, 1 credit per 200 characters, rounded up",
 		"plan", string(m.planID)+"   100 credits for 1.00 USDC",
 		"agent id", string(m.agentID),
 		"card plan", string(m.cardPlan)+"   "+toll.Credits(devCardCredits).Text()+" for 5.00 USD, at "+m.cardURL(),
 		"chain", m.chain(),
-		"cards", "a double of Stripe inside this program   "+m.service.Cards().Double(),
-		"builder", m.builder.address.String()+"   owns plan and agent",
-		"subscriber", m.subscriber.address.String()+"   buys",
+		"cards", "a test double of Stripe in this process   "+m.service.Cards().Double(),
+		"builder", m.builder.address.String()+"   owns the plan and the agent",
+		"subscriber", m.subscriber.address.String()+"   buys the plan",
 		"data", m.dir,
 	)
 	for _, act := range []func(context.Context, *stage) error{
@@ -139,7 +139,7 @@ func demonstrate(ctx context.Context, m *market, s *stage) error {
 	return nil
 }
 
-// refused asks the agent and shows that it asks for payment. worked is how often it has worked.
+// refused calls the agent and shows its 402. worked is the number of calls for which the agent has worked.
 func (m *market) refused(ctx context.Context, s *stage, heading, url, token string, worked int32) (*x402.PaymentRequired, error) {
 	s.heading(heading)
 	res, err := m.ask(ctx, url, token)
@@ -148,13 +148,13 @@ func (m *market) refused(ctx context.Context, s *stage, heading, url, token stri
 	}
 	s.status(res)
 	if res.status != http.StatusPaymentRequired || len(res.terms.Accepts) == 0 || m.worked.Load() != worked {
-		return nil, fmt.Errorf("a call that does not pay was answered %d", res.status)
+		return nil, fmt.Errorf("the call without payment returned status %d", res.status)
 	}
 	return &res.terms, nil
 }
 
 func (m *market) showUnpaid(ctx context.Context, s *stage) error {
-	asks, err := m.refused(ctx, s, "A call without payment is answered with the price", m.agentURL(), "", 0)
+	asks, err := m.refused(ctx, s, "A call without payment returns the price", m.agentURL(), "", 0)
 	if err != nil {
 		return err
 	}
@@ -165,7 +165,7 @@ func (m *market) showUnpaid(ctx context.Context, s *stage) error {
 }
 
 func (m *market) showPaid(ctx context.Context, s *stage) error {
-	s.heading("The subscriber gets an access token, and the same call is paid")
+	s.heading("The subscriber creates an access token, and the same call is paid")
 	token, err := m.token(ctx, m.subscriber)
 	if err != nil {
 		return err
@@ -188,13 +188,13 @@ func (m *market) showPaid(ctx context.Context, s *stage) error {
 	}
 	r := res.receipt
 	if res.status != http.StatusOK || !r.Success || r.CreditsRedeemed == nil || r.Extra == nil || m.worked.Load() != 1 {
-		return fmt.Errorf("the paid call was answered %d", res.status)
+		return fmt.Errorf("the paid call returned status %d", res.status)
 	}
 	fmt.Fprintln(s.out)
 	s.facts("receipt", r.CreditsRedeemed.Text(), "transaction", r.Transaction, "request", r.Extra.AgentRequestID,
 		"balance after", after.Balance.Text())
 	if *r.CreditsRedeemed < 1 || before.Balance-after.Balance != *r.CreditsRedeemed {
-		return errors.New("the balances before and after do not differ by the receipt")
+		return errors.New("the change of the balance does not match the receipt")
 	}
 	return nil
 }
@@ -204,9 +204,9 @@ func (m *market) showBroke(ctx context.Context, s *stage) error {
 	if err != nil {
 		return err
 	}
-	asks, err := m.refused(ctx, s, "A visitor without credits is refused, and the agent does not work for nothing", m.agentURL(), token.AccessToken, 1)
+	asks, err := m.refused(ctx, s, "A visitor without credits is refused, and the agent does not run", m.agentURL(), token.AccessToken, 1)
 	if err == nil {
-		s.facts("error", asks.Error, "agent ran", "1 time, for the paid call")
+		s.facts("error", asks.Error, "agent ran", "once, for the paid call")
 	}
 	return err
 }
@@ -221,20 +221,20 @@ func (m *market) showCommands(ctx context.Context, s *stage) error {
 	if err != nil {
 		return err
 	}
-	s.title("Paste into another terminal, in this directory")
+	s.title("Paste these commands into another terminal, in this directory")
 	access := fmt.Sprintf(" --url %s --api-key-file %s", m.url(), quote(m.subscriber.keyFile))
 	if n := m.service.Namespace(); n != x402.Default {
 		access += " --namespace " + n.String()
 	}
 	for _, c := range []struct{ what, line string }{
-		{"a paid call with an access token, good for an hour", fmt.Sprintf("curl -sS -X POST %s -H 'content-type: text/plain' -H '%s: %s' --data %s",
+		{"a paid call with an access token that is valid for an hour", fmt.Sprintf("curl -sS -X POST %s -H 'content-type: text/plain' -H '%s: %s' --data %s",
 			m.agentURL(), x402.HeaderSignature, token.AccessToken, quote("Any text will do. Try your own!"))},
-		{"the same with the command line, which gets a token and shows the receipt", fmt.Sprintf("%s call %s --plan %s --data %s%s",
+		{"the same with the command line, which creates a token and shows the receipt", fmt.Sprintf("%s call %s --plan %s --data %s%s",
 			program(), m.agentURL(), m.planID, quote("Any text will do. Try your own!"), access)},
-		{"the page on which a person pays the plan in dollars, with " + devCard, fmt.Sprintf("%s plans checkout %s%s", program(), m.cardPlan, access)},
-		{"a call that buys this plan within the limit on the card, when credits are short", fmt.Sprintf("%s call %s --pay --plan %s --delegation-id %s --data %s%s",
+		{"the page to pay for the plan in dollars, with the card " + devCard, fmt.Sprintf("%s plans checkout %s%s", program(), m.cardPlan, access)},
+		{"a call that buys this plan within the limit on the card if credits are short", fmt.Sprintf("%s call %s --pay --plan %s --delegation-id %s --data %s%s",
 			program(), m.cardURL(), m.cardPlan, m.cardLimit, quote("Any text will do. Try your own!"), access)},
-		{"what is left", fmt.Sprintf("%s plans balance %s%s", program(), m.planID, access)},
+		{"the remaining balance", fmt.Sprintf("%s plans balance %s%s", program(), m.planID, access)},
 	} {
 		fmt.Fprintf(s.out, "%s\n%s\n\n", s.style("# "+c.what, faint), c.line)
 	}
@@ -249,7 +249,7 @@ func shortID(id string) string {
 }
 
 func shortToken(t string) string {
-	return fmt.Sprintf("%s…%s   %d characters, for this plan and agent, good for an hour", t[:min(24, len(t))], t[max(0, len(t)-6):], len(t))
+	return fmt.Sprintf("%s…%s   %d characters, for this plan and agent, valid for an hour", t[:min(24, len(t))], t[max(0, len(t)-6):], len(t))
 }
 
 const (
@@ -260,10 +260,10 @@ const (
 	devChainWait  = time.Minute // until the chain runs
 )
 
-// chain says where the chain is.
+// chain describes where the chain runs.
 func (m *market) chain() string {
 	env := m.service.Environment()
-	text := fmt.Sprintf("inside this program, id %d", env.ChainID())
+	text := fmt.Sprintf("in this process, id %d", env.ChainID())
 	if url := m.service.Chain().URL(); url != "" {
 		text += "   JSON-RPC " + url
 	}
@@ -284,7 +284,7 @@ func (m *market) awaitChain(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			return errors.New("the chain inside the program does not start; --log-level info says more")
+			return errors.New("the embedded chain did not start; --log-level info shows more")
 		case <-time.After(200 * time.Millisecond):
 		}
 	}
@@ -308,7 +308,7 @@ func (m *market) showOrder(ctx context.Context, s *stage) error {
 		return err
 	}
 	s.facts("faucet", devFunds+".00 USDC for the wallet "+subscriber.address.String(),
-		"delegation", d.DelegationID+"   the service may spend 3.00 USDC of it, for an hour")
+		"delegation", d.DelegationID+"   the service may spend 3.00 USDC within an hour")
 	fmt.Fprintln(s.out)
 	start := time.Now()
 	order, err := subscriber.client.OrderPlan(ctx, m.planID, client.PaidBy(d.DelegationID))
@@ -343,12 +343,12 @@ func (m *market) showOrder(ctx context.Context, s *stage) error {
 	paid := new(big.Int).Sub(before.subscriber.Int(), after.subscriber.Int())
 	got := new(big.Int).Sub(after.builder.Int(), before.builder.Int())
 	if paid.Cmp(price) != 0 || got.Cmp(price) != 0 {
-		return fmt.Errorf("the plan costs %s, the subscriber paid %s and the builder got %s", price, paid, got)
+		return fmt.Errorf("the plan costs %s, the subscriber paid %s, and the builder got %s", price, paid, got)
 	}
 	return nil
 }
 
-// holdings are what wallets hold, in base units of USDC.
+// holdings are balances of wallets, in base units of USDC.
 type holdings struct{ subscriber, builder toll.Units }
 
 func (m *market) holdings(ctx context.Context) (h holdings, err error) {
@@ -379,12 +379,12 @@ const (
 
 // showPage has the subscriber buy the plan in dollars on its page.
 func (m *market) showPage(ctx context.Context, s *stage) error {
-	s.heading("Another plan costs 5.00 USD: a person pays it by card, on a page")
+	s.heading("Another plan costs 5.00 USD: a person pays by card, on a payment page")
 	page, err := m.subscriber.client.Checkout(ctx, m.cardPlan, client.CheckoutParams{SessionType: "hosted"})
 	if err != nil {
 		return err
 	}
-	s.facts("page", page.Result.URL, "card", devCard+"   typed on the page of the double")
+	s.facts("page", page.Result.URL, "card", devCard+"   entered on the page of the test double")
 	if err := m.service.Cards().FillPage(ctx, page.OrderID, devCard); err != nil {
 		return err
 	}
@@ -395,7 +395,7 @@ func (m *market) showPage(ctx context.Context, s *stage) error {
 	fmt.Fprintln(s.out)
 	s.facts("order", order.OrderID+"   "+string(order.Status), "credits", order.CreditsGranted.Text())
 	if order.Status != toll.OrderConfirmed {
-		return fmt.Errorf("the order that was paid on a page is %s", order.Status)
+		return fmt.Errorf("the order that was paid on the page has the status %s", order.Status)
 	}
 	return nil
 }
@@ -418,14 +418,14 @@ func (m *market) limited(ctx context.Context, p person, number string) (delegati
 
 // showTopUp has calls spend the credits until one buys more of them.
 func (m *market) showTopUp(ctx context.Context, s *stage) error {
-	s.heading("A call that lacks credits buys them, within a limit on the card, without anybody")
+	s.heading("A call that is short of credits buys more automatically, within a limit on the card")
 	delegation, token, err := m.limited(ctx, m.subscriber, devAskingCard)
 	if err != nil {
 		return err
 	}
 	m.cardLimit = delegation
 	s.facts("card", devAskingCard+"   enrolled once, with 3-D Secure",
-		"delegation", delegation+"   the service may charge 12.00 USD, for an hour", "access token", shortToken(token.AccessToken))
+		"delegation", delegation+"   the service may charge 12.00 USD within an hour", "access token", shortToken(token.AccessToken))
 	for range 2 {
 		fmt.Fprintln(s.out)
 		res, err := m.ask(ctx, m.cardURL(), token.AccessToken)
@@ -435,7 +435,7 @@ func (m *market) showTopUp(ctx context.Context, s *stage) error {
 		s.status(res)
 		r := res.receipt
 		if res.status != http.StatusOK || !r.Success || r.CreditsRedeemed == nil {
-			return fmt.Errorf("the call that a card pays was answered %d", res.status)
+			return fmt.Errorf("the call that is paid by card returned status %d", res.status)
 		}
 		after, err := m.subscriber.client.Balance(ctx, m.cardPlan)
 		if err != nil {
@@ -448,9 +448,9 @@ func (m *market) showTopUp(ctx context.Context, s *stage) error {
 		return err
 	}
 	s.facts("charged", wholeOf(d.AmountSpentCents.String())+" USD, "+
-		wholeOf(d.RemainingBudgetCents.String())+" USD are left of the limit")
+		wholeOf(d.RemainingBudgetCents.String())+" USD of the limit remain")
 	if d.AmountSpentCents != 500 {
-		return errors.New("the second call has not bought the plan once")
+		return errors.New("the second call did not buy the plan exactly once")
 	}
 	return nil
 }
@@ -462,12 +462,12 @@ func (m *market) showDeclined(ctx context.Context, s *stage) error {
 		return err
 	}
 	worked := m.worked.Load()
-	asks, err := m.refused(ctx, s, "A visitor's card is declined: the agent does not work, and nothing is owed", m.cardURL(), token.AccessToken, worked)
+	asks, err := m.refused(ctx, s, "A visitor's card is declined: the agent does not run, and nothing is charged", m.cardURL(), token.AccessToken, worked)
 	if err == nil {
 		s.facts("card", devPoorCard, "error", asks.Error, "scheme", asks.Accepts[0].Scheme, "agent ran", fmt.Sprintf("%d times, for the paid calls", worked))
 	}
 	if err == nil && asks.Accepts[0].Scheme != m.scheme() {
-		err = errors.New("the agent does not ask for a card")
+		err = errors.New("the response of the agent does not offer card payment")
 	}
 	return err
 }

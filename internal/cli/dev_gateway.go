@@ -64,7 +64,7 @@ func (m *market) openChat(ctx context.Context, address string) (c *devChat, clos
 func (m *market) sellDemo(ctx context.Context, c *devChat) error {
 	made, err := m.builder.client.RegisterAgentWithPlan(ctx,
 		client.AgentParams{
-			Metadata: toll.Metadata{Name: "Demo agent", Description: "Says what it was told"},
+			Metadata: toll.Metadata{Name: "Demo agent", Description: "Repeats your prompt"},
 			API:      toll.AgentAPI{Endpoints: toll.EndpointList{{Verb: http.MethodPost, URL: c.agentURL}}},
 		},
 		client.PlanParams{
@@ -126,9 +126,9 @@ func (c *devChat) tool(ctx context.Context, name string, params map[string]any, 
 	return x402.Decode(result, into)
 }
 
-// showChat has the subscriber buy and use a plan by the tools of a chat: nothing is bought before it is confirmed.
+// showChat has the subscriber buy and use a plan with the tools of a chat. Nothing is bought before it is confirmed.
 func (m *market) showChat(ctx context.Context, s *stage, c *devChat) error {
-	s.heading("In a chat the subscriber asks for the plan of a demo agent, confirms its price, and asks the agent")
+	s.heading("In a chat, the subscriber orders the plan of a demo agent, confirms its price, and calls the agent")
 	order := m.service.Namespace().Tool("orderPlan")
 	var quote struct {
 		Price                string `json:"price"`
@@ -152,10 +152,10 @@ func (m *market) showChat(ctx context.Context, s *stage, c *devChat) error {
 		return err
 	}
 	if !quote.RequiresConfirmation || !bought.Success || answered.Payment == nil || answered.Payment.CreditsRedeemed != "1" {
-		return fmt.Errorf("the chat got %+v, %+v and %s", quote, bought, answered.Response)
+		return fmt.Errorf("the chat got %+v, %+v, and %s", quote, bought, answered.Response)
 	}
 	s.facts(
-		"quote", strings.TrimSpace(quote.Price+" "+quote.Currency)+"   nothing is bought without confirm",
+		"quote", strings.TrimSpace(quote.Price+" "+quote.Currency)+"   nothing is bought before you confirm",
 		"order", bought.OrderID+"   "+bought.Balance+" credits",
 		"answer", string(answered.Response),
 		"receipt", answered.Payment.CreditsRedeemed+" credit, "+answered.Payment.RemainingBalance+" left",
@@ -174,13 +174,13 @@ func (m *market) showHosts(s *stage, c *devChat) error {
 	field := "openclaw config set plugins.entries." + names.PluginID() + ".config."
 	url := c.buyer.url()
 	for _, l := range []struct{ what, lines string }{
-		{"ask the demo agent through the core", fmt.Sprintf("%s gateway ask %s %s --core-url %s --data %s",
+		{"call the demo agent through the core", fmt.Sprintf("%s gateway ask %s %s --core-url %s --data %s",
 			program(), c.agentURL, quote("What do you do?"), url, quote(c.buyer.dir))},
-		{"OpenClaw, with the plugin of gateway/openclaw",
+		{"OpenClaw, with the plugin in gateway/openclaw",
 			field + "coreUrl " + url + "\n" + field + "coreTokenFile " + quote(filepath.Join(c.buyer.dir, gateway.TokenFile))},
 		{"any MCP host", fmt.Sprintf(`{"mcpServers": {%q: {"type": "http", "url": "%s/mcp", "headers": {"Authorization": "Bearer %s"}}}}`,
 			names.Scheme, url, token)},
-		{"what is missing", fmt.Sprintf("%s gateway doctor --core-url %s --data %s --url %s --api-key-file %s",
+		{"check the setup", fmt.Sprintf("%s gateway doctor --core-url %s --data %s --url %s --api-key-file %s",
 			program(), url, quote(c.buyer.dir), m.url(), quote(m.subscriber.keyFile))},
 	} {
 		if _, err := fmt.Fprintf(s.out, "%s\n%s\n\n", s.style("# "+l.what, faint), l.lines); err != nil {
@@ -190,7 +190,7 @@ func (m *market) showHosts(s *stage, c *devChat) error {
 	return nil
 }
 
-// startChat shows the chat gateway, when it is asked for. end ends its cores.
+// startChat shows the chat gateway if --gateway is set. end stops its cores.
 func startChat(ctx context.Context, f devFlags, m *market, s *stage) (c *devChat, end func() error, err error) {
 	if !f.gateway {
 		return nil, func() error { return nil }, nil

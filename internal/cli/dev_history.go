@@ -46,16 +46,16 @@ var devOffers = []devOffer{
 		plan: "Summaries, 500 credits", price: dollars(20_000_000), credits: toll.CreditsDynamic(500, 1, devMaxCredits), weight: 6,
 	},
 	{
-		name: "Translation", text: "German, French and Spanish into English.\nOne credit for each started 200 characters.", path: "/translate",
-		tags: []string{"text", "languages"}, plan: "Translation, a month", price: dollars(29_000_000),
+		name: "Translation", text: "Translates German, French, and Spanish into English.\nOne credit per 200 characters, rounded up.", path: "/translate",
+		tags: []string{"text", "languages"}, plan: "Translation, one month", price: dollars(29_000_000),
 		credits: toll.CreditsExpirable(toll.UnitsOf(toll.MonthSecs)), weight: 3,
 	},
 	{
-		name: "Readability", text: "How hard a text is to read, with the sentences that make it so.", path: "/readability", tags: []string{"text"},
-		plan: "Readability, to try", price: free, credits: toll.CreditsFixed(25, 1), trial: true, weight: 2,
+		name: "Readability", text: "Shows how hard a text is to read, and the sentences that make it hard.", path: "/readability", tags: []string{"text"},
+		plan: "Readability, free trial", price: free, credits: toll.CreditsFixed(25, 1), trial: true, weight: 2,
 	},
 	{
-		name: "Keywords", text: "The terms that a text is about.", path: "/keywords", tags: []string{"text", "search"}, plan: "Keywords, pay as you go",
+		name: "Keywords", text: "The main terms of a text.", path: "/keywords", tags: []string{"text", "search"}, plan: "Keywords, pay as you go",
 		price: func(to toll.Address) (toll.Price, error) {
 			return toll.PricePayAsYouGo(toll.UnitsOf(10_000), to, toll.Sandbox.USDC())
 		},

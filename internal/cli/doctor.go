@@ -34,15 +34,15 @@ const maxSkew = 30 * time.Second
 func doctorCommand(a *app) *cobra.Command {
 	var cfg server.Config
 	var operator string
-	c := command("doctor", "Look for what is wrong or careless", nil)
-	c.Long = `Look for what is wrong or careless: the configuration file, the service that it names, the API key; with --data or --database
-also a database of this machine, its master key and the modes of its files, and with the settings of toll serve its chain, cards,
-mail server, sign-in provider, proxies and backups.
+	c := command("doctor", "Check the configuration and health of a service", nil)
+	c.Long = `Check the configuration and health of a service: the configuration file, the configured service, and the API key. With --data or
+--database, also check a database on this machine, its master key, and the modes of its files; with the settings of toll serve, also
+its chain, cards, mail server, sign-in provider, proxies, and backups.
 
-Without --url, TOLL_URL or a profile, the service is the one of that database: at --listen, else at its public address. It may be
-stopped. The API key is sent to an address that only the database names if that is on this machine.
+Without --url, TOLL_URL, or a profile, the service is the service of that database, at --listen or else at its public address. It may
+be stopped. If only the database names the address, the API key is sent there only if the address is on this machine.
 
-Nothing is changed, and no mail is sent. Exit code 1 when something does not work; warnings do not count.`
+Nothing is changed, and no mail is sent. The exit code is 1 if a check fails; warnings do not count.`
 	c.Example = "toll doctor\ntoll doctor --data ./toll-data"
 	storeFlags(c, &cfg)
 	railFlags(c, &cfg.Rails)
@@ -52,11 +52,11 @@ Nothing is changed, and no mail is sent. Exit code 1 when something does not wor
 	for _, unused := range []string{"key-prefix", "registration", "no-passwords", "backup-keep"} {
 		c.Flags().Lookup(unused).Hidden = true
 	}
-	c.Flags().StringVar(&operator, "metrics-listen", "", "address of the operator's listener, to look at the background work of the service")
+	c.Flags().StringVar(&operator, "metrics-listen", "", "address of the operator's listener, to check the background work of the service")
 	env(c.Flags(), "metrics-listen")
 	c.Annotations = withoutProfile
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
-		d := &doctor{app: a, absent: check.Failed, noKey: "none is set: open reads work, nothing else"}
+		d := &doctor{app: a, absent: check.Failed, noKey: "no API key is set: only public reads work"}
 		var inspected check.List
 		address, inspects := "", cfg.Data != "" || cfg.Database != ""
 		if inspects {
@@ -98,7 +98,7 @@ func (d *doctor) configuration() {
 	info, err := os.Stat(path)
 	switch {
 	case path == "" || err != nil && !named:
-		d.add("configuration", check.OK, "no file; flags and the environment are all there is")
+		d.add("configuration", check.OK, "no file: only flags and environment variables apply")
 		return
 	case errors.Is(err, fs.ErrNotExist):
 		d.add("configuration", check.Failed, "%s", noConfig(path))
@@ -107,14 +107,14 @@ func (d *doctor) configuration() {
 		d.add("configuration", check.Failed, "%s", err)
 		return
 	case info.Mode().Perm()&0o077 != 0 && runtime.GOOS != "windows":
-		d.add("configuration", check.Warning, "%s can be read by others: chmod 600 it", path)
+		d.add("configuration", check.Warning, "%s can be read by other users: run chmod 600 on it", path)
 	default:
 		d.add("configuration", check.OK, "%s", path)
 	}
 	left, _ := newConfiguration.Left(filepath.Dir(path)) // what cannot be read was said above
 	for _, name := range left {
 		d.add("configuration", check.Warning,
-			"%s holds API keys, and a killed command left it: the next toll config set removes it",
+			"%s contains API keys and remains from a command that was killed: the next toll config set deletes it",
 			filepath.Join(filepath.Dir(path), name))
 	}
 }
@@ -134,7 +134,7 @@ func (d *doctor) profile() bool {
 // serviceOf sets the address to the one that a database names, "" for the default. The API key may belong to another service, so it is
 // sent only if the address is on this machine.
 func (d *doctor) serviceOf(address string) {
-	d.absent, d.hint, d.app.set.url = check.Warning, "; it may be stopped. If it is elsewhere, name its address with --url", address
+	d.absent, d.hint, d.app.set.url = check.Warning, "; it may be stopped. If it runs elsewhere, set its address with --url", address
 	if u, err := url.Parse(address); d.app.set.key != "" && address != "" && (err != nil || !toll.IsLoopback(u.Hostname())) {
 		d.app.set.key, d.noKey = "", "not sent to "+address+", which only the database names: set --url to check the key"
 	}
@@ -156,15 +156,15 @@ func (d *doctor) service(ctx context.Context) {
 	}
 	took := time.Since(began)
 	if health.Service == "" {
-		d.add("service", d.absent, "what answers at %s is another service%s", c.URL(), d.hint)
+		d.add("service", d.absent, "the server at %s is a different service%s", c.URL(), d.hint)
 		return
 	}
 	d.add("service", check.OK, "%s at %s, release %s, answered in %s", health.Service, c.URL(), health.Version, took.Round(time.Millisecond))
 	if there, err := http.ParseTime(header.Get("Date")); err == nil {
 		if skew := began.Add(took / 2).Sub(there).Round(time.Second); skew.Abs() > maxSkew {
-			d.add("clock", check.Warning, "the clock of this machine is %s from that of the service", skew)
+			d.add("clock", check.Warning, "the clock of this machine differs from the clock of the service by %s", skew)
 		} else {
-			d.add("clock", check.OK, "at most %s from that of the service", max(skew.Abs(), time.Second))
+			d.add("clock", check.OK, "differs from the clock of the service by at most %s", max(skew.Abs(), time.Second))
 		}
 	}
 	ready, err := c.Ready(ctx)
@@ -173,7 +173,7 @@ func (d *doctor) service(ctx context.Context) {
 		if err == nil {
 			checks = ready.Checks["database"]
 		}
-		d.add("ready", check.Failed, "the service is not ready: database %s; its log says why", cmp.Or(checks, "unknown"))
+		d.add("ready", check.Failed, "the service is not ready: database %s; see its log", cmp.Or(checks, "unknown"))
 	} else {
 		text := "database " + ready.Checks["database"]
 		for _, k := range rails.Kinds {
@@ -183,7 +183,7 @@ func (d *doctor) service(ctx context.Context) {
 		for _, k := range rails.Kinds {
 			switch ready.Checks[k.Check] {
 			case "failing":
-				d.add(k.Check, check.Warning, "%s cannot be ordered now; its log says why, and so does toll doctor on its machine, with --data or --database and its settings of %s", k.Plans, k.Settings)
+				d.add(k.Check, check.Warning, "%s cannot be ordered now: see the log of the service, or run toll doctor on its machine with --data or --database and its settings for %s", k.Plans, k.Settings)
 			case "off":
 				d.add(k.Check, check.OK, "off: %s cannot be ordered", k.Plans)
 			}
@@ -192,7 +192,7 @@ func (d *doctor) service(ctx context.Context) {
 	d.key(ctx, c)
 }
 
-// loops says which background work of the service fails.
+// loops reports background work of the service that fails.
 func (d *doctor) loops(ctx context.Context, operator string) {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
@@ -205,11 +205,11 @@ func (d *doctor) loops(ctx context.Context, operator string) {
 	for _, l := range loops {
 		if l.Error != "" {
 			works = false
-			d.add("background work", check.Warning, "%s fails since %s: %s", l.Name, l.Failing.UTC().Format(time.RFC3339), l.Error)
+			d.add("background work", check.Warning, "%s has been failing since %s: %s", l.Name, l.Failing.UTC().Format(time.RFC3339), l.Error)
 		}
 	}
 	if works {
-		d.add("background work", check.OK, "%d loops, none fails", len(loops))
+		d.add("background work", check.OK, "%d loops, all working", len(loops))
 	}
 }
 
@@ -234,7 +234,7 @@ func (d *doctor) key(ctx context.Context, c *client.Client) {
 		return
 	}
 	if d.environment != "" && d.environment != string(info.Environment) {
-		d.add("environment", check.Failed, "the service is of %s, and the settings say %s: correct --url, or --environment, TOLL_ENVIRONMENT or the profile (toll config set environment %s)",
+		d.add("environment", check.Failed, "the service runs in %s, but the settings name %s: correct --url, or --environment, TOLL_ENVIRONMENT, or the profile (toll config set environment %s)",
 			info.Environment, d.environment, info.Environment)
 	} else {
 		d.add("environment", check.OK, "%s, network %s", info.Environment, info.Network)
@@ -248,8 +248,8 @@ func (d *doctor) key(ctx context.Context, c *client.Client) {
 		d.add("API key", check.Failed, "%s", err)
 		return
 	}
-	d.add("API key", check.OK, "%s is taken", masked(d.app.set.key))
-	d.add("API versions", check.OK, "this program speaks %s, the service %s to %s", client.Version, versions.Floor, versions.Current)
+	d.add("API key", check.OK, "%s is accepted", masked(d.app.set.key))
+	d.add("API versions", check.OK, "this program uses %s, and the service supports %s to %s", client.Version, versions.Floor, versions.Current)
 }
 
 func (d *doctor) report() error {

@@ -61,7 +61,7 @@ func exitOfStatus(status int) int {
 	return cmp.Or(exitCodes[status], exitFailed)
 }
 
-// report writes an error to stderr: as the error body when the output is JSON, else for a person.
+// report writes an error to stderr: as the error body if the output is JSON, otherwise as text.
 func (a *app) report(err error) {
 	if _, ok := errors.AsType[printed](err); ok {
 		return
@@ -87,7 +87,7 @@ func (a *app) report(err error) {
 	if !isTyped {
 		a.say("error", "%s", err)
 		if isUsage {
-			a.say("", "Run with --help to see what is possible.")
+			a.say("", "Run the command with --help to see its usage.")
 		}
 		return
 	}
@@ -97,7 +97,7 @@ func (a *app) report(err error) {
 		return
 	}
 	if e.Code == toll.CodeUnavailable && e.Status == 0 {
-		a.say("hint", "Is toll serve running at %s? Another address is given with --url, TOLL_URL or toll config set url.", a.client().URL())
+		a.say("hint", "Is toll serve running at %s? Set another address with --url, TOLL_URL, or toll config set url.", a.client().URL())
 	} else if hint := a.hintFor(e); hint != "" {
 		a.say("hint", "%s", hint)
 	}
@@ -109,14 +109,14 @@ func (a *app) report(err error) {
 	}
 	a.sayWhere(e)
 	if exitCode(err) == exitNotSignedIn && a.set.key == "" {
-		a.say("hint", "No API key is set: use TOLL_API_KEY, --api-key-file or the configuration file.")
+		a.say("hint", "No API key is set: use TOLL_API_KEY, --api-key-file, or the configuration file.")
 	}
 	if a.flags.verbose && e.CorrelationID != "" {
 		a.say("id", "%s", e.CorrelationID)
 	}
 }
 
-// sayWhere names the members that an error is about, as far as its text does not.
+// sayWhere prints the members that an error is about, unless its text contains them.
 func (a *app) sayWhere(e *toll.Error) {
 	if path, ok := e.Params["path"].(string); ok && !strings.Contains(e.Error(), path) {
 		a.say("at", "%s", path)
@@ -138,7 +138,7 @@ func cause(err error) error {
 	return err
 }
 
-// count says how many, with the word in its right form.
+// count returns a number with its word, in the singular or plural.
 func count[N int | string](n N, word string) string {
 	text := fmt.Sprint(n)
 	if text != "1" {

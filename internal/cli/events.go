@@ -23,20 +23,20 @@ func eventsCommand(a *app) *cobra.Command {
 		return text, nil
 	})}
 	c := a.resource(call{
-		use: "events", short: "What happened to your agents, plans, credits and keys",
+		use: "events", short: "List events of your agents, plans, credits, and API keys",
 		list: list.Events,
 		flags: []flag{
-			{"type", "type", word, "only those of this type, for example order.paid"},
-			{"since", "since", since, "only those from this time on: 2026-11-21T08:00:00Z, or 1h for the last hour"},
+			{"type", "type", word, "only events of this type, such as order.paid"},
+			{"since", "since", since, "only events from this time: 2026-11-21T08:00:00Z, or 1h for the last hour"},
 		},
 	})
-	c.Long = `What happened to your agents, plans, credits and keys.
+	c.Long = `List events of your agents, plans, credits, and API keys.
 
-With --follow new events are printed as they happen, until Ctrl-C; as JSON there is one on each line. A stream that breaks is
-continued where it broke.`
+With --follow, new events are printed as they happen, until Ctrl-C; JSON output has one event per line. An interrupted stream
+resumes where it stopped.`
 	c.Example = "toll events --type settlement.settled --since 1h\ntoll events --follow -o ndjson"
 	c.Flags().BoolVar(&follow, "follow", false, "print new events as they happen")
-	c.Flags().StringVar(&after, "after", "", "id of the last event that is known, with --follow")
+	c.Flags().StringVar(&after, "after", "", "id of the last event that you have; requires --follow")
 	c.MarkFlagsMutuallyExclusive("follow", "since")
 	list := c.RunE
 	c.RunE = func(cmd *cobra.Command, args []string) error {
@@ -44,16 +44,16 @@ continued where it broke.`
 		case follow:
 			return followEvents(cmd.Context(), a, cmd.Flag("type").Value.String(), after)
 		case after != "":
-			return usagef("--after goes with --follow")
+			return usagef("--after requires --follow")
 		}
 		return list(cmd, args)
 	}
 	return c
 }
 
-// follow prints events until the context ends.
+// followEvents prints events until the context ends.
 func followEvents(ctx context.Context, a *app, kind, after string) error {
-	// A stream that breaks is made again without end, so that a wrong key or address has to be found before.
+	// FollowEvents reconnects without end, so this call finds a wrong key or address first.
 	if _, err := a.call(ctx, http.MethodGet, "/events", url.Values{"pageSize": {"1"}}, nil); err != nil {
 		return err
 	}

@@ -31,10 +31,10 @@ type sellerFlags struct {
 func (f *sellerFlags) add(c *cobra.Command, listen string) {
 	fl := c.Flags()
 	fl.StringVar(&f.plan, "plan", "", "plan whose credits pay")
-	fl.StringVar(&f.agent, "agent", "", "agent that takes the payment")
+	fl.StringVar(&f.agent, "agent", "", "agent that receives the payment")
 	fl.StringVar(&f.listen, "listen", listen, "address to listen on")
-	fl.IntVar(&f.holdSecs, "hold-secs", paid.DefaultHoldSecs, "life of a hold, 1 to 900; it is renewed while a call runs, for at most 24 hours")
-	fl.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
+	fl.IntVar(&f.holdSecs, "hold-secs", paid.DefaultHoldSecs, "lifetime of a hold in seconds, 1 to 900; it is renewed while a call runs, for at most 24 hours")
+	fl.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn, or error")
 	require(c, "plan")
 }
 
@@ -81,7 +81,7 @@ func (s *seller) check(ctx context.Context, c *client.Client, prices ...flagPric
 	}
 	if caller != plan.Owner {
 		return nil, toll.NewError(toll.CodeNotPlanOwner).
-			WithHint("The gate takes payment with the API key of the builder who owns the plan.")
+			WithHint("Use an API key of the workspace that owns the plan.")
 	}
 	return terms, inPlan(terms, prices...)
 }
@@ -97,37 +97,38 @@ type gateFlags struct {
 func gateCommand(a *app) *cobra.Command {
 	var f gateFlags
 	c := command("gate", "Put a price on an HTTP service without changing it", nil)
-	c.Long = `Run a reverse proxy that asks for payment: it verifies, passes the request on, settles, and only then answers.
+	c.Long = `Run a reverse proxy that requires payment: it verifies the payment, forwards the request, settles, and only then returns
+the response.
 
-Each --route names a method, a path and its credits; --credits is the price of everything else. With routes and without
---credits, other paths are 404. Without both, every request costs 1 credit. A path may end in /*, which stands for everything
-below and for the path before it; exact paths win over names, names over /*, and among those the longest. Letters are compared
-without case.
+Each --route sets the credits of a method and path; --credits is the price of every other request. With --route but without
+--credits, other paths return 404. Without both, every request costs 1 credit. A path may end in /*, which matches the path
+before it and everything below. Exact paths win over named parameters, named parameters over /*, and among those the longest
+path wins. Paths are not case-sensitive.
 
-A caller can hang up while the service behind works. By default the work is then settled when it succeeds, and free for GET,
-HEAD and OPTIONS, which are cancelled. --caller-gone settle or release chooses one for all.
+A caller can disconnect while the upstream service works. By default, the work is then settled when it succeeds; GET,
+HEAD, and OPTIONS requests are canceled and free. --caller-gone settle or release applies one rule to all methods.
 
-Access tokens of the service pay in payment-signature or as a bearer token in Authorization, and never reach the service
-behind. Credentials of other software in Authorization pass through. With --public-url a 402 names the full address of what
-it is about, and access tokens that are made for another address are refused.
+Access tokens of the service pay in the payment-signature header or as a bearer token in Authorization, and never reach the
+upstream service. Credentials of other software in Authorization pass through. With --public-url, a 402 names the full address
+of the resource, and access tokens that were created for another address are refused.
 
-A person who opens a paid address in a browser gets a page with the price and a link to the plan, in place of JSON. With --cors,
+A person who opens a paid address in a browser gets a page with the price and a link to the plan instead of JSON. With --cors,
 pages of that origin may call the gate from a browser and read the payment headers.
 
-A caller has 10 s to send a request and to read an answer, and a second more for each 16 KiB. Time in
+A caller has 10 s to send a request and to read a response, plus 1 s for each 16 KiB. Time in
 which a stream has nothing to send does not count.`
 	c.Example = `toll gate --upstream http://127.0.0.1:3000 --plan 4474 --route "POST /ask=2" --route "GET /files/:name=1" --free "GET /health"
 toll gate --upstream http://127.0.0.1:3000 --plan 4474 --credits 2 --free "GET /public/*" --public-url https://paid.example.com`
 	f.add(c, "127.0.0.1:8403")
 	fl := c.Flags()
-	fl.StringVar(&f.upstream, "upstream", "", "address of the service behind")
-	fl.StringVar(&f.credits, "credits", "", "price of a request that no route names")
-	fl.StringArrayVar(&f.routes, "route", nil, `price of a route, as "POST /path=2"`)
-	fl.StringArrayVar(&f.free, "free", nil, `route without a price, as "GET /health"`)
-	fl.BoolVar(&f.cased, "case-sensitive", false, "compare the letters of paths with their case; only for a service that does too")
-	fl.StringArrayVar(&f.cors, "cors", nil, `origin whose pages may call the gate from a browser, as https://app.example.com, or "*"`)
-	fl.StringVar(&f.publicURL, "public-url", "", "address under which callers reach the gate")
-	fl.StringVar(&f.callerGone, "caller-gone", "", "what becomes of work whose caller hung up: settle or release; default settle, but release for GET, HEAD and OPTIONS")
+	fl.StringVar(&f.upstream, "upstream", "", "address of the upstream service")
+	fl.StringVar(&f.credits, "credits", "", "credits of a request that matches no --route")
+	fl.StringArrayVar(&f.routes, "route", nil, `credits of a route, as "POST /path=2"`)
+	fl.StringArrayVar(&f.free, "free", nil, `free route, as "GET /health"`)
+	fl.BoolVar(&f.cased, "case-sensitive", false, "compare paths case-sensitively; only for an upstream service that does too")
+	fl.StringArrayVar(&f.cors, "cors", nil, `origin whose pages may call the gate from a browser, such as https://app.example.com, or "*"`)
+	fl.StringVar(&f.publicURL, "public-url", "", "address at which callers reach the gate")
+	fl.StringVar(&f.callerGone, "caller-gone", "", "handling of work whose caller disconnected: settle or release; default settle, but release for GET, HEAD, and OPTIONS")
 	require(c, "upstream")
 	c.RunE = func(cmd *cobra.Command, _ []string) error { return runGate(cmd.Context(), a, f) }
 	return c
@@ -239,7 +240,7 @@ func (g *gateSettings) readPrices(f gateFlags) error {
 		flag := fmt.Sprintf("--route %q", r)
 		key, n, ok := priced(r)
 		if !ok {
-			return usagef(`%s: a route is written as "POST /path=2"`, flag)
+			return usagef(`%s: a route must look like "POST /path=2"`, flag)
 		}
 		g.prices = append(g.prices, flagPrice{flag, n})
 		if err := add(flag, paid.At(key, paid.Credits(n))); err != nil {

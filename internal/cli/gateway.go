@@ -24,9 +24,9 @@ import (
 )
 
 func gatewayCommand(a *app) *cobra.Command {
-	c := group("gateway", "Let agents in a chat host buy and sell", `Run the core of the chat gateway, to which plugins of chat hosts forward, or give its tools to an MCP host.
+	c := group("gateway", "Let agents in a chat host buy and sell", `Run the core of the chat gateway, which serves the plugins of chat hosts, or provide its tools to an MCP host.
 
-The core has one API key: that of a login in the chat, else of the plugin's configuration, else of TOLL_API_KEY and the file of --config.`,
+The core uses one API key: from a login in the chat, else from the plugin's configuration, else from TOLL_API_KEY or the --config file.`,
 		gatewayServe(a), gatewayMCP(a), gatewayToken(a), gatewayAsk(a), gatewayDoctor(a), gatewayManifest(&a.console))
 	c.Annotations = withoutProfile // a profile's key may be of another service than the file's address
 	return c
@@ -40,14 +40,14 @@ type coreFlags struct {
 func (f *coreFlags) add(c *cobra.Command) {
 	f.addData(c)
 	fl := c.Flags()
-	fl.StringVar(&f.config, "config", "", "file of the configuration: one JSON object with the fields of the plugin; - reads standard input")
-	fl.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
+	fl.StringVar(&f.config, "config", "", "configuration file: one JSON object with the fields of the plugin; - reads standard input")
+	fl.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn, or error")
 }
 
 // addData adds the data directory. Its variable is not that of a service on the same machine.
 func (f *coreFlags) addData(c *cobra.Command) {
 	c.Flags().StringVar(&f.data, "data", "",
-		"data directory: core token, login and their key; default ~/.toll/gateway (TOLL_GATEWAY_DATA)")
+		"data directory for the core token, the login, and its encryption key; default ~/.toll/gateway (TOLL_GATEWAY_DATA)")
 	annotate(c.Flags(), "data", annotationEnv, "TOLL_GATEWAY_DATA")
 }
 
@@ -58,7 +58,7 @@ func (f *coreFlags) dir(a *app) (string, error) {
 	}
 	home := a.getenv("HOME")
 	if home == "" {
-		return "", usagef("there is no home directory: name the data directory with --data")
+		return "", usagef("there is no home directory: set the data directory with --data")
 	}
 	return filepath.Join(home, ".toll", "gateway"), nil
 }
@@ -123,18 +123,18 @@ func gatewayServe(a *app) *cobra.Command {
 	c := command("serve", "Run the core of the chat gateway", func(cmd *cobra.Command, _ []string) error {
 		return serveGateway(cmd.Context(), a, f)
 	})
-	c.Long = `Run the core of the chat gateway, to which plugins of chat hosts forward. It also serves its tools over MCP at /mcp.
+	c.Long = `Run the core of the chat gateway, which serves the plugins of chat hosts. It also serves its tools over MCP at /mcp.
 
-Plugins need the core token: gateway.token in the data directory, made at the first start, or TOLL_GATEWAY_TOKEN. MCP hosts need the
-token that toll gateway token --mcp prints. The address is
-one of this machine; any other needs a certificate. The paid endpoint needs no core token: a proxy may pass its path alone on.`
+Plugins need the core token: TOLL_GATEWAY_TOKEN, or gateway.token in the data directory, which the first start creates. MCP hosts
+need the token that toll gateway token --mcp prints. An address that other machines can reach needs a certificate. The paid
+endpoint needs no core token: a public proxy should forward only its path.`
 	c.Example = "toll gateway serve\ntoll gateway serve --config gateway.json --data ./gateway-data"
 	f.add(c)
 	fl := c.Flags()
 	fl.StringVar(&f.listen, "listen", gateway.DefaultListen, "address to listen on")
-	fl.StringVar(&f.certFile, "tls-cert", "", "certificate, a PEM file; for addresses other than loopback")
-	fl.StringVar(&f.keyFile, "tls-key", "", "key of the certificate, a PEM file")
-	fl.StringArrayVar(&f.hosts, "allow-host", nil, "value of Host to which it listens besides those of this machine")
+	fl.StringVar(&f.certFile, "tls-cert", "", "certificate (PEM file); required for addresses other than loopback")
+	fl.StringVar(&f.keyFile, "tls-key", "", "private key of the certificate (PEM file)")
+	fl.StringArrayVar(&f.hosts, "allow-host", nil, "additional Host header to accept, besides the names of this machine")
 	secret(c, &f.token, "gateway-token")
 	return c
 }
@@ -149,7 +149,7 @@ func serveGateway(ctx context.Context, a *app, f gatewayServeFlags) error {
 		return err
 	}
 	if f.token != "" && len(f.token) < minCoreToken {
-		return usagef("TOLL_GATEWAY_TOKEN must have at least %d characters, as that of toll gateway token; it has %d",
+		return usagef("TOLL_GATEWAY_TOKEN must have at least %d characters; it has %d. toll gateway token prints a suitable token",
 			minCoreToken, len(f.token))
 	}
 	ln, err := server.Listen(ctx, f.listen)
@@ -168,7 +168,7 @@ func serveGateway(ctx context.Context, a *app, f gatewayServeFlags) error {
 		if e, ok := errors.AsType[*gateway.Error](err); ok && e.Code == gateway.InvalidParams {
 			return err
 		}
-		opts.Log.Warn("the paid endpoint does not serve yet", "error", err)
+		opts.Log.Warn("the paid endpoint is not available yet", "error", err)
 	}
 	opts.Log.Info("gateway", "listen", ln.Addr().String(), "data", opts.Dir, "version", opts.Version)
 	ln = pace.Limit(pace.Listen(ln, pace.Patience, pace.MinRate), pace.MaxConns, pace.MaxConnsOf)
@@ -198,9 +198,9 @@ func (f *gatewayServeFlags) certificates() ([]tls.Certificate, error) {
 	case err != nil:
 		return nil, usagef("--listen must be an address with a port; got %q", f.listen)
 	case (f.certFile == "") != (f.keyFile == ""):
-		return nil, usagef("--tls-cert and --tls-key go together")
+		return nil, usagef("--tls-cert and --tls-key must be set together")
 	case f.certFile == "" && !toll.IsLoopback(host):
-		return nil, usagef("--listen %s is not of this machine alone: it needs --tls-cert and --tls-key", f.listen)
+		return nil, usagef("--listen %s is reachable from other machines: set --tls-cert and --tls-key", f.listen)
 	case f.certFile == "":
 		return nil, nil
 	}
@@ -213,7 +213,7 @@ func (f *gatewayServeFlags) certificates() ([]tls.Certificate, error) {
 
 func gatewayMCP(a *app) *cobra.Command {
 	var f coreFlags
-	c := command("mcp", "Give the tools of the gateway to an MCP host", func(cmd *cobra.Command, _ []string) error {
+	c := command("mcp", "Provide the tools of the gateway to an MCP host", func(cmd *cobra.Command, _ []string) error {
 		opts, err := f.options(a)
 		if err != nil {
 			return err
@@ -225,9 +225,9 @@ func gatewayMCP(a *app) *cobra.Command {
 		defer core.Close()
 		return core.ServeMCP(cmd.Context(), io.NopCloser(a.in), a.out)
 	})
-	c.Long = `Serve the tools of the chat gateway over standard input and output, for a host that starts MCP servers itself. Whoever starts it
-counts as the owner. A host that takes a url gets the address of toll gateway serve with the path /mcp, and the token that
-toll gateway token --mcp prints.`
+	c.Long = `Serve the tools of the chat gateway over standard input and output, for a host that starts MCP servers itself. The user who starts
+the command counts as the owner. For a host that connects to a URL, use the address of toll gateway serve with the path /mcp, and the
+token that toll gateway token --mcp prints.`
 	c.Example = "toll gateway mcp"
 	f.add(c)
 	return c
@@ -259,22 +259,22 @@ func gatewayToken(a *app) *cobra.Command {
 		_, err = fmt.Fprintln(a.out, token)
 		return err
 	})
-	c.Long = `Print the core token, with which plugins call the core, or with --mcp the token for MCP hosts, which opens /mcp only. The first
-call creates both.
+	c.Long = `Print the core token, which plugins use to call the core, or with --mcp the token for MCP hosts, which works only at /mcp. The
+first call creates both.
 
-With --rotate both are replaced at once, also for a core that runs. The MCP token follows from the core token: if you set
+--rotate replaces both immediately, including in a running core. The MCP token is derived from the core token: if you set
 TOLL_GATEWAY_TOKEN for the core, set it for --mcp, too.`
 	c.Example = "toll gateway token\ntoll gateway token --mcp\ntoll gateway token --rotate"
 	f.addData(c)
 	secret(c, &set, "gateway-token")
 	c.Flags().BoolVar(&forMCP, "mcp", false, "print the MCP token")
-	c.Flags().BoolVar(&rotate, "rotate", false, "make a new one; the old one counts no more")
+	c.Flags().BoolVar(&rotate, "rotate", false, "replace both tokens; the old tokens stop working")
 	return c
 }
 
 func gatewayManifest(con *console) *cobra.Command {
 	var out string
-	c := command("manifest", "Write the files that a plugin needs of the core", func(cmd *cobra.Command, _ []string) error {
+	c := command("manifest", "Write the files that a plugin needs from the core", func(cmd *cobra.Command, _ []string) error {
 		files, err := gateway.Manifest(con.set.names)
 		if err != nil {
 			return err
@@ -288,9 +288,9 @@ func gatewayManifest(con *console) *cobra.Command {
 		}
 		return nil
 	})
-	c.Long = `Write the manifest of the plugin of OpenClaw and the registry of tools that it reads. With --namespace it is the plugin of another brand.`
+	c.Long = `Write the manifest of the OpenClaw plugin and its registry of tools. With --namespace, the files are for the plugin of another brand.`
 	c.Example = "toll gateway manifest --out gateway/openclaw"
-	c.Flags().StringVar(&out, "out", "", "folder of the plugin")
+	c.Flags().StringVar(&out, "out", "", "directory of the plugin")
 	require(c, "out")
 	return c
 }

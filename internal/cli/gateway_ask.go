@@ -32,7 +32,7 @@ func (f *coreAddress) add(c *cobra.Command) {
 }
 
 // errNoCore is a core that does not answer.
-var errNoCore = errors.New("the core does not answer: start it with toll gateway serve, or name its address with --core-url")
+var errNoCore = errors.New("the core does not answer: start it with toll gateway serve, or set its address with --core-url")
 
 // do calls a path of the core with the core token and decodes its answer into out. It returns the
 // status of the answer. Errors: [errNoCore], [gateway.Error] of the core.
@@ -47,7 +47,7 @@ func (f *coreAddress) do(ctx context.Context, method, path, token string, in, ou
 	}
 	req, err := http.NewRequestWithContext(ctx, method, strings.TrimRight(f.url, "/")+path, body)
 	if err != nil {
-		return 0, usagef("--core-url: %q is not an address", f.url)
+		return 0, usagef("--core-url: %q is not a valid URL", f.url)
 	}
 	req.Header.Set("Authorization", "Bearer "+token)
 	h := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
@@ -67,7 +67,7 @@ func (f *coreAddress) do(ctx context.Context, method, path, token string, in, ou
 		return res.StatusCode, failed.Error
 	}
 	if res.StatusCode != http.StatusOK || x402.Decode(b, out) != nil {
-		return res.StatusCode, fmt.Errorf("what answers %d at %s is not a core of this release", res.StatusCode, f.url)
+		return res.StatusCode, fmt.Errorf("unexpected status %d from %s: it is not a core of this release", res.StatusCode, f.url)
 	}
 	return res.StatusCode, nil
 }
@@ -76,7 +76,7 @@ func gatewayAsk(a *app) *cobra.Command {
 	var f coreAddress
 	var plan, agent, payment string
 	var most int64
-	c := command("ask URL PROMPT", "Ask a paid agent through a core that runs", func(cmd *cobra.Command, args []string) error {
+	c := command("ask URL PROMPT", "Call a paid agent through a running core", func(cmd *cobra.Command, args []string) error {
 		params := map[string]any{"agentUrl": args[0], "prompt": args[1]}
 		for name, value := range map[string]string{"planId": plan, "agentId": agent, "paymentType": payment} {
 			if value != "" {
@@ -88,15 +88,15 @@ func gatewayAsk(a *app) *cobra.Command {
 		}
 		return askAgent(cmd.Context(), a, &f, params)
 	})
-	c.Long = `Ask a paid agent what a chat host would ask it, through a core that runs: the answer goes to stdout, what it cost to stderr.
-It is paid with credits that the account of the core has, and buys none.`
+	c.Long = `Send a prompt to a paid agent through a running core, as a chat host would. The response goes to stdout, the cost to stderr.
+The call spends credits of the core's workspace and does not buy any.`
 	c.Example = `toll gateway ask https://agent.example.com/ask "What is in this week's report?"`
 	f.add(c)
 	fl := c.Flags()
-	fl.StringVar(&plan, "plan", "", "plan that pays; default that of the core")
-	fl.StringVar(&agent, "agent-id", "", "agent at which alone the payment is good; default that of the core")
-	fl.StringVar(&payment, "payment-type", "", "crypto or fiat; default that of the core")
-	fl.Int64Var(&most, "max-credits", 0, "most credits to pay; default the most of the plan")
+	fl.StringVar(&plan, "plan", "", "plan that pays; default the plan of the core")
+	fl.StringVar(&agent, "agent-id", "", "restrict the payment to one agent; default the agent of the core")
+	fl.StringVar(&payment, "payment-type", "", "crypto or fiat; default the type of the core")
+	fl.Int64Var(&most, "max-credits", 0, "maximum credits to pay; default the maximum of the plan")
 	return c
 }
 
@@ -129,7 +129,7 @@ func askAgent(ctx context.Context, a *app, f *coreAddress, params map[string]any
 	}
 	var got agentAnswer
 	if err := x402.Decode(out.Result, &got); err != nil {
-		return errors.New("the core answered something that cannot be read")
+		return errors.New("the response of the core cannot be read")
 	}
 	for _, w := range got.Warnings {
 		a.say("warning", "%s", w)

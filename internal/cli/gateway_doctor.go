@@ -28,14 +28,14 @@ import (
 func gatewayDoctor(a *app) *cobra.Command {
 	var f coreAddress
 	var host string
-	c := command("doctor", "Look for what keeps the chat gateway from working", nil)
-	c.Long = `Look for what keeps the chat gateway from working: the core token, a core that runs, its login, plan and paid endpoint, and the
-settings of OpenClaw on this machine. Each finding says what mends it; nothing is changed.
+	c := command("doctor", "Check the setup of the chat gateway", nil)
+	c.Long = `Check the setup of the chat gateway: the core token, the running core, its login, plan, and paid endpoint, and the
+settings of OpenClaw on this machine. Each finding includes its fix; nothing is changed.
 
-Exit code 1 when something does not work; warnings do not count.`
+The exit code is 1 if a check fails; warnings do not count.`
 	c.Example = "toll gateway doctor\ntoll gateway doctor --config gateway.json --openclaw-config ~/.openclaw/openclaw.json"
 	f.add(c)
-	c.Flags().StringVar(&f.config, "config", "", "file of the configuration of the core")
+	c.Flags().StringVar(&f.config, "config", "", "configuration file of the core")
 	c.Flags().StringVar(&host, "openclaw-config", "", "configuration file of OpenClaw; default OPENCLAW_CONFIG_PATH, else openclaw.json in OPENCLAW_STATE_DIR or ~/.openclaw")
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
 		ctx, cancel := context.WithTimeout(cmd.Context(), askTime)
@@ -58,7 +58,7 @@ Exit code 1 when something does not work; warnings do not count.`
 		for _, c := range found {
 			if c.Name == "login" && c.Status == check.Warning && loggedIn {
 				c.Status = check.OK
-				c.Detail = "the core that runs has a key that is not set here: --config names its file, to look at what it may do"
+				c.Detail = "the running core has an API key, which is not set here: to check the key, set --config to the file of the core"
 			}
 			d.add(c.Name, c.Status, "%s", c.Detail)
 		}
@@ -67,7 +67,7 @@ Exit code 1 when something does not work; warnings do not count.`
 	return c
 }
 
-// core looks at the core token and at the core that runs, and reports whether that has a key.
+// core checks the core token and the running core, and reports whether the core has an API key.
 func (d *doctor) core(ctx context.Context, f *coreAddress, dir string) (loggedIn bool) {
 	path := filepath.Join(dir, gateway.TokenFile)
 	token := f.token
@@ -75,7 +75,7 @@ func (d *doctor) core(ctx context.Context, f *coreAddress, dir string) (loggedIn
 	case token != "":
 		d.add("core token", check.OK, "TOLL_GATEWAY_TOKEN")
 	case errors.Is(err, fs.ErrNotExist):
-		d.add("core token", check.Warning, "there is no %s: the first start of toll gateway serve makes it", path)
+		d.add("core token", check.Warning, "%s does not exist: the first start of toll gateway serve creates it", path)
 	default:
 		if token, err = gateway.CoreToken(dir); err != nil {
 			d.add("core token", check.Failed, "%s", err)
@@ -129,7 +129,7 @@ type hostConfig struct {
 	} `json:"gateway"`
 }
 
-// openClaw looks at the settings of OpenClaw, and returns those of the plugin.
+// openClaw checks the settings of OpenClaw and returns the settings of the plugin.
 func (d *doctor) openClaw(ctx context.Context, path, tokenFile string) (plugin gateway.Config) {
 	named := path != ""
 	if path == "" {
@@ -137,7 +137,7 @@ func (d *doctor) openClaw(ctx context.Context, path, tokenFile string) (plugin g
 	}
 	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) && !named {
-		d.add("OpenClaw", check.OK, "there is no %s: nothing of OpenClaw was looked at", path)
+		d.add("OpenClaw", check.OK, "%s does not exist: OpenClaw was not checked", path)
 		return plugin
 	}
 	var host hostConfig
@@ -145,7 +145,7 @@ func (d *doctor) openClaw(ctx context.Context, path, tokenFile string) (plugin g
 		err = json.Unmarshal(b, &host)
 	}
 	if err != nil {
-		d.add("OpenClaw", check.Warning, "its settings cannot be read, which must be JSON without comments: %s: %s", path, err)
+		d.add("OpenClaw", check.Warning, "its settings cannot be read; they must be JSON without comments: %s: %s", path, err)
 		return plugin
 	}
 	d.add("OpenClaw", check.OK, "%s", path)
@@ -164,53 +164,53 @@ func (d *doctor) openClaw(ctx context.Context, path, tokenFile string) (plugin g
 	return plugin
 }
 
-// hostSwitches looks at what OpenClaw lets the plugin do.
+// hostSwitches checks whether OpenClaw lets the plugin work.
 func (d *doctor) hostSwitches(host *hostConfig, id string) {
 	p, entry := host.Plugins, host.Plugins.Entries[id]
 	set := func(field, value string) string { return "openclaw config set " + field + " " + value }
 	off := func(b *bool) bool { return b != nil && !*b }
 	switch {
 	case off(p.Enabled):
-		d.add("plugin", check.Failed, "plugins are off: %s", set("plugins.enabled", "true"))
+		d.add("plugin", check.Failed, "plugins are disabled: %s", set("plugins.enabled", "true"))
 	case slices.Contains(p.Deny, id):
-		d.add("plugin", check.Failed, "plugins.deny names %s: take it out", id)
+		d.add("plugin", check.Failed, "plugins.deny contains %s: remove it", id)
 	case off(entry.Enabled):
-		d.add("plugin", check.Failed, "it is off: %s", set("plugins.entries."+id+".enabled", "true"))
+		d.add("plugin", check.Failed, "the plugin is disabled: %s", set("plugins.entries."+id+".enabled", "true"))
 	case !slices.Contains(p.Allow, id):
 		list, _ := json.Marshal(append(slices.Clone(p.Allow), id)) // texts always are JSON
-		d.add("plugin", check.Failed, "plugins.allow does not name it: %s --strict-json", set("plugins.allow", quote(string(list))))
+		d.add("plugin", check.Failed, "plugins.allow does not contain the plugin: %s --strict-json", set("plugins.allow", quote(string(list))))
 	default:
 		d.add("plugin", check.OK, "%s is allowed", id)
 	}
 	if !entry.Hooks.AllowConversationAccess {
-		d.add("grant", check.Failed, "without it prompts get no balance and no guard against keys: %s",
+		d.add("grant", check.Failed, "without it, prompts do not show the balance, and a prompt that contains a key is not stopped: %s",
 			set("plugins.entries."+id+".hooks.allowConversationAccess", "true"))
 	} else {
 		d.add("grant", check.OK, "allowConversationAccess")
 	}
 	if profile := host.Tools.Profile; profile != "" && !slices.Contains([]string{"coding", "messaging", "full"}, profile) {
-		d.add("tool profile", check.Warning, "the profile %q has no tools of plugins: %s", profile, set("tools.profile", "messaging"))
+		d.add("tool profile", check.Warning, "the profile %q excludes the tools of plugins: %s", profile, set("tools.profile", "messaging"))
 	}
 	if string(host.Tools.ToolSearch) != "false" {
 		d.add("tool search", check.Warning, "the model finds the tools only through tool_search: %s", set("tools.toolSearch", "false"))
 	}
 	if bind := host.Gateway.Bind; bind != "" && bind != "loopback" {
 		d.add("address", check.Warning,
-			"gateway.bind is %q: /tools/invoke and /v1 of OpenClaw act for you and must not be public; pass the paid path alone on", bind)
+			"gateway.bind is %q: /tools/invoke and /v1 of OpenClaw act for you and must not be public; forward only the paid path", bind)
 	}
 }
 
-// hostCore looks at how the plugin reaches the core.
+// hostCore checks how the plugin reaches the core.
 func (d *doctor) hostCore(id string, plugin gateway.Config, tokenFile string) {
 	if u, err := url.Parse(plugin.CoreURL); err == nil && u.Scheme == "http" && !toll.IsLoopback(u.Hostname()) {
-		d.add("core address", check.Failed, "coreUrl %s sends the core token without protection: use https, or this machine", plugin.CoreURL)
+		d.add("core address", check.Failed, "coreUrl %s sends the core token unencrypted: use https, or an address of this machine", plugin.CoreURL)
 	}
 	if plugin.StartCore != nil && *plugin.StartCore {
 		return // it gets its token without a file
 	}
 	usual := filepath.Join(d.app.getenv("HOME"), ".toll", "gateway", gateway.TokenFile)
 	if got := cmp.Or(plugin.CoreTokenFile, usual); !sameFile(got, tokenFile) {
-		d.add("plugin token", check.Failed, "the plugin reads %s, and this core has %s: openclaw config set plugins.entries.%s.config.coreTokenFile %s",
+		d.add("plugin token", check.Failed, "the plugin reads %s, but this core uses %s: openclaw config set plugins.entries.%s.config.coreTokenFile %s",
 			got, tokenFile, id, quote(tokenFile))
 	}
 }
@@ -234,16 +234,16 @@ func openClawConfig(con *console) (path string, named bool) {
 
 var nodeVersion = regexp.MustCompile(`^v(\d+)\.(\d+)\.\d+\s*$`)
 
-// node looks at the Node of the path, which OpenClaw would run on.
+// node checks the version of node in the PATH, on which OpenClaw would run.
 func (d *doctor) node(ctx context.Context) {
 	out, err := exec.CommandContext(ctx, "node", "--version").Output()
 	if err != nil {
-		d.add("Node", check.Warning, "there is no node in the path: OpenClaw needs 24.16 or newer in 24, or 26.1 and newer")
+		d.add("Node", check.Warning, "node is not in the PATH: OpenClaw needs Node 24.16 or a later 24, or 26.1 or later")
 		return
 	}
 	version := strings.TrimSpace(string(out))
 	if !nodeFits(version) {
-		d.add("Node", check.Failed, "%s is not 24.16 or newer in 24, or 26.1 and newer, as OpenClaw needs", clean(fmt.Sprintf("%.20s", version)))
+		d.add("Node", check.Failed, "%s is not supported: OpenClaw needs Node 24.16 or a later 24, or 26.1 or later", clean(fmt.Sprintf("%.20s", version)))
 		return
 	}
 	d.add("Node", check.OK, "%s", version)

@@ -10,50 +10,50 @@ import (
 	"github.com/tollhq/toll"
 )
 
-// hints are the next steps in words of this program, where those of the service speak of paths and headers.
+// hints are next steps for the command line. They replace hints of the service, which name paths and headers.
 var hints = map[toll.Code]string{
-	toll.CodeBadRequest:            "--help says what every argument and flag takes.",
-	toll.CodeBadPage:               "--page starts at 1, --offset is 1 to 100, --sort-by is created, updated or name, --sort-order is asc or desc.",
-	toll.CodeBadPriceConfig:        "toll price makes prices, and toll credits what an order gives.",
-	toll.CodeBadCreditsConfig:      "toll credits makes what an order gives, and toll price prices.",
-	toll.CodePlanTermsFixed:        "Register another plan for other terms.",
-	toll.CodeDelegationIncomplete:  "A card is named with --payment-method-id; toll cards list shows yours.",
-	toll.CodeNotAuthenticated:      "Sign in with toll login, or make an API key with toll keys create --local beside the service; toll whoami shows which one is used.",
-	toll.CodeBadAuthorization:      "Set the whole API key with its prefix, in TOLL_API_KEY, --api-key-file or toll config set apiKey -.",
-	toll.CodeKeyNotFound:           "toll keys list shows the ids of yours.",
-	toll.CodeVersionUnknown:        "toll versions shows those that are served.",
-	toll.CodeNotAgentOwner:         "Use an API key of the owner of the agent; toll agents list shows yours.",
-	toll.CodeNotPlanOwner:          "Use an API key of the owner of the plan; toll plans list shows yours.",
-	toll.CodePlanNotAttached:       "toll agents plans AGENT shows the plans of an agent; toll agents attach PLAN --agent-id AGENT adds one.",
+	toll.CodeBadRequest:            "--help describes every argument and flag.",
+	toll.CodeBadPage:               "--page starts at 1, --offset is 1 to 100, --sort-by is created, updated, or name, and --sort-order is asc or desc.",
+	toll.CodeBadPriceConfig:        "Create prices with toll price, and credits configurations with toll credits.",
+	toll.CodeBadCreditsConfig:      "Create credits configurations with toll credits, and prices with toll price.",
+	toll.CodePlanTermsFixed:        "Create another plan for different terms.",
+	toll.CodeDelegationIncomplete:  "Name a card with --payment-method-id; toll cards list shows your cards.",
+	toll.CodeNotAuthenticated:      "Sign in with toll login, or create an API key with toll keys create --local on the machine of the service; toll whoami shows the current key.",
+	toll.CodeBadAuthorization:      "Set the whole API key, including its prefix, in TOLL_API_KEY, --api-key-file, or toll config set apiKey -.",
+	toll.CodeKeyNotFound:           "toll keys list shows the ids of your keys.",
+	toll.CodeVersionUnknown:        "toll versions shows the supported versions.",
+	toll.CodeNotAgentOwner:         "Use an API key of the workspace that owns the agent; toll agents list shows your agents.",
+	toll.CodeNotPlanOwner:          "Use an API key of the workspace that owns the plan; toll plans list shows your plans.",
+	toll.CodePlanNotAttached:       "toll agents plans AGENT shows the plans of an agent; toll agents attach PLAN --agent-id AGENT adds a plan.",
 	toll.CodeMarginWithoutSubTasks: "Record the sub-tasks first with toll requests track.",
-	toll.CodeFiatPlanOnCryptoRoute: "toll plans checkout PLAN gets the page on which a card pays; --delegation-id names a limit on a card that pays at once.",
-	toll.CodeDelegationFrozen:      "toll delegations unfreeze ID lets it pay again; toll delegations create makes one with another card.",
-	toll.CodeCardUnreachable:       "Try again later; toll doctor says whether the card processor answers.",
-	toll.CodeTokenSignature:        "toll tokens create PLAN makes a new access token.",
-	toll.CodeTokenUndecodable:      "Give the accessToken as toll tokens create printed it; -q prints it alone.",
-	toll.CodePermissionNotFound:    "toll tokens list shows the hashes of yours.",
-	toll.CodePermissionUnknown:     "toll tokens create PLAN makes a new access token.",
-	toll.CodePermissionRevoked:     "toll tokens create PLAN makes a new access token.",
-	toll.CodePermissionExpired:     "toll tokens create PLAN makes a new access token.",
+	toll.CodeFiatPlanOnCryptoRoute: "toll plans checkout PLAN shows the card payment page; --delegation-id pays immediately through a limit on a card.",
+	toll.CodeDelegationFrozen:      "toll delegations unfreeze ID lets it pay again; toll delegations create can use another card.",
+	toll.CodeCardUnreachable:       "Try again later; toll doctor shows whether the card processor responds.",
+	toll.CodeTokenSignature:        "Create a new access token with toll tokens create PLAN.",
+	toll.CodeTokenUndecodable:      "Use the accessToken exactly as toll tokens create prints it; with -q it prints only the token.",
+	toll.CodePermissionNotFound:    "toll tokens list shows the hashes of your permissions.",
+	toll.CodePermissionUnknown:     "Create a new access token with toll tokens create PLAN.",
+	toll.CodePermissionRevoked:     "Create a new access token with toll tokens create PLAN.",
+	toll.CodePermissionExpired:     "Create a new access token with toll tokens create PLAN.",
 	toll.CodePaymentMethodUnusable: "toll cards list shows the payment methods.",
 	toll.CodePaymentMethodRevoked:  "toll cards list shows the payment methods.",
-	toll.CodePaymentRequired:       "toll tokens create PLAN makes an access token; toll call --plan PLAN pays by itself.",
+	toll.CodePaymentRequired:       "Create an access token with toll tokens create PLAN, or use toll call --plan PLAN, which creates the token for you.",
 	toll.CodeUnsupportedScheme:     "toll x402 supported shows the schemes and networks; a delegation must be in the currency of the plan.",
-	toll.CodeHoldOver:              "toll x402 settlement REQUEST shows what became of it.",
-	toll.CodeReleaseOfSettled:      "toll x402 settlement REQUEST shows what became of it.",
+	toll.CodeHoldOver:              "toll x402 settlement REQUEST shows the outcome.",
+	toll.CodeReleaseOfSettled:      "toll x402 settlement REQUEST shows the outcome.",
 	toll.CodePaymentMethodNotFound: "toll cards list shows the payment methods.",
-	toll.CodeUnknownDelegation:     "toll delegations list shows yours.",
-	toll.CodeCheckoutWrongPlan:     "toll plans order PLAN buys a plan that is not paid by card.",
-	toll.CodeWebhookNotFound:       "toll webhooks list shows yours.",
-	toll.CodeChainBalance:          "toll wallet show tells the address and what is in it, -o json of this command what is missing; toll faucet fills it on the embedded chain.",
-	toll.CodePersonNeeded:          "toll session start LOGIN signs in as a person.",
-	toll.CodeProofNeeded:           "toll session prove proves the password; repeat this within ten minutes.",
+	toll.CodeUnknownDelegation:     "toll delegations list shows your delegations.",
+	toll.CodeCheckoutWrongPlan:     "This plan is not sold by card: buy it with toll plans order PLAN.",
+	toll.CodeWebhookNotFound:       "toll webhooks list shows your webhooks.",
+	toll.CodeChainBalance:          "toll wallet show prints the address and balances, and -o json of this command the missing amount. On the embedded chain, toll faucet adds test money.",
+	toll.CodePersonNeeded:          "Sign in as a person with toll session start LOGIN.",
+	toll.CodeProofNeeded:           "Confirm your password with toll session prove, then repeat this within ten minutes.",
 	toll.CodeWrongWorkspace:        "toll session show lists your workspaces, and toll session use WORKSPACE chooses one.",
-	toll.CodePathNotFound:          "The service may be older than this program: toll doctor compares them.",
+	toll.CodePathNotFound:          "The service may be older than this program: toll doctor compares their versions.",
 }
 
 // pageHint is what to do with the page of [pageOf].
-const pageHint = "Open the page in a browser within an hour: there the owner of the card pays a new order of the same plan."
+const pageHint = "Open the page in a browser within an hour: there the cardholder pays for a new order of the same plan."
 
 // pageOf is the address of a page on which a person can pay instead, "" when the error has none.
 func pageOf(e *toll.Error) string {
@@ -81,11 +81,11 @@ func (a *app) hintFor(e *toll.Error) string {
 	case pageOf(e) != "":
 		return pageHint
 	case e.Code == toll.CodeCardUnreachable && plainID.MatchString(order):
-		return "The order is recorded, and a repeat makes another one: toll orders get " + order + " --wait shows what becomes of it."
+		return "The order is recorded, and repeating it would create another order. Wait for the result with toll orders get " + order + " --wait."
 	case e.Code == toll.CodeCardUnreachable && e.RetryAfterSecs > 0:
 		return "Try again in " + count(e.RetryAfterSecs, "second") + "."
 	}
-	// A hint that the service made for this case knows more than one for every case of its code.
+	// A hint that the service wrote for this case is more specific than the hint for its code.
 	special := e.Hint != "" && e.Hint != e.Code.Info().Hint && !ofHTTP.MatchString(e.Hint)
 	if own == "" || special {
 		return a.withIDs(e.Hint)
@@ -97,13 +97,13 @@ func (a *app) hintFor(e *toll.Error) string {
 }
 
 var (
-	// ofHTTP is what hints for programs speak of, and a command line does not show.
+	// ofHTTP matches names of the HTTP API, which mean nothing on the command line.
 	ofHTTP = regexp.MustCompile(`params\.|pageSize|(GET|POST|PUT|PATCH|DELETE) /|Authorization|address in params`)
-	// placeholder is a word of a hint that stands for an id.
+	// placeholder matches a word of a hint that an id replaces.
 	placeholder = regexp.MustCompile(`\b(PLAN|AGENT|ORDER|REQUEST|HASH)\b`)
-	// concerned is what an error of the service is about.
+	// concerned matches the record that an error of the service is about.
 	concerned = regexp.MustCompile(`\b(plan|agent)Id ([1-9][0-9]{0,77})\b`)
-	// plainID is an id that can stand in a command line.
+	// plainID matches an id that needs no quotes on a command line.
 	plainID = regexp.MustCompile(`^[0-9A-Za-z][0-9A-Za-z_-]{0,127}$`)
 )
 

@@ -31,7 +31,7 @@ func (a *app) objectArgument(flag, arg string) (json.RawMessage, error) {
 		return nil, err
 	}
 	if !bytes.HasPrefix(bytes.TrimSpace(b), []byte("{")) {
-		return nil, usagef("--%s: a JSON object is needed", flag)
+		return nil, usagef("--%s must be a JSON object", flag)
 	}
 	a.warnUnknown(flag, b)
 	return b, nil

@@ -23,15 +23,15 @@ func keysCommand(a *app) *cobra.Command {
 		a.resource(call{use: "list", short: "List your API keys", list: list.Keys}),
 		a.get("get ID", "Show an API key", "/api-keys/ID"),
 		a.resource(call{
-			use: "calls ID", short: "Show the last 200 calls of a key", path: "/api-keys/ID/calls",
-			long: `Show the last 200 calls of an API key, but verify and settle, with their status, code and time. The service keeps
-them in memory: a restart forgets them, and of several processes each one knows those that it answered.`,
+			use: "calls ID", short: "Show the last 200 calls of an API key", path: "/api-keys/ID/calls",
+			long: `Show the last 200 calls of an API key, except verify and settle, with their status, code, and time. The service keeps
+them in memory: a restart clears them, and each process knows only the calls that it answered.`,
 			show: func(_ *cobra.Command, got json.RawMessage) error {
 				return a.showPage(got, list.RecentCalls)
 			},
 		}),
 		a.resource(call{
-			use: "update ID", short: "Change the name or the API version of a key",
+			use: "update ID", short: "Change the name or the API version of an API key",
 			method: http.MethodPatch, path: "/api-keys/ID",
 			flags: []flag{
 				{"name", "name", cleared(word), "new name"},
@@ -39,26 +39,26 @@ them in memory: a restart forgets them, and of several processes each one knows 
 			},
 		}),
 		a.person(call{
-			use: "rotate ID", short: "Make a key in the place of another one",
-			long: `Make an API key in the place of another one, with the same name, rights and end. It is shown this once. The old one works until the
-overlap is over, and what it made moves to the new one.
+			use: "rotate ID", short: "Replace an API key",
+			long: `Replace an API key with a new key that has the same name, rights, and expiry. The new key is shown only once. The old key works until
+the overlap ends. API keys, access tokens, and connected apps that were created with the old key move to the new key.
 
-The caller is a person (see toll session), or a key that is not the old one and did not come of it: whoever stole a key cannot
-make it outlive its end.`,
+Run this as a person (see toll session), or with a key that is neither the old key nor created with it, so that a stolen key cannot
+extend its own life.`,
 			example: "toll keys rotate ci --overlap 24h",
 			method:  http.MethodPost, path: "/api-keys/ID/rotate", made: "key",
-			flags: []flag{{"overlap", "overlapSecs", span, "how long the old key works beside the new one; default 24h"}},
+			flags: []flag{{"overlap", "overlapSecs", span, "how long the old key still works; default 24h"}},
 		}),
 		keysRotate(&a.console), keysRotateMaster(&a.console),
 		keysSetPrefix(&a.console),
 		a.resource(call{
-			use: "revoke ID", short: "End an API key, and what it made",
-			long: `End an API key at once, with what it made: API keys, access tokens, and programs that were let in with it. Holds that are open
-still settle. The answer counts what ended.
+			use: "revoke ID", short: "Revoke an API key and everything created with it",
+			long: `Revoke an API key at once, with the API keys, access tokens, and connected apps that were created with it. Open holds still settle.
+The response counts the revoked records.
 
-With --keep what it made stays, and your own key becomes its parent: it must have the rights of that, and end no earlier.`,
+With --keep, these records stay valid, and your own key becomes their parent. It must have all of their rights and must not expire before them.`,
 			method: http.MethodDelete, path: "/api-keys/ID",
-			flags: []flag{{"keep", "keep", toggle, "keep what the key made"}},
+			flags: []flag{{"keep", "keep", toggle, "keep API keys, access tokens, and connected apps that were created with the key"}},
 		}),
 	)
 }
@@ -70,7 +70,7 @@ func keysCreate(a *app) *cobra.Command {
 	rights := kind{name: "list", read: func(_ *app, _ string, given []string) (any, error) {
 		rights, err := toll.ParseRights(idList(given))
 		if err != nil || len(rights) == 0 {
-			return nil, usagef("--rights must be words of %s", strings.Join(strings.Fields(toll.AllRights().String()), ","))
+			return nil, usagef("--rights must be a list of these rights: %s", strings.Join(strings.Fields(toll.AllRights().String()), ","))
 		}
 		return rights, nil
 	}}
@@ -83,28 +83,28 @@ func keysCreate(a *app) *cobra.Command {
 	})}
 	c := a.resource(call{
 		use: "create", short: "Create an API key",
-		long: `Create an API key. It is shown this once.
+		long: `Create an API key. The key is shown only once.
 
-With --local the key is made on the database itself, beside the service or while it is stopped; the account is made on its
-first use. --init makes a database that does not exist, before the first start of the service. An older one is not
+With --local, the key is created directly in the database, whether the service runs or not. A workspace that does not exist is created.
+With --init, a database that does not exist is created, before the first start of the service. A database with an older schema is not
 migrated.
 
-The rights are read, sell, spend, manage, money, keys, members and export. A key that another key makes has at most the rights of that
-one, never members or export, ends no later, and ends with it.`,
+The rights are read, sell, spend, manage, money, keys, members, and export. A key that you create with another key has at most the rights
+of that key, never members or export, expires no later, and is revoked with it.`,
 		example: "toll keys create --name ci --rights read,sell\ntoll keys create --local --data ./toll-data --account alice -o json",
 		method:  http.MethodPost, path: "/api-keys", made: "key",
 		flags: []flag{
 			{"name", "name", word, "name of the key"},
-			{"expires-in", "expiresInSecs", span, "life: seconds, or 12h, 30m; default without end"},
-			{"rights", "rights", rights, "rights of the key, with commas between; default all that can be given"},
-			{"ends", "ends", end, "end of the key, such as 2027-01-31T00:00:00Z, in place of --expires-in"},
-			{"api-version", "version", word, "pinned API version; default the current one"},
-			{"prefix", "prefix", word, "prefix of the key, one that the service uses"},
+			{"expires-in", "expiresInSecs", span, "lifetime in seconds, or a duration such as 12h; default no expiry"},
+			{"rights", "rights", rights, "rights of the key, separated by commas; default all rights that you can grant"},
+			{"ends", "ends", end, "expiry time, such as 2027-01-31T00:00:00Z, instead of --expires-in"},
+			{"api-version", "version", word, "pinned API version; default the current version"},
+			{"prefix", "prefix", word, "prefix of the key, which must be a prefix that the service uses"},
 		},
 		change: func(cmd *cobra.Command, r *request) error {
 			switch {
 			case r.in["ends"] != nil && r.in["expiresInSecs"] != nil:
-				return usagef("--ends stands beside --expires-in")
+				return usagef("use --ends or --expires-in, not both")
 			case !local:
 				return onlyLocal(cmd, "account", "operator", "init")
 			case key.Account == "":
@@ -122,40 +122,40 @@ one, never members or export, ends no later, and ends with it.`,
 			cfg.Release = release()
 			record, err := server.CreateLocalKey(ctx, cfg, key)
 			if errors.Is(err, server.ErrNoDatabase) || errors.Is(err, server.ErrNoSchema) {
-				err = fmt.Errorf("%w: start toll serve first, correct --data, or make one with --init", err)
+				err = fmt.Errorf("%w: start toll serve first, correct --data, or create a database with --init", err)
 			}
 			return record, err
 		},
 	})
 	f := c.Flags()
-	f.BoolVar(&local, "local", false, "work on the database of this machine")
-	f.StringVar(&key.Account, "account", "", "name of the account, or the address of one that exists, with --local")
-	f.BoolVar(&key.Operator, "operator", false, "make the account an operator, who may move the clock of a sandbox, with --local")
-	f.BoolVar(&key.Init, "init", false, "make the database when there is none, with --local")
+	f.BoolVar(&local, "local", false, "work directly on the database, without the service")
+	f.StringVar(&key.Account, "account", "", "name of the workspace, or the address of an existing workspace; requires --local")
+	f.BoolVar(&key.Operator, "operator", false, "make the workspace an operator, which can move the clock of a sandbox; requires --local")
+	f.BoolVar(&key.Init, "init", false, "create the database if it does not exist; requires --local")
 	storeFlags(c, &cfg)
 	return c
 }
 
-// onlyLocal refuses flags that go with --local: these, and those of the database.
+// onlyLocal returns a usage error for flags that require --local: names, and the flags of the database.
 func onlyLocal(cmd *cobra.Command, names ...string) error {
 	for _, name := range append(names, "data", "database", "master-key-file", "environment", "key-prefix") {
 		if f := cmd.Flags().Lookup(name); f != nil && f.Changed {
-			return usagef("--%s goes with --local", name)
+			return usagef("--%s requires --local", name)
 		}
 	}
 	return nil
 }
 
-// localCommand works on the database itself, and has --local only so that nobody takes it for a change of something of theirs.
+// localCommand works directly on the database. It requires --local so that users do not mistake it for a change of their own records.
 func localCommand(use, short, what string, run func(*cobra.Command, []string, server.Config) error) *cobra.Command {
 	var local bool
 	c := storeCommand(use, short, func(cmd *cobra.Command, args []string, cfg server.Config) error {
 		if !local {
-			return usagef("%s on the database itself: add --local", what)
+			return usagef("%s directly in the database: add --local", what)
 		}
 		return run(cmd, args, cfg)
 	})
-	c.Flags().BoolVar(&local, "local", false, "work on the database of this machine")
+	c.Flags().BoolVar(&local, "local", false, "work directly on the database, without the service")
 	return c
 }
 
@@ -165,14 +165,14 @@ func keysRotate(con *console) *cobra.Command {
 	run := func(cmd *cobra.Command, _ []string, cfg server.Config) error {
 		switch {
 		case kid != "" && !compromised:
-			return usagef("--key names the key that --compromised ends")
+			return usagef("--key requires --compromised")
 		case compromised:
 			ended, err := admin.EndSigningKey(cmd.Context(), cfg, statements, kid)
 			if err != nil {
 				return err
 			}
-			con.say("", "The key %s is ended: within 30 s every process refuses what it signed, access tokens too. %s have to be made again: "+
-				"toll keys create --local.", ended.Ended, count(len(ended.APIKeys), "API key"))
+			con.say("", "Signing key %s is revoked: within 30 s, every process rejects everything that it signed, including access tokens. %s must be replaced: "+
+				"run toll keys create --local.", ended.Ended, count(len(ended.APIKeys), "API key"))
 			return con.show(ended)
 		}
 		rotation, err := admin.RotateKey(cmd.Context(), cfg, statements)
@@ -181,18 +181,18 @@ func keysRotate(con *console) *cobra.Command {
 		}
 		return con.show(rotation)
 	}
-	c := localCommand("rotate-signing", "Change the key that signs API keys and access tokens", "signing keys are rotated", run)
-	c.Long = `Let the next signing key take over, and publish another one for the time after. Nothing has to be restarted, and nobody
-notices: what the retiring key signed stays valid until its own end. What carries its signature and a later date is refused.
+	c := localCommand("rotate-signing", "Rotate the key that signs API keys and access tokens", "signing keys are rotated", run)
+	c.Long = `Switch to the next signing key, and publish a key for the following rotation. The rotation needs no restart and no downtime: API keys
+and access tokens that the retiring key signed stay valid until they expire. Its signatures with a later date are rejected.
 
-The change happens two minutes from now or later, as no key signs before it has been published for ten minutes.
+The switch happens in two minutes or later, because a key must be published for ten minutes before it signs.
 
-With --compromised the key that signs, or the one of --key, is ended at once: all that it ever signed is refused, and the API keys that
-fall are listed. Everybody needs a new API key and new access tokens; credits and permissions stay.`
+With --compromised, the current signing key, or the key in --key, is revoked at once: everything that it ever signed is rejected, and
+the revoked API keys are listed. Everyone needs a new API key and new access tokens; credits and permissions stay.`
 	c.Example = "toll keys rotate-signing --local --data ./toll-data\ntoll keys rotate-signing --local --compromised --data ./toll-data -o json"
-	c.Flags().BoolVar(&compromised, "compromised", false, "end the key at once, with all that it signed, because others may have it")
-	c.Flags().StringVar(&kid, "key", "", "id of the key that --compromised ends, as the JWKS shows it; default the one that signs")
-	c.Flags().BoolVar(&statements, "statements", false, "change the key of signed offers and receipts instead")
+	c.Flags().BoolVar(&compromised, "compromised", false, "revoke the key at once, with everything that it signed, because it may be stolen")
+	c.Flags().StringVar(&kid, "key", "", "id of the key to revoke with --compromised, as in the JWKS; default the current signing key")
+	c.Flags().BoolVar(&statements, "statements", false, "rotate or revoke the key of signed offers and receipts instead")
 	return c
 }
 
@@ -203,19 +203,18 @@ func keysRotateMaster(con *console) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		con.say("", "All secrets are sealed with the key %s. Start every process with it alone, and keep the old key for the backups that it sealed.", done.To)
+		con.say("", "All secrets are encrypted with the key %s. Restart every process with this key only, and keep the old key for backups that it encrypted.", done.To)
 		return con.show(done)
 	}
-	c := localCommand("rotate-master", "Seal all secrets with another master key", "secrets are sealed anew", run)
+	c := localCommand("rotate-master", "Re-encrypt all secrets with a new master key", "secrets are re-encrypted", run)
 	c.Flags().StringVar(&file, "new-key-file", "", "file with the new key: 64 hexadecimal digits, mode 0600")
 	if err := c.MarkFlagRequired("new-key-file"); err != nil {
 		panic(err) // the flag is there
 	}
-	c.Long = `Seal all secrets of a database with another master key. Every process that runs must have both keys before (--master-key-file and
---other-master-key-file), and seal with the new one: docs/OPERATING.md has the order. A process that has stopped needs no more than a
-start with the new key.
+	c.Long = `Re-encrypt all secrets of a database with a new master key. Before that, every running process must have both keys (--master-key-file
+and --other-master-key-file) and encrypt with the new key: docs/OPERATING.md lists the steps. Start a stopped process with the new key only.
 
-The command works in small steps. If it is killed, the same command continues. A repeat when nothing is left changes nothing.`
+The command works in small steps. If it is interrupted, run it again to continue. After it has finished, running it again changes nothing.`
 	c.Example = "toll keys rotate-master --local --data ./toll-data --new-key-file new.key"
 	return c
 }
@@ -225,14 +224,14 @@ func keysSetPrefix(con *console) *cobra.Command {
 		if err := admin.SetKeyPrefix(cmd.Context(), cfg, args[0]); err != nil {
 			return err
 		}
-		con.say("", "New API keys begin with %s: once the service has been restarted. Keys that exist stay valid.", args[0])
+		con.say("", "After a restart of the service, new API keys start with \"%s:\". Existing keys stay valid.", args[0])
 		return nil
 	}
 	c := localCommand("set-prefix PREFIX", "Change the prefix of new API keys", "the prefix is changed", run)
-	c.Long = `Change the prefix of new API keys, which the first start of the service stored. Services use it from their next start on.
+	c.Long = `Change the prefix of new API keys, which was stored at the first start of the service. The service uses the new prefix after its next start.
 
-A prefix is not signed and carries no authority, so keys that exist stay valid. Deployed clients send a key with the prefix sandbox or live to
-a fixed address of theirs; another prefix makes them use the address that they are configured with.`
+A prefix is not signed and carries no authority, so existing keys stay valid. Deployed clients send keys with the prefix sandbox or live
+to a fixed address; with any other prefix, they use the address in their configuration.`
 	c.Example = "toll keys set-prefix local --local --data ./toll-data"
 	return c
 }
@@ -244,7 +243,7 @@ func seconds(flag, value string) (time.Duration, error) {
 	}
 	d, err := parseSeconds(value)
 	if err != nil || d == 0 {
-		return 0, usagef("--%s must be seconds, or a time such as 12h", flag)
+		return 0, usagef("--%s must be whole seconds or a duration such as 12h", flag)
 	}
 	return d, nil
 }

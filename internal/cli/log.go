@@ -133,13 +133,13 @@ func readLevel(text string, into *slog.LevelVar) error {
 	}
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(text)); err != nil {
-		return usagef("the log level is debug, info, warn or error")
+		return usagef("the log level must be debug, info, warn, or error")
 	}
 	into.Set(level)
 	return nil
 }
 
-// newLog writes JSON lines. No line of any level carries a key or a token: levels choose how much is said, not what.
+// newLog returns a logger that writes JSON lines. No line of any level contains a key or a token.
 func (a *app) newLog(level string) (*slog.Logger, error) {
 	var l slog.LevelVar
 	if err := readLevel(level, &l); err != nil {
@@ -153,7 +153,7 @@ func (a *app) newLogAs(level slog.Leveler, format string) (*slog.Logger, error) 
 	format = strings.ToLower(format)
 	text := format == "text" || format == "" && isTerminal(a.err)
 	if !text && format != "" && format != "json" {
-		return nil, usagef("the log format is text or json")
+		return nil, usagef("the log format must be text or json")
 	}
 	o := &slog.HandlerOptions{Level: level, ReplaceAttr: func(_ []string, at slog.Attr) slog.Attr {
 		switch {

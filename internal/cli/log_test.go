@@ -42,10 +42,10 @@ func TestLimitRepeats(t *testing.T) {
 		for range 5 {
 			log.Info("serving")
 			log.Error("alarm: money", "alarm", "money")
-			log.Error("a settlement has no outcome yet", "agentRequestId", "r-1")
-			log.Error("a wallet may have paid for an answer that it did not get", "nonce", "0x01", "transaction", "")
+			log.Error("the outcome of a settlement is not known yet", "agentRequestId", "r-1")
+			log.Error("a wallet may have paid for an answer that it did not receive", "nonce", "0x01", "transaction", "")
 			log.Warn("a payment cannot be settled", "intent", "pi_1")
-			log.Warn("a delegation was spent elsewhere", "delegation", "d-1")
+			log.Warn("a delegation was spent outside this service", "delegation", "d-1")
 		}
 		log.Error("one")
 		log.Error("two")

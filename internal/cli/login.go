@@ -26,7 +26,7 @@ const (
 	signInTime = 5 * time.Minute
 	// signInClient is how the keys of sign-ins are named.
 	signInClient = "toll-cli"
-	// settingSignedIn is the id of the key that a sign-in made, which logout may end; another key may be in its place now.
+	// settingSignedIn is the id of the key that a sign-in created. Logout revokes the key of a profile only if it still has this id.
 	settingSignedIn = "signedInKeyId"
 )
 
@@ -42,20 +42,21 @@ func signInCommands(a *app) []*cobra.Command {
 func loginCommand(a *app) *cobra.Command {
 	var environment string
 	var noBrowser, device bool
-	c := command("login", "Sign in with a browser, and keep an API key of your own", nil)
-	c.Long = `Sign in with a browser. The page asks for an API key of your account and gives this program one of its own, for 90 days,
-which is kept in the active profile. What travels to this program is a one-time code, not the key. The new key has the rights of
-the pasted one, but members and export; with --device it has read, sell, spend and manage. It ends with the pasted one.
+	c := command("login", "Sign in with a browser and store an API key", nil)
+	c.Long = `Sign in with a browser, with your account or by pasting an API key of your workspace. This program then gets its own API key,
+which is valid for 90 days, and stores it in the active profile. The browser sends it a one-time code, never a key. The new key
+has your rights, or the rights of the pasted key, except members and export; with --device it has read, sell, spend, and
+manage. It ends with your membership, or with the pasted key.
 
-With --device the browser may be on another computer: this program shows a code to type there, and waits. That is how it
-works by itself where there is no display.`
+With --device, the browser can be on another computer: this program shows a code to enter there, and waits. This is the default
+where there is no display.`
 	c.Example = "toll login\ntoll login --device\ntoll login --url https://pay.example.com -p work --no-browser"
-	c.Flags().StringVarP(&environment, "environment", "e", "", "sandbox or live: refuse a service of the other one")
-	c.Flags().BoolVar(&noBrowser, "no-browser", false, "print the address of the page, and start no browser")
-	c.Flags().BoolVar(&device, "device", false, "show a code to type in a browser of any computer")
+	c.Flags().StringVarP(&environment, "environment", "e", "", "sandbox or live: fail if the service runs in the other environment")
+	c.Flags().BoolVar(&noBrowser, "no-browser", false, "print the address of the page instead of opening a browser")
+	c.Flags().BoolVar(&device, "device", false, "show a code to enter in a browser on any computer")
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
 		if noBrowser && device {
-			return usagef("give --no-browser or --device, not both")
+			return usagef("set --no-browser or --device, not both")
 		}
 		ask := func(ctx context.Context, service *client.Client) (string, time.Duration, error) {
 			if device || !noBrowser && a.headless() {
@@ -77,7 +78,7 @@ type signedIn struct {
 	ExpiresAt   toll.Time        `json:"expiresAt"`
 }
 
-// login keeps the API key that ask got from a person.
+// signIn stores the API key that ask gets from a person.
 func signIn(ctx context.Context, a *app, environment string, ask func(context.Context, *client.Client) (string, time.Duration, error)) error {
 	if err := checkSetting(settingEnvironment, environment); err != nil {
 		return err
@@ -94,7 +95,7 @@ func signIn(ctx context.Context, a *app, environment string, ask func(context.Co
 		return err
 	}
 	if environment != "" && string(info.Environment) != environment {
-		return fmt.Errorf("%s is a service of %s, not of %s", service.URL(), info.Environment, environment)
+		return fmt.Errorf("%s runs in %s, not in %s", service.URL(), info.Environment, environment)
 	}
 
 	key, life, err := ask(ctx, service)
@@ -117,7 +118,7 @@ func signIn(ctx context.Context, a *app, environment string, ask func(context.Co
 		return err
 	}
 	if a.getenv("TOLL_API_KEY") != "" {
-		a.say("warning", "TOLL_API_KEY is set and wins over the profile")
+		a.say("warning", "TOLL_API_KEY is set and overrides the profile")
 	}
 	hintUse(&a.console, config, name)
 	ends := toll.At(time.Now().Add(life).UTC().Truncate(time.Second))
@@ -140,13 +141,13 @@ func askPerson(ctx context.Context, con *console, service *client.Client, noBrow
 	var lc net.ListenConfig
 	ln, err := lc.Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
-		return nil, "", fmt.Errorf("the callback of the sign-in: %w", err)
+		return nil, "", fmt.Errorf("sign-in callback: %w", err)
 	}
 	in := client.NewSignIn("http://"+ln.Addr().String()+"/callback", signInClient)
 	codes := make(chan string, 1)
 	s := &http.Server{Handler: callback(in, ln.Addr().String(), codes), ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second, MaxHeaderBytes: 16 << 10}
 	end := background(ctx, func(ctx context.Context) error { return server.ServeUntil(ctx, s, ln, time.Second) })
-	defer func() { _ = end() }() // the page has its answer, or nobody waits for it
+	defer func() { _ = end() }() // the page has its response, or the sign-in was given up
 
 	page := in.URL(service)
 	con.say("", "Sign in at %s", page)
@@ -160,14 +161,14 @@ func askPerson(ctx context.Context, con *console, service *client.Client, noBrow
 		return in, code, nil
 	case <-ctx.Done():
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			return nil, "", errors.New("nobody signed in within 5 minutes")
+			return nil, "", errors.New("the sign-in was not completed within 5 minutes")
 		}
 		return nil, "", ctx.Err()
 	}
 }
 
-// callback takes one answer to a sign-in. Other programs and web pages of this computer can reach it too: without the
-// state they get nothing done.
+// callback accepts one response to a sign-in. Other programs and web pages on this computer can also reach it, but they do not
+// know the state.
 func callback(in *client.SignIn, host string, codes chan<- string) http.Handler {
 	var done atomic.Bool
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -176,14 +177,14 @@ func callback(in *client.SignIn, host string, codes chan<- string) http.Handler 
 		q := r.URL.Query()
 		switch {
 		case r.URL.Path != "/callback" || r.Host != host:
-			http.Error(w, "There is nothing here.", http.StatusNotFound)
+			http.Error(w, "Not found.", http.StatusNotFound)
 		case r.Method != http.MethodGet:
-			http.Error(w, "A sign-in ends with GET.", http.StatusMethodNotAllowed)
+			http.Error(w, "Only GET is allowed.", http.StatusMethodNotAllowed)
 		case len(q["state"]) != 1 || len(q["code"]) != 1 || q.Get("code") == "" ||
 			subtle.ConstantTimeCompare([]byte(q.Get("state")), []byte(in.State)) != 1:
-			http.Error(w, "This is no answer to the sign-in that waits here.", http.StatusBadRequest)
+			http.Error(w, "This does not match the pending sign-in.", http.StatusBadRequest)
 		case !done.CompareAndSwap(false, true):
-			http.Error(w, "This sign-in is over.", http.StatusGone)
+			http.Error(w, "This sign-in is already complete.", http.StatusGone)
 		default:
 			codes <- q.Get("code")
 			http.Error(w, "Signed in. You can close this page.", http.StatusOK)
@@ -193,9 +194,9 @@ func callback(in *client.SignIn, host string, codes chan<- string) http.Handler 
 
 func logoutCommand(a *app) *cobra.Command {
 	var all bool
-	c := command("logout", "Forget the API key of the active profile", nil)
-	c.Long = "Forget the API key of the active profile. A key that a sign-in made is revoked as well; one that you brought yourself stays valid."
-	c.Flags().BoolVar(&all, "all-profiles", false, "every profile")
+	c := command("logout", "Remove the API key from the active profile", nil)
+	c.Long = "Remove the API key from the active profile. A key that a sign-in created is also revoked; a key that you set yourself stays valid."
+	c.Flags().BoolVar(&all, "all-profiles", false, "remove the API keys from all profiles")
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
 		config, err := a.openConfig()
 		if err != nil {
@@ -231,7 +232,7 @@ func logoutCommand(a *app) *cobra.Command {
 	return c
 }
 
-// endKey revokes the key of a profile when a sign-in made it. A service that cannot be reached does not keep anyone signed in here.
+// endKey revokes the key of a profile if a sign-in created it. If the service cannot be reached, it warns, and the sign-out continues.
 func endKey(ctx context.Context, a *app, name string, p document) {
 	c, err := client.ReadKey(p.text(settingKey))
 	if err != nil || c.ID.String() != p.text(settingSignedIn) {
@@ -256,7 +257,7 @@ type identity struct {
 }
 
 func whoamiCommand(a *app) *cobra.Command {
-	return command("whoami", "Show whose API key is used", func(cmd *cobra.Command, _ []string) error {
+	return command("whoami", "Show the current API key and its workspace", func(cmd *cobra.Command, _ []string) error {
 		if a.set.key == "" {
 			return toll.NewError(toll.CodeNotAuthenticated).WithHint("Sign in with toll login, or set TOLL_API_KEY.")
 		}
@@ -285,7 +286,7 @@ func whoamiCommand(a *app) *cobra.Command {
 func browse(ctx context.Context, con *console, page string) error {
 	u, err := httpURL(page)
 	if err != nil {
-		return errors.New("the service named no page that a browser could open") // and is not asked to start anything else
+		return errors.New("the service returned a page address that a browser cannot open") // never start another program with it
 	}
 	words := []string{"xdg-open"}
 	switch runtime.GOOS {
@@ -298,7 +299,7 @@ func browse(ctx context.Context, con *console, page string) error {
 		words = []string{own}
 	}
 	if err := exec.CommandContext(context.WithoutCancel(ctx), words[0], append(words[1:], u.String())...).Start(); err != nil {
-		con.say("note", "no browser could be started: open the page yourself")
+		con.say("note", "could not start a browser: open the page yourself")
 	}
 	return nil
 }

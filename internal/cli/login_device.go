@@ -10,19 +10,19 @@ import (
 	"github.com/tollhq/toll/client"
 )
 
-// askDevice gets a key through a browser of any computer: the person types a code there that is shown here.
+// askDevice gets a key through a browser on any computer, in which the person enters the code that this program shows.
 func askDevice(ctx context.Context, a *app, service *client.Client) (string, time.Duration, error) {
 	d, err := service.StartDevice(ctx, signInClient)
 	if err != nil {
 		return "", 0, err
 	}
-	a.say("", "Open %s and type the code %s", d.URL, d.UserCode)
+	a.say("", "Open %s and enter the code %s", d.URL, d.UserCode)
 	ctx, cancel := context.WithTimeout(ctx, d.ExpiresIn)
 	defer cancel()
 	for {
 		if err := a.wait(ctx, d.Interval); err != nil {
 			if errors.Is(err, context.DeadlineExceeded) {
-				return "", 0, errors.New("nobody typed the code in time")
+				return "", 0, errors.New("the device code expired before it was approved")
 			}
 			return "", 0, err
 		}
@@ -32,9 +32,9 @@ func askDevice(ctx context.Context, a *app, service *client.Client) (string, tim
 			return key, life, nil
 		case errors.Is(err, client.ErrUndecided):
 		case e.Params["error"] == "access_denied":
-			return "", 0, errors.New("the person refused")
+			return "", 0, errors.New("the sign-in was denied")
 		case e.Params["error"] == "expired_token":
-			return "", 0, errors.New("nobody typed the code in time")
+			return "", 0, errors.New("the device code expired before it was approved")
 		default:
 			return "", 0, err
 		}
@@ -54,7 +54,7 @@ func (a *app) wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// headless reports whether a browser could hardly be started here.
+// headless reports whether this machine probably cannot start a browser.
 func (con *console) headless() bool {
 	return runtime.GOOS == "linux" && con.getenv("DISPLAY") == "" && con.getenv("WAYLAND_DISPLAY") == "" && con.getenv("BROWSER") == ""
 }

@@ -67,7 +67,7 @@ func (p *visitor) decide(code, decision string) {
 		return m[1]
 	}
 	page := p.post("/device", url.Values{"user_code": {strings.ToLower(code)}, "ticket": {ticket(string(b))}})
-	if !strings.Contains(page, code) || !strings.Contains(page, "with the rights that you leave ticked") || !strings.Contains(page, signInClient) {
+	if !strings.Contains(page, code) || !strings.Contains(page, "with the rights that you select") || !strings.Contains(page, signInClient) {
 		p.t.Errorf("the page does not say what is asked for:\n%s", page)
 	}
 	p.post("/device", url.Values{"request": {code}, "ticket": {ticket(page)}, "decision": {decision}, "right": {"read", "spend"}})
@@ -86,7 +86,7 @@ func TestLoginByDevice(t *testing.T) {
 		a := &app{console: console{in: strings.NewReader(""), out: &out, err: &errOut, getenv: func(n string) string {
 			return map[string]string{"TOLL_CONFIG": t.TempDir() + "/toll.json", "TOLL_URL": svc.URL()}[n]
 		}}}
-		shown := regexp.MustCompile(`Open (\S+) and type the code ([B-Z]{4}-[B-Z]{4})`)
+		shown := regexp.MustCompile(`Open (\S+) and enter the code ([B-Z]{4}-[B-Z]{4})`)
 		a.pause = func(_ context.Context, d time.Duration) error {
 			m := shown.FindStringSubmatch(errOut.String())
 			if m == nil || m[1] != svc.URL()+"/device" || d < 5*time.Second {
@@ -108,7 +108,7 @@ func TestLoginByDevice(t *testing.T) {
 		var in signedIn
 		switch {
 		case decision == "deny":
-			if code != exitFailed || !strings.Contains(errOut.String(), "refused") || out.Len() > 0 {
+			if code != exitFailed || !strings.Contains(errOut.String(), "denied") || out.Len() > 0 {
 				t.Errorf("refused: %d %s", code, errOut.String())
 			}
 		case code != 0 || json.Unmarshal([]byte(out.String()), &in) != nil || in.Address != key.Address:
@@ -144,7 +144,7 @@ func TestCallbackEnds(t *testing.T) {
 		cancel()
 		return len(b), nil
 	}), getenv: func(string) string { return "" }}}
-	if _, _, err := askPerson(late{ctx}, &a.console, client.New("", client.WithURL(svc.URL())), true); err == nil || !strings.Contains(err.Error(), "nobody signed in within 5 minutes") {
+	if _, _, err := askPerson(late{ctx}, &a.console, client.New("", client.WithURL(svc.URL())), true); err == nil || !strings.Contains(err.Error(), "not completed within 5 minutes") {
 		t.Errorf("%v", err)
 	}
 	if signInTime != 5*time.Minute {

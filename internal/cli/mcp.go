@@ -32,35 +32,35 @@ type mcpFlags struct {
 func mcpCommand(a *app) *cobra.Command {
 	var f mcpFlags
 	c := &cobra.Command{Use: "mcp [-- COMMAND...]", Short: "Put a price on an MCP server without changing it"}
-	c.Long = `Serve the tools, resources and prompts of an MCP server for credits. The server is a command that speaks over its standard
-input and output, or a url with streamable HTTP; it changes nothing and hears nothing of payments.
+	c.Long = `Serve the tools, resources, and prompts of an MCP server for credits. The server is a command that speaks MCP over its standard
+input and output, or a URL with streamable HTTP. It needs no change and does not see payments.
 
---credits is the price of everything, --price that of one item, or of all items of a type as tools/*. What a caller pays with
-never reaches the server, and its answers pass unchanged. All callers share one connection to it.
+--credits is the default price; --price sets the price of one item, or of all items of a type, such as tools/*. Payment
+credentials of callers never reach the server, and its responses pass unchanged. All callers share one connection to it.
 
-Clients find it at /mcp. With --register the agent takes payments for it, under mcp://NAME/tools/* and so on.`
+Clients connect at /mcp. With --register, the agent receives payments for mcp://NAME/tools/*, and for resources and prompts in the same way.`
 	c.Example = `toll mcp --plan 4474 --agent 5063 --credits 2 --price tools/search=5 --register -- npx -y some-mcp-server
 toll mcp --plan 4474 --upstream https://tools.example.com/mcp --free tools/ping --public-url https://paid.example.com`
 	f.add(c, "127.0.0.1:8404")
 	fl := c.Flags()
-	fl.StringVar(&f.upstream, "upstream", "", "url of the server behind, in place of a command")
+	fl.StringVar(&f.upstream, "upstream", "", "URL of the upstream server, instead of a command")
 	secret(c, &f.upstreamToken, "upstream-token")
-	fl.StringVar(&f.credits, "credits", "1", "price of a call that no --price names")
-	fl.StringArrayVar(&f.prices, "price", nil, `price of an item, as "tools/search=5", "resources/file:///a=1" or "prompts/*=0"`)
-	fl.StringArrayVar(&f.free, "free", nil, `item without a price, as "tools/ping"`)
-	fl.StringVar(&f.name, "name", "", "name in urls of items; default what the server calls itself")
-	fl.BoolVar(&f.register, "register", false, "add its address and the urls of its items to the agent")
-	fl.StringVar(&f.publicURL, "public-url", "", "address under which clients reach it, without /mcp")
-	fl.BoolVar(&f.signIn, "require-sign-in", false, "refuse requests without an access token, also to what is free")
-	fl.StringArrayVar(&f.origins, "allow-origin", nil, "origin of web pages that may call; default this machine and --public-url")
-	fl.StringArrayVar(&f.hosts, "allow-host", nil, "host to which it listens; default this machine and --public-url")
-	fl.BoolVar(&f.stream, "stream", false, "pass progress on while a call runs, before it is settled")
-	fl.BoolVar(&f.stateless, "stateless", false, "keep no sessions, for replicas behind a load balancer without session affinity")
+	fl.StringVar(&f.credits, "credits", "1", "credits of a call that matches no --price")
+	fl.StringArrayVar(&f.prices, "price", nil, `credits of an item, such as "tools/search=5", "resources/file:///a=1", or "prompts/*=0"`)
+	fl.StringArrayVar(&f.free, "free", nil, `free item, such as "tools/ping"`)
+	fl.StringVar(&f.name, "name", "", "name in the URLs of items; default the name that the server reports")
+	fl.BoolVar(&f.register, "register", false, "add its address and the URLs of its items to the agent")
+	fl.StringVar(&f.publicURL, "public-url", "", "address at which clients reach it, without /mcp")
+	fl.BoolVar(&f.signIn, "require-sign-in", false, "refuse requests without an access token, even for free items")
+	fl.StringArrayVar(&f.origins, "allow-origin", nil, "origin of web pages that may call it; default this machine and --public-url")
+	fl.StringArrayVar(&f.hosts, "allow-host", nil, "Host header to accept; default this machine and --public-url")
+	fl.BoolVar(&f.stream, "stream", false, "forward progress while a call runs, before it is settled")
+	fl.BoolVar(&f.stateless, "stateless", false, "run without sessions, for replicas behind a load balancer without session affinity")
 	fl.StringVar(&f.callerGone, "caller-gone", "",
-		"what becomes of work whose caller left: settle or release; default settle for tools without readOnlyHint")
+		"handling of work whose caller disconnected: settle or release; default release, but settle for tools without readOnlyHint")
 	c.Args = func(cmd *cobra.Command, args []string) error {
 		if at := cmd.ArgsLenAtDash(); at > 0 || at < 0 && len(args) > 0 {
-			return usagef("%s takes the command behind -- only, not %q", cmd.CommandPath(), args[0])
+			return usagef("%s takes a command only after --, not %q", cmd.CommandPath(), args[0])
 		}
 		return nil
 	}
@@ -81,7 +81,7 @@ func runMCP(ctx context.Context, a *app, f mcpFlags, command []string) error {
 	case f.register && f.agent == "":
 		return usagef("--register needs --agent")
 	case f.name != "" && f.name != serverName(f.name):
-		return usagef("--name is of lower-case letters, digits, dots and hyphens")
+		return usagef("--name may contain only lowercase letters, digits, dots, and hyphens")
 	}
 	prices, err := itemPrices(f)
 	if err != nil {
@@ -102,7 +102,7 @@ func runMCP(ctx context.Context, a *app, f mcpFlags, command []string) error {
 		return err
 	}
 	if err := u.Connect(ctx); err != nil {
-		return fmt.Errorf("the server behind: %w", err)
+		return fmt.Errorf("the upstream server: %w", err)
 	}
 	if err := namesItems(ctx, &a.console, u, prices); err != nil {
 		return err
@@ -147,11 +147,11 @@ func runMCP(ctx context.Context, a *app, f mcpFlags, command []string) error {
 	return s.Serve(ctx, ln)
 }
 
-// behind is the server that gets a price.
+// openUpstream returns the server that gets a price.
 func openUpstream(ctx context.Context, con *console, f mcpFlags, command []string, log *slog.Logger) (*mcpproxy.Upstream, error) {
 	switch {
 	case (f.upstream == "") == (len(command) == 0):
-		return nil, usagef("the server is a command behind --, or --upstream")
+		return nil, usagef("set the MCP server: either a command after --, or --upstream")
 	case f.upstream == "":
 		hideProcess() // the command must not read our API key there
 		return mcpproxy.Command(log, func() *exec.Cmd {
@@ -162,7 +162,7 @@ func openUpstream(ctx context.Context, con *console, f mcpFlags, command []strin
 		}), nil
 	}
 	if u, err := httpURL(f.upstream); err != nil || u.User != nil {
-		return nil, usagef("--upstream must be an absolute http or https url without user")
+		return nil, usagef("--upstream must be an absolute http or https URL without a user")
 	}
 	return mcpproxy.Remote(log, f.upstream, f.upstreamToken), nil
 }
@@ -210,7 +210,7 @@ func itemPrices(f mcpFlags) ([]itemPrice, error) {
 	one := func(flag, item string, n toll.Credits) error {
 		kind, name, ok := strings.Cut(item, "/")
 		if !ok || name == "" || !slices.Contains(itemTypes, paidmcp.Type(kind)) {
-			return usagef(`an item is written as "tools/NAME", "resources/URI" or "prompts/NAME": %q`, item)
+			return usagef(`an item must look like "tools/NAME", "resources/URI", or "prompts/NAME"; got %q`, item)
 		}
 		out = append(out, price(flag, paidmcp.Type(kind), name, n))
 		return nil
@@ -218,7 +218,7 @@ func itemPrices(f mcpFlags) ([]itemPrice, error) {
 	for _, p := range f.prices {
 		item, n, ok := priced(p)
 		if !ok {
-			return nil, usagef(`a price is written as "tools/NAME=5": %q`, p)
+			return nil, usagef(`a price must look like "tools/NAME=5"; got %q`, p)
 		}
 		if err := one(fmt.Sprintf("--price %q", p), item, n); err != nil {
 			return nil, err
@@ -242,10 +242,10 @@ func namesItems(ctx context.Context, con *console, u *mcpproxy.Upstream, prices 
 		}
 		items, err := u.Items(ctx, kind)
 		if err != nil {
-			return fmt.Errorf("the %s of the server behind: %w", kind, err)
+			return fmt.Errorf("the %s of the upstream server: %w", kind, err)
 		}
 		known := slices.Sorted(slices.Values(items.Names))
-		has := "it has none"
+		has := "its list is empty"
 		if n := len(known); n > maxShownNames {
 			has = fmt.Sprintf("it has %q and %d more", known[:maxShownNames], n-maxShownNames)
 		} else if n > 0 {
@@ -255,11 +255,11 @@ func namesItems(ctx context.Context, con *console, u *mcpproxy.Upstream, prices 
 			if p.kind != kind || items.Has(p.name) {
 				continue
 			}
-			missing := fmt.Sprintf("the server behind has no %s %q, which a price names: %s", strings.TrimSuffix(string(kind), "s"), p.name, has)
+			missing := fmt.Sprintf("the upstream server has no %s %q, for which a price is set: %s", strings.TrimSuffix(string(kind), "s"), p.name, has)
 			if !items.Changes {
 				return usagef("%s", missing)
 			}
-			con.say("warning", "%s, and may get others", missing)
+			con.say("warning", "%s; it may be added later", missing)
 		}
 	}
 	return nil
@@ -301,6 +301,6 @@ func registerItems(
 	if _, err := c.AddEndpoints(ctx, id, in); err != nil {
 		return err
 	}
-	con.say("note", "the agent takes payments for %s and the other items now", pay.LogicalURL(paidmcp.Tools, "*"))
+	con.say("note", "the agent now receives payments for %s and the other items", pay.LogicalURL(paidmcp.Tools, "*"))
 	return nil
 }

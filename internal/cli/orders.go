@@ -28,31 +28,31 @@ func ordersCommand(a *app) *cobra.Command {
 
 // rangeFlags are the flags of lists that filter by time.
 var rangeFlags = []flag{
-	{"since", "since", moment, "from this time on: 2026-11-21, an ISO 8601 time, or a span before now such as 24h or 7d"},
-	{"until", "until", moment, "before this time, in the same forms"},
+	{"since", "since", moment, "only from this time: a date such as 2026-11-21, an ISO 8601 time, or a duration before now such as 24h or 7d"},
+	{"until", "until", moment, "only before this time, in the same formats as --since"},
 }
 
 func ordersList(a *app) *cobra.Command {
 	return a.resource(call{
-		use: "list", short: "List orders that you made, or those of your plans", list: list.Orders,
+		use: "list", short: "List your orders, or the orders of your plans", list: list.Orders,
 		example: "toll orders list --role seller --since 7d",
 		flags: append([]flag{
-			{"role", "role", oneOf("buyer", "seller"), "buyer (default): orders that you made; seller: those of your plans"},
+			{"role", "role", oneOf("buyer", "seller"), "buyer (default): your orders; seller: orders of your plans"},
 			{"plan", "planId", planID, "only orders of this plan"},
-			{"subscriber", "subscriber", address, "only orders of this address; with --role seller and --plan"},
+			{"subscriber", "subscriber", address, "only orders of this address; requires --role seller and --plan"},
 		}, rangeFlags...),
 	})
 }
 
 func searchCommand(a *app) *cobra.Command {
 	return a.resource(call{
-		use: "search TEXT", short: "Find records of yours by the beginning of their id or name", path: "/protocol/search",
-		long: `Find records of yours by the beginning of their id or name: plans, agents, orders, API keys, access tokens, delegations, webhooks.
-Ids of orders are found from 13 characters on. Every command that takes PLAN, AGENT, ORDER or an id takes the beginning of the
-id, four characters or more, and the whole name of a plan or an agent, when it means one record alone.`,
+		use: "search TEXT", short: "Find your records by the beginning of their id or name", path: "/protocol/search",
+		long: `Find your records by the beginning of their id or name: plans, agents, orders, API keys, access tokens, delegations, and webhooks.
+For orders, enter at least 13 characters of the id. Every command that takes PLAN, AGENT, ORDER, or an id also accepts at least four
+characters from the beginning of the id, or the full name of a plan or an agent, if only one record matches.`,
 		example: "toll search basic --type plan",
 		flags: []flag{
-			{"type", "type", oneOf("plan", "agent", "order", "apiKey", "permission", "delegation", "webhook"), "only records of this kind"},
+			{"type", "type", oneOf("plan", "agent", "order", "apiKey", "permission", "delegation", "webhook"), "only records of this type"},
 		},
 		change: func(_ *cobra.Command, r *request) error {
 			r.path, r.in["q"] = "/protocol/search", r.args[0]
@@ -60,7 +60,7 @@ id, four characters or more, and the whole name of a plan or an agent, when it m
 		},
 		show: func(_ *cobra.Command, got json.RawMessage) error {
 			if at(got, "more") == "true" {
-				defer a.say("note", "there are further ones; a longer text shows fewer")
+				defer a.say("note", "there are more results; use a longer text to narrow them down")
 			}
 			return a.showPage(got, list.Local("results", list.State("type"), list.ID("id"), list.Name("name"), list.Time("createdAt")))
 		},
@@ -69,40 +69,40 @@ id, four characters or more, and the whole name of a plan or an agent, when it m
 
 func subscribersCommand(a *app) *cobra.Command {
 	return a.resource(call{
-		use: "subscribers PLAN", short: "List what each subscriber has of a plan of yours", list: list.Subscribers,
+		use: "subscribers PLAN", short: "List the subscribers of your plan with their balances", list: list.Subscribers,
 		example: "toll subscribers Basic --all -o csv",
 	})
 }
 
 func holdingsCommand(a *app) *cobra.Command {
 	return a.resource(call{
-		use: "holdings", short: "List what you have of each plan", list: list.Holdings, example: "toll holdings",
+		use: "holdings", short: "List your balance for each plan", list: list.Holdings, example: "toll holdings",
 	})
 }
 
 func ordersRefund(a *app) *cobra.Command {
 	var key string
 	c := a.resource(call{
-		use: "refund ORDER", short: "Give the money of a card payment back, or a part of it",
-		long: `Give the money of a card payment back, for a plan of yours. The credits go with it, in proportion and as far as they were not used.
+		use: "refund ORDER", short: "Refund a card payment in full or in part",
+		long: `Refund a card payment for your plan. The credits are taken back in proportion to the refund, as far as they are unused.
 
-Without an answer it is not known whether there is a refund: the same command with the same --idempotency-key finds it, or makes it.
-Exit code 7: the card processor has not taken the refund yet.`,
+Without an answer from the service, the outcome is unknown. Run the same command with the same --idempotency-key: it finds the refund or
+creates it. Exit code 7: the card processor has not accepted the refund yet.`,
 		example: "toll orders refund 6fa1c0de-0000-4000-8000-000000000000 --amount-cents 250",
 		method:  http.MethodPost, path: "/protocol/orders/ORDER/refund",
-		flags: []flag{{"amount-cents", "amountCents", digits, "cents of the order's currency that go back; default all that is left"}},
+		flags: []flag{{"amount-cents", "amountCents", digits, "amount to refund, in cents of the order's currency; default the remaining amount"}},
 		show: func(_ *cobra.Command, got json.RawMessage) error {
 			if err := a.made(withWholeAmount(&a.console, got), "orderId"); err != nil {
 				return err
 			}
 			if at(got, "httpStatus") == "202" {
-				a.say("hint", "The refund is under way: toll orders get %s shows when it is there.", at(got, "orderId"))
+				a.say("hint", "The refund is being processed. Check it with toll orders get %s.", at(got, "orderId"))
 				return printed(exitTryAgain)
 			}
 			return nil
 		},
 	})
-	c.Flags().StringVar(&key, "idempotency-key", "", "name under which a repeat finds this refund; default a new one")
+	c.Flags().StringVar(&key, "idempotency-key", "", "key that identifies this refund if you repeat the command; default a new key")
 	run := c.RunE
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		key := cmp.Or(key, toll.NewUUID())
@@ -110,7 +110,7 @@ Exit code 7: the card processor has not taken the refund yet.`,
 		err := run(cmd, args)
 		if isUnknown(err) {
 			a.report(err)
-			a.say("hint", "It is not known whether there is a refund: repeat with --idempotency-key %s, which finds it or makes it.", key)
+			a.say("hint", "It is unknown whether the refund exists. Run the command again with --idempotency-key %s, which finds or creates it.", key)
 			return printed(exitTryAgain)
 		}
 		return err
@@ -119,7 +119,7 @@ Exit code 7: the card processor has not taken the refund yet.`,
 }
 
 func ordersEvidence(con *console) *cobra.Command {
-	c := storeCommand("evidence ORDER", "Tell the story of a card payment, for the answer to a dispute", func(cmd *cobra.Command, args []string, cfg server.Config) error {
+	c := storeCommand("evidence ORDER", "Export evidence for a card dispute", func(cmd *cobra.Command, args []string, cfg server.Config) error {
 		story, err := admin.Evidence(cmd.Context(), cfg, args[0])
 		if err != nil {
 			return err
@@ -129,27 +129,27 @@ func ordersEvidence(con *console) *cobra.Command {
 		}
 		return con.show(story)
 	})
-	c.Long = `Tell the story of an order that was paid by card, from the database itself, while the service runs or not: the payment with its
-times, refunds and disputes, the requests that were answered since, with their receipts, and credits that the builder took back. It is JSON unless another output is asked for.`
-	c.Example = "toll orders evidence 6fa1c0de-0000-4000-8000-000000000000 --data ./toll-data > story.json"
+	c.Long = `Export the history of an order that was paid by card, directly from the database, whether the service runs or not: the payment with its
+times, refunds, and disputes, the requests answered since then with their receipts, and credits that the builder took back. The default output is JSON.`
+	c.Example = "toll orders evidence 6fa1c0de-0000-4000-8000-000000000000 --data ./toll-data > evidence.json"
 	return c
 }
 
 func ordersUnmatched(con *console) *cobra.Command {
-	c := storeCommand("unmatched", "List payments that no order explains", func(cmd *cobra.Command, _ []string, cfg server.Config) error {
+	c := storeCommand("unmatched", "List payments without an order", func(cmd *cobra.Command, _ []string, cfg server.Config) error {
 		found, err := admin.UnmatchedPayments(cmd.Context(), cfg)
 		if err != nil {
 			return err
 		}
 		if len(found) == 0 {
-			con.say("note", "an order explains every payment that the rails have read")
+			con.say("note", "every payment that the service has read has an order")
 		}
 		return con.showPage(found, list.Local("", list.State("rail"), list.ID("id"), list.ID("orderId"), list.ID("planId"), list.ID("subscriber"), list.Money("amount"), list.State("currency"),
 			list.Cents("leftCents", "Left"), list.Text("token"), list.ID("receiver"), list.ID("txHash", "TX"), list.Time("seenAt"), list.State("resolution", "State"), list.Text("reason")))
 	})
-	c.Long = `List payments that the card processor or the chain report and no order of the database explains, at most 1,000 of each rail. After a
-restore these are the orders that were paid since the backup: let the service run until it has read the rails, list them, and deal with
-each: toll orders resolve.`
+	c.Long = `List payments from the card processor and the chain that have no order in the database, at most 1,000 from each. After a restore,
+these are payments for orders made since the backup: let the service run until toll recovery show reports that it has read both, list the
+payments, and resolve each of them with toll orders resolve.`
 	c.Example = "toll orders unmatched --data ./toll-data -o json"
 	return c
 }
@@ -157,8 +157,8 @@ each: toll orders resolve.`
 func ordersGet(a *app) *cobra.Command {
 	var wait time.Duration
 	c := a.resource(call{
-		use: "get ORDER", short: "Show what became of an order", path: "/protocol/orders/ORDER",
-		long: "Show what became of an order. Exit codes: 0 the credits are there, 7 it is under way, 4 it failed.",
+		use: "get ORDER", short: "Show an order and its outcome", path: "/protocol/orders/ORDER",
+		long: "Show an order and its outcome. Exit codes: 0 the credits are available, 7 the order is being processed, 4 it failed.",
 		show: func(cmd *cobra.Command, got json.RawMessage) error {
 			return showOrder(cmd.Context(), a, got, wait, "")
 		},
@@ -172,15 +172,15 @@ func plansOrder(a *app) *cobra.Command {
 	var wait time.Duration
 	c := command("order PLAN", "Buy a plan", nil)
 	c.Aliases = []string{"order-plan"}
-	c.Long = `Buy a plan. The service waits for the credits for a while of its own; --wait asks on until they are there, also of a
-service that was away in between.
+	c.Long = `Buy a plan. The service waits for the credits for a limited time. With --wait, the command keeps checking until the credits are
+available, even if the service is temporarily unavailable.
 
-Without an answer it is not known whether there is an order. The same command with the --idempotency-key that is then shown
-finds it, or makes it; without that key a repeat may buy twice.
+Without an answer from the service, the outcome is unknown. Run the same command with the --idempotency-key that is then shown: it
+finds the order or creates it. Without that key, you may buy the plan twice.
 
-Exit codes: 0 the credits are there, 7 the order is under way or its outcome is not known, 4 it failed.`
-	c.Flags().StringVar(&delegation, "delegation-id", "", "delegation that pays")
-	c.Flags().StringVar(&key, "idempotency-key", "", "name under which a repeat finds this order; default a new one")
+Exit codes: 0 the credits are available, 7 the order is being processed or its outcome is unknown, 4 it failed.`
+	c.Flags().StringVar(&delegation, "delegation-id", "", "delegation that pays for the order")
+	c.Flags().StringVar(&key, "idempotency-key", "", "key that identifies this order if you repeat the command; default a new key")
 	waitFlag(c, &wait)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		in := body{}
@@ -196,7 +196,7 @@ Exit codes: 0 the credits are there, 7 the order is under way or its outcome is 
 				return err
 			case time.Now().Add(orderPoll).After(end):
 				a.report(err)
-				a.say("hint", "It is not known whether there is an order: repeat with --idempotency-key %s, which finds it or makes it.", key)
+				a.say("hint", "It is unknown whether the order exists. Run the command again with --idempotency-key %s, which finds or creates it.", key)
 				return printed(exitTryAgain)
 			}
 			if err := a.wait(ctx, orderPoll); err != nil {
@@ -214,7 +214,7 @@ func isUnknown(err error) bool {
 }
 
 func waitFlag(c *cobra.Command, wait *time.Duration) {
-	c.Flags().DurationVar(wait, "wait", 0, "longest time to wait for the credits, as --wait=30s; --wait alone is 2m")
+	c.Flags().DurationVar(wait, "wait", 0, "maximum time to wait for the credits, such as --wait=30s; --wait alone waits 2m")
 	c.Flags().Lookup("wait").NoOptDefVal = defaultOrderWait.String()
 }
 
@@ -224,7 +224,7 @@ func showOrder(ctx context.Context, a *app, got json.RawMessage, wait time.Durat
 	told := ""
 	for isPending(got) && time.Now().Before(end) {
 		if told == "" {
-			a.say("", "Order %s is under way, waiting at most %s.", at(got, "orderId"), wait)
+			a.say("", "Order %s is being processed, waiting up to %s.", at(got, "orderId"), wait)
 		}
 		told = showProgress(&a.console, got, told)
 		if err := a.wait(ctx, min(orderPoll, time.Until(end))); err != nil {
@@ -248,7 +248,7 @@ func showOrder(ctx context.Context, a *app, got json.RawMessage, wait time.Durat
 	case at(got, "status") == "failed":
 		return printed(exitPayment)
 	case isPending(got):
-		a.say("hint", "toll orders get %s --wait asks again.", at(got, "orderId"))
+		a.say("hint", "To keep waiting, run toll orders get %s --wait.", at(got, "orderId"))
 		return printed(exitTryAgain)
 	}
 	return nil
@@ -286,45 +286,45 @@ func isPending(order json.RawMessage) bool {
 }
 
 func requestsCommand(a *app) *cobra.Command {
-	request := flag{"request-id", "agentRequestId", word, "the request"}
+	request := flag{"request-id", "agentRequestId", word, "id of the request"}
 	subTasks := a.resource(call{
 		use: "list", short: "List the sub-tasks of a request", list: list.SubTasks,
 		flags: []flag{request},
 	})
 	require(subTasks, request.name)
 	track := a.resource(call{
-		use: "track", short: "Record a sub-task of a request; it burns nothing",
+		use: "track", short: "Record a sub-task of a request, which burns no credits",
 		example: "toll requests track --request-id req_01ab --credits 2 --tag translation --status SUCCESS",
 		method:  http.MethodPost, path: "/protocol/agent-sub-tasks", made: "subTaskId",
 		flags: []flag{
 			request,
-			{"credits", "creditsToRedeem", digits, "credits that the sub-task costs, default 0"},
+			{"credits", "creditsToRedeem", digits, "cost of the sub-task in credits; default 0"},
 			{"tag", "tag", word, "name of the sub-task"},
-			{"description", "description", word, "what it was about"},
-			{"status", "status", word, "SUCCESS, FAILED or PENDING (default)"},
-			{"metadata", "metadata", object, "anything to keep with it, as JSON"},
+			{"description", "description", word, "description of the sub-task"},
+			{"status", "status", word, "SUCCESS, FAILED, or PENDING (default)"},
+			{"metadata", "metadata", object, "data to store with the sub-task, as JSON"},
 		},
 		require: []string{request.name},
 	})
 	return group("requests", "Requests of your plans and their sub-tasks", "", requestsHistory(a),
-		a.get("get REQUEST", "Show one request with its whole life and its receipt", "/protocol/requests/REQUEST"), track, subTasks)
+		a.get("get REQUEST", "Show a request with its history and receipt", "/protocol/requests/REQUEST"), track, subTasks)
 }
 
 func requestsHistory(a *app) *cobra.Command {
 	return a.resource(call{
-		use: "history", short: "List requests with their outcome, those that ended last first",
-		long: `List the requests of your plans that were settled or released or whose hold lapsed, at most 90 days of them. With --role buyer it is
-what you paid for. Settlements follow within seconds.`,
+		use: "history", short: "List requests with their outcome, most recent first",
+		long: `List requests of your plans that were settled or released, or whose hold lapsed, from at most 90 days. With --role buyer, list requests
+that you paid for. New settlements appear within seconds.`,
 		example: "toll requests history --status lapsed --since 7d\ntoll requests history --plan Basic --status settled --since 2026-11-01 --until 2026-12-01 --all -o csv",
 		list:    list.Requests,
 		flags: []flag{
-			{"role", "role", oneOf("seller", "buyer"), "seller (default): of your plans; buyer: that you paid"},
-			{"plan", "planId", planID, "only this plan"},
-			{"agent", "agentId", agentID, "only what names this agent"},
-			{"subscriber", "subscriber", address, "only this subscriber, with --plan"},
-			{"status", "status", oneOf("settled", "released", "lapsed", "held"), "only this outcome; held: what is open now"},
-			{"since", "since", moment, "only what ended from this time on: a day, a time, or a span before now such as 7d"},
-			{"until", "until", moment, "only what ended before this time"},
+			{"role", "role", oneOf("seller", "buyer"), "seller (default): requests of your plans; buyer: requests that you paid for"},
+			{"plan", "planId", planID, "only requests of this plan"},
+			{"agent", "agentId", agentID, "only requests that name this agent"},
+			{"subscriber", "subscriber", address, "only requests of this subscriber; requires --plan"},
+			{"status", "status", oneOf("settled", "released", "lapsed", "held"), "only this outcome; held lists open holds"},
+			{"since", "since", moment, "only requests that ended at or after this time: a date, a time, or a duration before now such as 7d"},
+			{"until", "until", moment, "only requests that ended before this time"},
 		},
 	})
 }

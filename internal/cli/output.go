@@ -110,7 +110,7 @@ func laidOut(members []jsonMember) (rows [][]string) {
 	return rows
 }
 
-// made is show for what was made. Quiet, it prints the member alone by which others name it.
+// made shows a created record. With --quiet, it prints only the member that identifies the record.
 func (con *console) made(v any, member string) error {
 	if con.set.output != formatQuiet || member == "" {
 		return con.show(v)
@@ -123,8 +123,8 @@ func (con *console) made(v any, member string) error {
 	return err
 }
 
-// built is show for what a command made without the service. In a pipe it is JSON, for the flags
-// that take it, unless another form is asked for.
+// built shows a value that a command built without the service. In a pipe it is JSON, for the flags that take it, unless another format
+// is set.
 func (con *console) built(v any) error {
 	if con.set.terminal || con.set.output == formatQuiet || cmp.Or(con.flags.output, con.getenv("TOLL_OUTPUT")) != "" {
 		return con.show(v)
@@ -224,7 +224,7 @@ func wholeOf(value string) string {
 }
 
 func unreadable(err error) error {
-	return fmt.Errorf("the service sent an answer that cannot be read: %w", err)
+	return fmt.Errorf("the response of the service cannot be read: %w", err)
 }
 
 func (con *console) writeJSON(body []byte) error {
@@ -305,7 +305,7 @@ func amountIn(currency string, u toll.Units) string {
 	return u.String()
 }
 
-// clean takes away what would steer a terminal or break a line: names and descriptions are written by strangers.
+// clean replaces characters that would control a terminal or break a line, because other people write names and descriptions.
 func clean(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r >= 0x7f && r < 0xa0 || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069 {

@@ -12,14 +12,14 @@ import (
 	"github.com/tollhq/toll/evm"
 )
 
-// payFlags go with toll call --pay, and say what it may spend.
+// payFlags limit the spending of toll call --pay.
 var payFlags = []flag{
-	{"wallet-key-file", "keyFile", word, "file with the private key of a wallet that pays tokens; default TOLL_WALLET_KEY"},
-	{"max-price", "price", money(evm.Decimals), "most that the call may cost in a token, in whole units, with --pay; default 1.00"},
-	{"max-price-per-day", "priceDay", money(evm.Decimals), "the same for all calls of a day; default 10.00"},
-	{"max-credits-per-day", "creditsDay", credits, fmt.Sprintf("most credits that all calls of a day may cost, with --pay; "+
+	{"wallet-key-file", "keyFile", word, "file with the private key of a wallet that pays in tokens; default TOLL_WALLET_KEY"},
+	{"max-price", "price", money(evm.Decimals), "with --pay: maximum price of the call in USDC or EURC, such as 0.05; default 1.00"},
+	{"max-price-per-day", "priceDay", money(evm.Decimals), "with --pay: maximum price of all calls in 24 hours; default 10.00"},
+	{"max-credits-per-day", "creditsDay", credits, fmt.Sprintf("with --pay: maximum credits of all calls in 24 hours; "+
 		"default %d, and %d without --plan", planCreditsPerDay, payCreditsPerDay)},
-	{"delegation-id", "delegation", word, "delegation that buys credits of --plan when they are short, with --pay: one order at most, at the price of the plan"},
+	{"delegation-id", "delegation", word, "with --pay: delegation that buys credits of --plan when they are short, with at most one order at the price of the plan"},
 }
 
 // Limits with --pay that hold unless a flag says otherwise.
@@ -31,18 +31,18 @@ const (
 
 func (f *callFlags) check() error {
 	if f.plan() != "" && f.token != "" {
-		return usagef("give --plan or --token, not both")
+		return usagef("set --plan or --token, not both")
 	}
 	for _, p := range payFlags {
 		if !f.pay && f.in[p.member] != nil {
-			return usagef("--%s goes with --pay", p.name)
+			return usagef("--%s needs --pay", p.name)
 		}
 	}
 	if f.pay && f.token != "" {
-		return usagef("give --pay or --token, not both")
+		return usagef("set --pay or --token, not both")
 	}
 	if f.in["delegation"] != nil && f.plan() == "" {
-		return usagef("--delegation-id goes with --plan: a server must not choose what it buys")
+		return usagef("--delegation-id needs --plan: the server must not choose the plan to buy")
 	}
 	return nil
 }
@@ -65,7 +65,7 @@ func (f *callFlags) limits(host string) client.Limits {
 	}
 }
 
-// payingTransport returns the transport that pays for a call to this url, and tells of each payment that has ended.
+// payingTransport returns the transport that pays for a call to this URL. It calls closed for each payment that has ended.
 func payingTransport(a *app, to *url.URL, f callFlags, closed func(client.Payment)) (http.RoundTripper, error) {
 	path, err := pursePath(&a.console)
 	if err != nil {
@@ -92,44 +92,44 @@ func payingTransport(a *app, to *url.URL, f callFlags, closed func(client.Paymen
 		payers = append(payers, evm.NewWallet(key))
 	}
 	if len(payers) == 0 {
-		return nil, usagef("there is nothing to pay with: sign in with toll login, or give --wallet-key-file")
+		return nil, usagef("there is no means of payment: sign in with toll login, or set --wallet-key-file")
 	}
 	f.sayDefaults(a, limits, a.set.key != "", key != nil)
 	return client.NewTransport(&filePurse{path: path, limits: limits, now: time.Now, closed: closed}, payers...), nil
 }
 
-// sayDefaults tells which limits hold that the caller has not chosen: those of credits when any plan may pay, and those of a wallet.
+// sayDefaults prints the default limits that apply: for credits if any plan may pay, and for a wallet.
 func (f *callFlags) sayDefaults(a *app, l client.Limits, credits, wallet bool) {
 	if a.asJSON() {
 		return
 	}
 	if credits && f.plan() == "" && (f.in["credits"] == nil || f.in["creditsDay"] == nil) {
-		a.say("note", "without --plan any of your plans may pay: "+
-			"at most %s for this call, %s in 24 hours", l.CreditsPerCall.Text(), l.Credits.Text())
+		a.say("note", "without --plan, any of your plans may pay: "+
+			"at most %s for this call and %s in 24 hours", l.CreditsPerCall.Text(), l.Credits.Text())
 	}
 	if wallet && (f.in["price"] == nil || f.in["priceDay"] == nil) {
-		a.say("note", "the wallet may pay at most %s USDC or EURC for this call, %s of each in 24 hours",
+		a.say("note", "the wallet may pay at most %s USDC or EURC for this call, and %s of each token in 24 hours",
 			toll.FormatAmount(l.MoneyPerCall, evm.Decimals), toll.FormatAmount(l.Money, evm.Decimals))
 	}
 }
 
-// mayBeTaken tells of a payment that the server can take although it was not seen to be taken.
+// mayBeTaken prints a note about a payment whose outcome is unknown, because the server can still take it.
 func mayBeTaken(con *console, p client.Payment) {
 	if p.State != client.PaymentUnknown || con.asJSON() {
 		return
 	}
 	switch {
 	case p.Authorization != nil:
-		con.say("note", "%s %s count as spent for 24 hours, as the server has an authorization; "+
-			"when that has ended, toll payments check --rpc URL asks the chain",
+		con.say("note", "%s %s count as spent for 24 hours because the server has an authorization; "+
+			"after it expires, check the chain with toll payments check --rpc URL",
 			amountIn(p.Unit, p.Most), p.Unit)
 	case p.Permission != nil:
-		con.say("note", "%s count as spent for 24 hours, as the server can still take them; "+
-			"toll payments check asks the service", count(p.Most.String(), "credit"))
+		con.say("note", "%s count as spent for 24 hours because the server can still take them; "+
+			"check with toll payments check", count(p.Most.String(), "credit"))
 	}
 }
 
-// walletKey reads the key of a wallet, nil when there is none. Its text is in no error.
+// walletKey reads the key of a wallet, nil if none is set. Errors never contain the key.
 func walletKey(con *console, file string) (*evm.Key, error) {
 	text := con.getenv("TOLL_WALLET_KEY")
 	if file != "" {
@@ -143,7 +143,7 @@ func walletKey(con *console, file string) (*evm.Key, error) {
 	}
 	key, err := evm.ParseKey(text)
 	if err != nil {
-		return nil, usagef("the key of the wallet is not 64 hexadecimal digits")
+		return nil, usagef("the key of the wallet must be 64 hexadecimal digits")
 	}
 	return key, nil
 }
@@ -154,22 +154,22 @@ func money(decimals int) kind {
 		text := given[len(given)-1]
 		n, err := toll.ParseAmount(text, decimals)
 		if err != nil {
-			return nil, usagef("--%s is an amount in whole units with at most %d decimals, such as 0.05, and not %.40q", flag, decimals, text)
+			return nil, usagef("--%s must be an amount with at most %d decimals, such as 0.05; got %.40q", flag, decimals, text)
 		}
 		return n, nil
 	}}
 }
 
-// unpaid reports a call that asked for payment and has no answer.
+// explainUnpaid reports a call that required a payment and has no response.
 func explainUnpaid(con *console, e *client.PaymentError) error {
 	if e.Sent {
-		con.say("hint", "Do not repeat the call without a look at toll payments list: it may have been paid.")
-		return fmt.Errorf("a payment was sent, and its outcome is not known: %w", cause(e.Reason))
+		con.say("hint", "The call may have been paid: check toll payments list before you repeat it.")
+		return fmt.Errorf("a payment was sent, and its outcome is unknown: %w", cause(e.Reason))
 	}
 	for line := range strings.Lines(e.Reason.Error()) {
 		con.say("not paid", "%s", strings.TrimSpace(line))
 	}
-	con.say("hint", "--max-credits and --max-price are the limits of a call, --max-credits-per-day and --max-price-per-day those of 24 hours; "+
-		"toll payments list shows what counts.")
+	con.say("hint", "--max-credits and --max-price limit a call; --max-credits-per-day and --max-price-per-day limit all calls in 24 hours. "+
+		"toll payments list shows the payments that count.")
 	return printed(exitPayment)
 }

@@ -16,26 +16,26 @@ import (
 )
 
 func payoutsCommand(con *console) *cobra.Command {
-	return group("payouts", "What builders are owed for plans that were paid by card", `What builders are owed for plans that were paid by card. All money of cards is in the operator's account: these
-commands work on the database, and move none.`, payoutsList(con), payoutsMark(con))
+	return group("payouts", "Payouts to builders for card payments", `Payouts to builders for plans that were paid by card. All card payments go to the operator's account: these
+commands only work on the database, and do not move money.`, payoutsList(con), payoutsMark(con))
 }
 
 func payoutsList(con *console) *cobra.Command {
 	var month string
-	c := storeCommand("list", "List what is owed of a month, by builder and currency", func(cmd *cobra.Command, _ []string, cfg server.Config) error {
+	c := storeCommand("list", "List the amounts owed for a month, by builder and currency", func(cmd *cobra.Command, _ []string, cfg server.Config) error {
 		owed, err := admin.Owed(cmd.Context(), cfg, month)
 		if err != nil {
 			return err
 		}
 		if len(owed) == 0 {
-			con.say("note", "nothing was paid by card or paid out in %s", cmp.Or(month, "this month"))
+			con.say("note", "no card payments or payouts in %s", cmp.Or(month, "this month"))
 		}
 		return con.showPage(owed, list.Local("", list.ID("builder"), list.Text("month"), list.State("currency"), list.Count("orders"), list.Cents("charged"), list.Cents("refunded"),
 			list.Cents("disputed"), list.Cents("fees"), list.Cents("paidOut"), list.Cents("due")))
 	})
-	c.Flags().StringVar(&month, "month", "", "YYYY-MM in UTC; default this month")
-	c.Long = `List what is owed of a month, by builder and currency: in whole units in a table, in cents in csv and JSON. Each payment, refund and dispute counts in the month in which it
-happened, so that a month which was paid does not change. FEES are those of the card processor.`
+	c.Flags().StringVar(&month, "month", "", "month in UTC, YYYY-MM; default this month")
+	c.Long = `List the amounts owed for a month, by builder and currency. Tables show whole units; csv and JSON contain cents. Each payment, refund, and
+dispute counts in the month in which it happened, so that a month does not change after it was paid out. FEES are the fees of the card processor.`
 	c.Example = "toll payouts list --month 2026-11 --data ./toll-data -o csv"
 	return c
 }
@@ -43,7 +43,7 @@ happened, so that a month which was paid does not change. FEES are those of the 
 func payoutsMark(con *console) *cobra.Command {
 	var builder, cents string
 	p := rails.Payout{}
-	c := storeCommand("mark", "Record what was paid to a builder by other means", func(cmd *cobra.Command, _ []string, cfg server.Config) (err error) {
+	c := storeCommand("mark", "Record a payout to a builder", func(cmd *cobra.Command, _ []string, cfg server.Config) (err error) {
 		if p.Builder, err = toll.ParseAddress(builder); err != nil {
 			return flagError("builder", err)
 		}
@@ -62,7 +62,7 @@ func payoutsMark(con *console) *cobra.Command {
 		p.Currency = strings.ToLower(p.Currency)
 		made, err := admin.MarkPayout(cmd.Context(), cfg, p, con.flags.yes)
 		if errors.Is(err, rails.ErrNotOwed) {
-			return fmt.Errorf("%w; nothing was recorded: --yes records it all the same", err)
+			return fmt.Errorf("%w; nothing was recorded: add --yes to record it anyway", err)
 		}
 		if err != nil {
 			return fmt.Errorf("%w; nothing was recorded", err)
@@ -71,16 +71,16 @@ func payoutsMark(con *console) *cobra.Command {
 	})
 	f := c.Flags()
 	f.StringVar(&builder, "builder", "", "address of the builder")
-	f.StringVar(&p.Month, "month", "", "the month that it is for, YYYY-MM in UTC")
-	f.StringVar(&p.Currency, "currency", "", "as toll payouts list shows it, such as usd")
-	f.StringVar(&cents, "amount-cents", "", "what was paid, in cents; below 0 it corrects what was recorded")
-	f.StringVar(&p.Note, "note", "", "anything to find it again by, such as a bank reference")
-	f.StringVar(&p.ID, "id", "", "UUID under which a repeat finds this payout; default a new one")
+	f.StringVar(&p.Month, "month", "", "month of the payout in UTC, YYYY-MM")
+	f.StringVar(&p.Currency, "currency", "", "currency as in toll payouts list, such as usd")
+	f.StringVar(&cents, "amount-cents", "", "amount paid, in cents; a negative amount corrects earlier records")
+	f.StringVar(&p.Note, "note", "", "text that identifies the payout, such as a bank reference")
+	f.StringVar(&p.ID, "id", "", "UUID that identifies this payout if you repeat the command; default a new UUID")
 	require(c, "builder", "month", "currency", "amount-cents")
-	c.Long = `Record what was paid to a builder by other means. It moves no money. More than is owed is refused without --yes.
+	c.Long = `Record a payout to a builder that you made by other means. The command does not move money. An amount above the amount owed needs --yes.
 
-What was recorded stays. A wrong one is corrected by another with a negative amount and a --note, of at most what is recorded
-for the builder, month and currency.`
+Records cannot be changed. To correct them, record another payout with a negative amount and a --note. It can be at most the amount
+recorded for the builder, month, and currency.`
 	c.Example = "toll payouts mark --builder 0x… --month 2026-11 --currency usd --amount-cents 1250 --note 'SEPA 4711'\n" +
 		"toll payouts mark --builder 0x… --month 2026-11 --currency usd --amount-cents -1250 --note 'SEPA 4711 was typed twice'"
 	return c

@@ -47,44 +47,44 @@ func (a *app) person(r call) *cobra.Command {
 }
 
 func sessionCommand(a *app) *cobra.Command {
-	return group("session", "Sign in as a person", `Sign in as a person, who manages members, sessions and credentials: API keys do not.
+	return group("session", "Sign in as a person", `Sign in as a person to manage members, sessions, and credentials, which is not possible with API keys.
 
-The session is kept in the active profile for 12 hours. TOLL_SESSION and TOLL_WORKSPACE win over it.`,
+The session is stored in the active profile for 12 hours. TOLL_SESSION and TOLL_WORKSPACE override it.`,
 		sessionStart(a),
 		sessionSignUp(a),
-		a.person(call{use: "show", short: "Show who signed in, and their workspaces", path: "/session"}),
-		a.person(call{use: "list", short: "List where you are signed in", list: list.Sessions}),
-		a.person(call{use: "revoke ID", short: "End a session of yours", method: http.MethodDelete, path: "/sessions/ID"}),
+		a.person(call{use: "show", short: "Show the signed-in person and their workspaces", path: "/session"}),
+		a.person(call{use: "list", short: "List your sessions", list: list.Sessions}),
+		a.person(call{use: "revoke ID", short: "Revoke one of your sessions", method: http.MethodDelete, path: "/sessions/ID"}),
 		sessionUse(a),
 		a.person(call{
-			use: "rename-workspace WORKSPACE", short: "Name the workspace in which you call", method: http.MethodPatch, path: "/workspaces/WORKSPACE",
-			long:    "Name the workspace in which you call. Its members see the name in place of its address; nothing else depends on it.",
+			use: "rename-workspace WORKSPACE", short: "Rename the current workspace", method: http.MethodPatch, path: "/workspaces/WORKSPACE",
+			long:    "Rename the current workspace. Members see the name instead of the address; nothing else depends on it.",
 			example: `toll session rename-workspace 0x5fbdb2315678afecb367f032d93f642f64180aa3 --name "Bob's agents"`,
-			flags:   []flag{{"name", "name", word, "name of the workspace; empty for none"}}, require: []string{"name"},
+			flags:   []flag{{"name", "name", word, "name of the workspace; empty removes it"}}, require: []string{"name"},
 		}),
 		a.person(call{
-			use: "delete-workspace WORKSPACE", short: "Delete the workspace in which you call", method: http.MethodDelete, path: "/workspaces/WORKSPACE",
-			long: `Delete the workspace in which you call: its members, invitations, API keys, access tokens, consents and webhooks end, and its plans and
-agents are not listed any more. It takes an owner, and a fresh proof (toll session prove). WORKSPACE is its whole address.
+			use: "delete-workspace WORKSPACE", short: "Delete the current workspace", method: http.MethodDelete, path: "/workspaces/WORKSPACE",
+			long: `Delete the current workspace: its members, invitations, API keys, access tokens, consents, and webhooks are removed, and its plans and
+agents are no longer listed. Only an owner who has just confirmed their identity (toll session prove) can do this. WORKSPACE must be the full address.
 
-What was recorded stays: the ledger, orders, receipts and the audit log. It is refused while somebody has credits of a plan with a price, and
-while an order is not decided or disputed. The money of its wallet stays there: export the key before (toll wallet export).`,
+The ledger, orders, receipts, and the audit log stay. The command fails while a subscriber has credits of a paid plan, and while an order
+is open or disputed. The money in the workspace's wallet stays there: export the key first (toll wallet export).`,
 			example: "toll session delete-workspace 0x5fbdb2315678afecb367f032d93f642f64180aa3",
 		}),
 		a.person(call{
-			use: "prove", short: "Prove the password once more", method: http.MethodPost, path: "/session/proof",
-			long:  "Prove the password once more. For ten minutes the session may do what changes who has access.",
+			use: "prove", short: "Confirm your password", method: http.MethodPost, path: "/session/proof",
+			long:  "Confirm your password. For ten minutes, the session can then make changes that affect access.",
 			flags: []flag{passwordFlag}, change: passwordOf, example: "toll session prove --password @password.txt",
 		}),
 		sessionEnd(a),
 	)
 }
 
-// passwordFlag reads a password from stdin or a file, as others can see arguments.
+// passwordFlag reads a password from stdin or a file, because other users can see command-line arguments.
 var passwordFlag = flag{"password", "password", kind{name: "text", read: func(a *app, _ string, given []string) (any, error) {
 	from := given[len(given)-1]
 	if from != "-" && !strings.HasPrefix(from, "@") {
-		return nil, usagef("--password takes - for stdin or @path for a file, as others can see arguments")
+		return nil, usagef("--password must be - for stdin or @path for a file, because other users can see command-line arguments")
 	}
 	return a.textArgument(from)
 }}, "the password: - reads it from stdin, @path from a file (required)"}
@@ -92,7 +92,7 @@ var passwordFlag = flag{"password", "password", kind{name: "text", read: func(a 
 // passwordOf refuses a call without a password.
 func passwordOf(_ *cobra.Command, r *request) error {
 	if value[string](r.in, "password") == "" {
-		return usagef("give the password with --password - or --password @path")
+		return usagef("--password is required: use --password - or --password @path")
 	}
 	return nil
 }
@@ -106,8 +106,8 @@ func sessionStart(a *app) *cobra.Command {
 
 func sessionSignUp(a *app) *cobra.Command {
 	return beginSession(a, "sign-up LOGIN", "Sign up with a password", "Sign up with a login name and a password, and get a workspace.", []flag{
-		{"name", "name", word, "name that others see; default the login name"},
-		{"link", "link", word, "link of the operator, or an invitation, where registration is not open"},
+		{"name", "name", word, "display name; default the login name"},
+		{"link", "link", word, "link from the operator, or invitation link; required if registration is not open"},
 	}, func(ctx context.Context, login string, in body) (*toll.SignedIn, error) {
 		return a.client().SignUp(ctx, client.SignUpParams{
 			Login: login, Password: value[string](in, "password"), Name: value[string](in, "name"), Link: value[string](in, "link"),
@@ -122,7 +122,7 @@ func beginSession(
 ) *cobra.Command {
 	c := command(use, short, nil)
 	c.Annotations = withoutProfile // the profile may not be there yet
-	c.Long = long + " The session is kept in the active profile, with the first workspace of the person."
+	c.Long = long + " The session is stored in the active profile, with your first workspace."
 	c.Example = "toll session " + strings.Replace(use, "LOGIN", "alice", 1) + " --password @password.txt"
 	inputs := a.inputs(c, append(flags, passwordFlag))
 	c.RunE = func(cmd *cobra.Command, args []string) error {
@@ -171,7 +171,7 @@ func keepSession(a *app, session, workspace string) error {
 }
 
 func sessionUse(a *app) *cobra.Command {
-	return command("use WORKSPACE", "Choose the workspace in which you call", func(cmd *cobra.Command, args []string) error {
+	return command("use WORKSPACE", "Select the workspace for your commands", func(cmd *cobra.Command, args []string) error {
 		if err := a.usePerson(); err != nil {
 			return err
 		}
@@ -191,7 +191,7 @@ func sessionUse(a *app) *cobra.Command {
 }
 
 func sessionEnd(a *app) *cobra.Command {
-	return command("end", "Sign out, and forget the session", func(cmd *cobra.Command, _ []string) error {
+	return command("end", "Sign out and remove the stored session", func(cmd *cobra.Command, _ []string) error {
 		if err := a.usePerson(); err != nil {
 			return err
 		}
@@ -207,72 +207,72 @@ func sessionEnd(a *app) *cobra.Command {
 
 func membersCommand(a *app) *cobra.Command {
 	role := oneOf("owner", "admin", "developer", "billing", "viewer")
-	return group("members", "People of the workspace", "People of the workspace: see toll session for how to sign in as a person.",
-		a.person(call{use: "list", short: "List the people of the workspace", list: list.Members}),
+	return group("members", "Members of the workspace", "Members of the workspace. You must sign in as a person: see toll session.",
+		a.person(call{use: "list", short: "List the members of the workspace", list: list.Members}),
 		a.person(call{
-			use: "role USER", short: "Give a member another role", method: http.MethodPatch, path: "/members/USER", require: []string{"role"},
-			flags: []flag{{"role", "role", role, "the role"}},
+			use: "role USER", short: "Change the role of a member", method: http.MethodPatch, path: "/members/USER", require: []string{"role"},
+			flags: []flag{{"role", "role", role, "new role"}},
 		}),
 		a.person(call{
-			use: "limit USER", short: "Set what a developer may have the workspace pay in a month", method: http.MethodPatch, path: "/members/USER",
-			long: `Set what a developer may have the workspace pay in a calendar month (UTC), in cents of dollars and euros alike.
+			use: "limit USER", short: "Set the monthly spending limit of a developer", method: http.MethodPatch, path: "/members/USER",
+			long: `Set how much of the workspace's money a developer can spend in a calendar month (UTC), in cents. Dollars and euros count alike.
 
-Orders that the wallet pays count, and the whole limit of each delegation that the developer makes, until it ends. The developer uses no
-delegations of others. What was made before goes on.`,
-			require: []string{"cents"}, flags: []flag{{"cents", "spendLimitCents", cleared(digits), "cents in a month; empty takes the limit away"}},
+Orders paid from the wallet count, and so does the full limit of each delegation that the developer creates, until it ends. The developer
+cannot use delegations of other members. Existing orders and delegations stay valid.`,
+			require: []string{"cents"}, flags: []flag{{"cents", "spendLimitCents", cleared(digits), "cents per month; empty removes the limit"}},
 		}),
 		a.person(call{
-			use: "remove USER", short: "Remove a member, and end what they made", method: http.MethodDelete, path: "/members/USER",
-			long: `Remove a member. API keys, access tokens and consents under the membership end, and the answer counts them.
-Webhooks whose address the member chose are paused, and the answer names them.
+			use: "remove USER", short: "Remove a member and revoke their access", method: http.MethodDelete, path: "/members/USER",
+			long: `Remove a member. API keys, access tokens, and consents of the membership are revoked, and the response counts them.
+Webhooks whose address the member chose are paused, and the response lists them.
 
-With --keep they stand under your own membership from then on, with the rights that they had.`,
-			flags: []flag{{"keep", "keep", toggle, "keep what stands under the membership"}},
+With --keep, they move to your own membership and keep their rights.`,
+			flags: []flag{{"keep", "keep", toggle, "move the records of the membership to your own membership"}},
 		}),
 		a.person(call{use: "sessions USER", short: "List the sessions in which a member used the workspace", list: list.MemberSessions}),
-		a.person(call{use: "sign-out USER", short: "End the access of a member's sessions to the workspace", method: http.MethodDelete, path: "/members/USER/sessions"}),
+		a.person(call{use: "sign-out USER", short: "Sign a member's sessions out of the workspace", method: http.MethodDelete, path: "/members/USER/sessions"}),
 		a.person(call{use: "leave", short: "Leave the workspace", method: http.MethodDelete, path: "/members/me"}),
 	)
 }
 
 func invitationsCommand(a *app) *cobra.Command {
 	role := oneOf("owner", "admin", "developer", "billing", "viewer")
-	return group("invitations", "Links with which people join the workspace", "Links with which people join the workspace. Each works once.",
+	return group("invitations", "Links to join the workspace", "Links to join the workspace. Each link works once.",
 		a.person(call{
-			use: "create", short: "Make a link for one person", method: http.MethodPost, path: "/invitations", made: "link", require: []string{"role"},
-			flags: []flag{{"role", "role", role, "role of the person"}, {"note", "note", word, "for whom it is"}},
+			use: "create", short: "Create an invitation link for one person", method: http.MethodPost, path: "/invitations", made: "link", require: []string{"role"},
+			flags: []flag{{"role", "role", role, "role of the invited person"}, {"note", "note", word, "note about the invited person"}},
 		}),
 		a.person(call{use: "list", short: "List open invitations", list: list.Invitations}),
 		a.person(call{use: "accept LINK", short: "Join a workspace", method: http.MethodPost, path: "/invitations/accept", into: "link"}),
-		a.person(call{use: "revoke ID", short: "End an open invitation", method: http.MethodDelete, path: "/invitations/ID"}),
+		a.person(call{use: "revoke ID", short: "Revoke an open invitation", method: http.MethodDelete, path: "/invitations/ID"}),
 	)
 }
 
 func credentialsCommand(a *app) *cobra.Command {
-	return group("credentials", "How you sign in", "How you sign in: see toll session for how to sign in as a person. Passkeys are added on the page Your account.",
+	return group("credentials", "Your sign-in methods", "Your sign-in methods. You must sign in as a person: see toll session. Add passkeys on the page Your account.",
 		a.person(call{
 			use: "list", short: "List your credentials", list: list.Credentials,
 		}),
 		a.person(call{
 			use: "remove CREDENTIAL", short: "Remove a credential", method: http.MethodDelete, path: "/credentials/CREDENTIAL",
-			long: "Remove a credential. All your other sessions end. The last one that signs in by itself stays.",
+			long: "Remove a credential. All your other sessions end. You cannot remove the last credential with which you can sign in.",
 		}),
 		a.person(call{
-			use: "recovery-codes", short: "Make ten recovery codes in place of those from before", method: http.MethodPost, path: "/credentials/recovery-codes",
+			use: "recovery-codes", short: "Replace your recovery codes with ten new codes", method: http.MethodPost, path: "/credentials/recovery-codes",
 		}),
 	)
 }
 
 func auditLogCommand(a *app) *cobra.Command {
 	return a.person(call{
-		use: "audit-log", short: "List what was done in the workspace", list: list.AuditLog,
-		long: `List what was done in the workspace, by whom and from where: see toll session for how to sign in as a person. Addresses of people go
-after 90 days. toll audit proves that no entry was changed.`,
+		use: "audit-log", short: "List the audit log of the workspace", list: list.AuditLog,
+		long: `List the actions in the workspace, with the person and the network address. You must sign in as a person: see toll session. Network
+addresses of people are deleted after 90 days. toll audit verifies that no entry was changed.`,
 		example: "toll audit-log --since 7d\ntoll audit-log --act member.removed -o json",
 		flags: []flag{
-			{"act", "act", word, "only this act, such as member.removed"},
-			{"since", "since", moment, "only from then on: a day, a time, or a span before now"},
-			{"until", "until", moment, "only before then"},
+			{"act", "act", word, "only this action, such as member.removed"},
+			{"since", "since", moment, "only from this time: a date, a time, or a duration before now"},
+			{"until", "until", moment, "only before this time"},
 		},
 	})
 }

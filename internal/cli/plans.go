@@ -20,7 +20,7 @@ import (
 // accessLimits describes the values of --access-limit.
 var accessLimits = strings.Join(toll.AccessLimits(), ", ") + ", or the maximum number of orders"
 
-// planWords say in a table what a plan is where its record has only members.
+// planWords returns the words with which a table describes members of a plan.
 var planWords = map[string]func(*toll.Plan) string{
 	"accessLimit": func(p *toll.Plan) string {
 		words := string(p.AccessLimit)
@@ -48,7 +48,7 @@ var planWords = map[string]func(*toll.Plan) string{
 		secs := p.Credits.DurationSecs
 		switch {
 		case !p.Kind().Charges() && secs.IsZero():
-			return "without end"
+			return "never expires"
 		case !p.Kind().Charges():
 			return period(secs)
 		case !secs.IsZero():
@@ -58,7 +58,7 @@ var planWords = map[string]func(*toll.Plan) string{
 	},
 }
 
-// period is a time in the largest unit of which it is a whole number.
+// period returns a duration in the largest unit that divides it.
 func period(secs toll.Units) string {
 	for _, unit := range []struct {
 		secs int64
@@ -77,16 +77,16 @@ func plansCommand(a *app) *cobra.Command {
 	register := func(use, kind string, trial bool) *cobra.Command {
 		return hidden(use, plansCreate(a, kind, trial))
 	}
-	c := group("plans", "Plans: what agents sell", "",
+	c := group("plans", "Manage plans", "",
 		a.resource(call{
 			use: "list", short: "List your plans", aliases: []string{"get-plans"},
 			list: list.Plans,
 		}),
 		a.get("get PLAN", "Show a plan", "/protocol/plans/PLAN", "get-plan"),
 		a.resource(call{
-			use: "balance PLAN", short: "Show what you, or an address, have of a plan", aliases: []string{"get-plan-balance"},
+			use: "balance PLAN", short: "Show your balance of a plan, or the balance of an address", aliases: []string{"get-plan-balance"},
 			path:  "/protocol/plans/PLAN/balance",
-			flags: []flag{{"account-address", "holder", address, "address of the holder; default your own"}},
+			flags: []flag{{"account-address", "holder", address, "address of the subscriber; default your own"}},
 			change: func(_ *cobra.Command, r *request) error {
 				if holder, ok := r.in["holder"].(string); ok {
 					r.path += segments(holder)
@@ -100,8 +100,8 @@ func plansCommand(a *app) *cobra.Command {
 			list: list.AgentsOfPlan,
 		}),
 		plansCreate(a, "", false), plansUpdate(a),
-		a.act("publish PLAN", "Let a plan take orders", http.MethodPut, "/protocol/plans/PLAN/list/true"),
-		a.act("unpublish PLAN", "Let a plan take no new orders; credits that exist keep working",
+		a.act("publish PLAN", "Allow new orders of a plan", http.MethodPut, "/protocol/plans/PLAN/list/true"),
+		a.act("unpublish PLAN", "Stop new orders of a plan; existing credits keep working",
 			http.MethodPut, "/protocol/plans/PLAN/list/false"),
 		plansOrder(a), plansCheckout(a), plansMint(a), plansTakeBack(a),
 		register("register-plan", "", false),
@@ -114,19 +114,19 @@ func plansCommand(a *app) *cobra.Command {
 	return c
 }
 
-// plansCreate registers a plan. kind and trial are set by deployed names.
+// plansCreate creates a plan. Deployed names set kind and trial.
 func plansCreate(a *app, kind string, trial bool) *cobra.Command {
 	c := a.resource(call{
-		use: "create", short: "Register a plan",
-		long: `Register a plan. Its price and credits never change afterwards: JSON with a member that the service does not know is refused
-unless --yes is given.`,
+		use: "create", short: "Create a plan",
+		long: `Create a plan. Its price and credits never change afterwards, so JSON with a member that the service does not know is refused
+unless you set --yes.`,
 		example: `toll plans create --plan-metadata '{"name":"Basic"}' --price-config '{"priceType":"FREE"}' --credits-config '{"amount":100}'`,
 		method:  http.MethodPost, path: "/protocol/plans", made: "planId", fixed: true,
 		flags: []flag{
-			{"plan-metadata", "metadataAttributes", object, "name, description and so on, as JSON"},
+			{"plan-metadata", "metadataAttributes", object, "name, description, and other metadata, as JSON"},
 			{"price-config", "priceConfig", object, "price, as JSON"},
 			{"credits-config", "creditsConfig", object, "credits, as JSON"},
-			{"nonce", "nonce", digits, "number that makes the registration repeatable"},
+			{"nonce", "nonce", digits, "number that makes the command idempotent: a repetition returns the same plan"},
 			{"access-limit", "accessLimit", word, accessLimits},
 			{"max-orders", "maxOrders", digits, "maximum number of orders"},
 		},
@@ -135,10 +135,10 @@ unless --yes is given.`,
 			limit, _ := r.in["accessLimit"].(string)
 			switch kind = strings.ToLower(kind); {
 			case kind != "" && !slices.Contains(toll.AccessLimits(), kind):
-				return usagef("--type is %s", strings.Join(toll.AccessLimits(), " or "))
+				return usagef("--type must be %s", strings.Join(toll.AccessLimits(), " or "))
 			case isDigits(limit) && r.in["maxOrders"] != nil:
-				return usagef("a number in --access-limit is the maximum of orders: give it or --max-orders, not both")
-			case isDigits(limit): // a number is the maximum of orders, and leaves the word to --type
+				return usagef("a number in --access-limit is the maximum number of orders: set it or --max-orders, not both")
+			case isDigits(limit): // a number is the maximum number of orders; --type then sets the access limit
 				r.in["maxOrders"] = limit
 				delete(r.in, "accessLimit")
 				r.in.text("accessLimit", kind)
@@ -152,7 +152,7 @@ unless --yes is given.`,
 		},
 	})
 	c.Flags().StringVar(&kind, "type", kind, strings.Join(toll.AccessLimits(), " or "))
-	c.Flags().BoolVar(&trial, "trial", trial, "one order per address, ever")
+	c.Flags().BoolVar(&trial, "trial", trial, "trial plan: each address can order it only once")
 	return c
 }
 
@@ -167,12 +167,12 @@ func plansUpdate(a *app) *cobra.Command {
 	}
 	c := a.resource(call{
 		use: "update PLAN", short: "Change the description of a plan",
-		long:    "Change the description of a plan. A member that is given replaces the one that is stored, null clears it; price and credits never change.",
+		long:    "Change the description of a plan. Each given member replaces the stored one, and null clears it. Price and credits never change.",
 		example: `toll plans update 4474 --plan-metadata '{"description":"now with pictures"}'`,
 		method:  http.MethodPut, path: "/protocol/plans/PLAN", oneOf: true,
 		flags: []flag{
 			{"plan-metadata", "metadataAttributes", object, "members of the description, as JSON"},
-			{"max-orders", "maxOrders", orNone, "maximum number of orders; null takes it away"},
+			{"max-orders", "maxOrders", orNone, "maximum number of orders; null removes the limit"},
 		},
 		change: func(cmd *cobra.Command, _ *request) error {
 			cmd.SetContext(client.WithIfMatch(cmd.Context(), version))
@@ -186,12 +186,12 @@ func plansUpdate(a *app) *cobra.Command {
 func plansCheckout(a *app) *cobra.Command {
 	var open bool
 	c := a.resource(call{
-		use: "checkout PLAN", short: "Get the page on which a card pays for a plan", aliases: []string{"order-fiat-plan"},
-		long:   "Get the page on which a card pays for a plan. It opens in any browser; the credits are there once the card processor has confirmed the payment.",
+		use: "checkout PLAN", short: "Get the card payment page of a plan", aliases: []string{"order-fiat-plan"},
+		long:   "Get the card payment page of a plan. It opens in any browser. The credits arrive when the card processor has confirmed the payment.",
 		method: http.MethodPost, path: "/protocol/plans/PLAN/checkout",
 		flags: []flag{
-			{"success-url", "successUrl", word, "where the page goes after the payment"},
-			{"cancel-url", "cancelUrl", word, "where the page goes without a payment"},
+			{"success-url", "successUrl", word, "address to open after the payment"},
+			{"cancel-url", "cancelUrl", word, "address to open if the payment is canceled"},
 		},
 		change: func(_ *cobra.Command, r *request) error {
 			r.in["sessionType"] = "hosted"
@@ -200,7 +200,7 @@ func plansCheckout(a *app) *cobra.Command {
 		show: func(cmd *cobra.Command, got json.RawMessage) error {
 			shown := got
 			if a.set.output == formatTable || a.set.output == formatCSV {
-				// What matters lies in the result; the page comes first.
+				// The relevant members are in the result; the page comes first.
 				shown = objectOf([]jsonMember{
 					{"checkoutUrl", rawOf(got, "result.checkoutUrl")}, {"orderId", rawOf(got, "orderId")},
 					{"paymentStatus", rawOf(got, "result.paymentStatus")}, {"linkExpiresAt", timeOf(rawOf(got, "result.linkExpiresAt"))},
@@ -228,13 +228,13 @@ func timeOf(value json.RawMessage) json.RawMessage {
 
 func plansMint(a *app) *cobra.Command {
 	return a.resource(call{
-		use: "mint PLAN", short: "Give credits of your plan to an address",
+		use: "mint PLAN", short: "Grant credits of your plan to an address",
 		aliases: []string{"mint-plan-credits", "mint-plan-expirable"},
 		method:  http.MethodPost, path: "/protocol/plans/mint",
 		flags: []flag{
-			{"credits-amount", "amount", digits, "credits to give"},
-			{"credits-receiver", "creditsReceiver", address, "address that gets them"},
-			{"credits-duration", "creditsDuration", digits, "seconds until they end; default without end"},
+			{"credits-amount", "amount", digits, "credits to grant"},
+			{"credits-receiver", "creditsReceiver", address, "address that receives the credits"},
+			{"credits-duration", "creditsDuration", digits, "seconds until the credits expire; default never"},
 		},
 		require: []string{"credits-amount", "credits-receiver"},
 		into:    "planId",
@@ -251,13 +251,13 @@ func plansMint(a *app) *cobra.Command {
 
 func plansTakeBack(a *app) *cobra.Command {
 	return a.resource(call{
-		use: "take-back PLAN", short: "Take credits of your plan back that were granted without a payment",
+		use: "take-back PLAN", short: "Remove credits of your plan that were granted without a payment",
 		long: `Remove credits of your plan from an address. Only credits without a payment can be removed: credits that you minted by hand, and
 credits from free orders, if they are neither spent nor on hold. To remove credits of a paid order, refund it: toll orders refund.`,
 		method: http.MethodPost, path: "/protocol/plans/takeBack",
 		flags: []flag{
-			{"credits-amount", "amount", digits, "credits to take, neither spent nor on hold"},
-			{"holder", "holderAddress", address, "address that loses them"},
+			{"credits-amount", "amount", digits, "credits to remove, neither spent nor on hold"},
+			{"holder", "holderAddress", address, "address from which the credits are removed"},
 		},
 		require: []string{"credits-amount", "holder"}, into: "planId",
 	})

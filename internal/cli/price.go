@@ -21,9 +21,9 @@ const buildersExample = `toll plans create --plan-metadata '{"name":"Basic"}' \
   --price-config "$(toll price free)" --credits-config "$(toll credits fixed --credits-granted 100)"
 toll price free | toll plans create --price-config - --plan-metadata meta.json --credits-config credits.json`
 
-// builderGroup are commands that make configurations.
+// builderGroup returns a group of commands that print configurations.
 func builderGroup(a *app, name, long, example string, builders []call) *cobra.Command {
-	short := "Make " + name + " configurations"
+	short := "Create " + name + " configurations"
 	c := group(name, short, short+long)
 	c.Example = example
 	for _, b := range builders {
@@ -41,16 +41,17 @@ func builder(a *app, b call) *cobra.Command {
 }
 
 func priceCommand(a *app) *cobra.Command {
-	return builderGroup(a, "price", `, for --price-config of plans create. Nothing is sent.
+	return builderGroup(a, "price", ` for --price-config of toll plans create. The commands print a configuration and create no plan.
 
-usdc, usd and eur take whole units. Amounts of the others are base units of the token: 1000000 is 1.00 of USDC, EURC, USD and EUR; the native token has
-18 decimals.
-In a pipe they print JSON.`, "toll price usdc 1.00\ntoll price usd 5.00\n"+buildersExample, priceBuilders(a))
+usdc, usd, and eur take amounts such as 1.00. The other commands take base units: 1000000 is 1.00 USDC, EURC, USD, or EUR; the
+native token has 18 decimals.
+
+In a pipe, the commands print JSON.`, "toll price usdc 1.00\ntoll price usd 5.00\n"+buildersExample, priceBuilders(a))
 }
 
 func creditsCommand(a *app) *cobra.Command {
 	return builderGroup(a, "credits",
-		", for --credits-config of plans create. Nothing is sent. In a pipe they print JSON.",
+		" for --credits-config of toll plans create. The commands print a configuration and create no plan. In a pipe, they print JSON.",
 		buildersExample, creditsBuilders())
 }
 
@@ -77,29 +78,29 @@ func priceBuilders(a *app) []call {
 		return call{
 			use: use, short: short, aliases: []string{alias}, require: []string{"amount", "receiver"},
 			flags: append(more,
-				flag{"amount", "amounts", units, "price in base units; with several receivers, once for each"},
+				flag{"amount", "amounts", units, "price in base units; repeat it for each receiver"},
 				flag{"receiver", "receivers", kind{name: "address", read: readEach(toll.ParseAddress)},
-					"address that is paid, once for each amount and in the same order"}),
+					"address to pay; repeat it for each amount, in the same order"}),
 			local: func(_ context.Context, r *request) (any, error) { return makePrice(&a.console, r.in, make) },
 		}
 	}
-	orNative := flag{"token-address", "token", token, "token; default the native one"}
-	fiat := paidBy("fiat", "A price that is paid by card", "get-fiat-price-config", nil,
+	orNative := flag{"token-address", "token", token, "token address; default the native token"}
+	fiat := paidBy("fiat", "Price paid by card, in base units", "get-fiat-price-config", nil,
 		flag{"currency", "currency", word, "USD (default) or EUR"})
-	fiat.long = "A price that is paid by card. Amounts have six decimals: 5000000 is 5.00. toll price usd 5.00 takes whole units."
+	fiat.long = "Price paid by card, in base units with six decimals: 5000000 is 5.00. To enter an amount such as 5.00, use toll price usd 5.00."
 	fiat.local = func(_ context.Context, r *request) (any, error) {
 		return makePrice(&a.console, r.in, func(n toll.Units, to, _ toll.Address) (toll.Price, error) {
 			return toll.PriceFiat(n, to, value[string](r.in, "currency"))
 		})
 	}
-	erc20 := paidBy("erc20", "A price in an ERC-20 token", "get-erc20-price-config",
+	erc20 := paidBy("erc20", "Price in an ERC-20 token", "get-erc20-price-config",
 		func(n toll.Units, to, token toll.Address) (toll.Price, error) { return toll.PriceERC20(n, token, to) },
-		flag{"token-address", "token", token, "token"})
+		flag{"token-address", "token", token, "token address"})
 	erc20.require = append(erc20.require, "token-address")
-	eurc := paidBy("eurc", "A price in EURC", "get-eurc-price-config", nil, flag{"eurc-address", "token", token,
-		"address of EURC; default that of the service whose url is set, else that of Base"})
-	eurc.long = `A price in EURC. Without --eurc-address the token is the EURC of the service that is configured: it is asked when a url is
-set; else the environment that is set decides; else it is that of Base, as live has it.`
+	eurc := paidBy("eurc", "Price in EURC, in base units", "get-eurc-price-config", nil, flag{"eurc-address", "token", token,
+		"EURC address; default the EURC of the configured service, else of Base"})
+	eurc.long = `Price in EURC, in base units. Without --eurc-address, the token is the EURC of the configured service. If no URL is set or the service
+does not answer, it is the EURC of the configured environment, or of Base (live) if no environment is set.`
 	eurc.local = func(ctx context.Context, r *request) (any, error) {
 		if r.in["token"] == nil {
 			if err := a.loadProfile(); err != nil {
@@ -111,7 +112,7 @@ set; else the environment that is set decides; else it is that of Base, as live 
 	}
 	return []call{
 		{
-			use: "free", short: "A plan that costs nothing", aliases: []string{"get-free-price-config"},
+			use: "free", short: "Free plan", aliases: []string{"get-free-price-config"},
 			flags: []flag{ // callers pass them to every builder
 				{"amount", "amount", word, hiddenFlag},
 				{"receiver", "receiver", word, hiddenFlag},
@@ -123,30 +124,30 @@ set; else the environment that is set decides; else it is that of Base, as live 
 				return toll.PriceFree(), nil
 			},
 		},
-		paidBy("crypto", "A price in a token", "get-crypto-price-config", toll.PriceCrypto, orNative),
-		paidBy("native", "A price in the native token", "get-native-token-price-config", toll.PriceCrypto),
-		paidBy("payg", "A price for each credit, bought request by request", "get-pay-as-you-go-price-config",
+		paidBy("crypto", "Price in a token", "get-crypto-price-config", toll.PriceCrypto, orNative),
+		paidBy("native", "Price in the native token", "get-native-token-price-config", toll.PriceCrypto),
+		paidBy("payg", "Price per credit of a pay-as-you-go plan", "get-pay-as-you-go-price-config",
 			toll.PricePayAsYouGo, orNative),
 		fiat, erc20, eurc, priceByCard(a, toll.CurrencyUSD), priceByCard(a, toll.CurrencyEUR),
 		{
-			use: "usdc AMOUNT", short: "A price in USDC, in whole units", example: "toll price usdc 1.00",
-			long: `A price in USDC, in whole units such as 1.00, exact to six decimals.
+			use: "usdc AMOUNT", short: "Price in USDC, such as 1.00", example: "toll price usdc 1.00",
+			long: `Price in USDC, such as 1.00, with at most six decimals.
 
-The service that is configured is asked for the address of its USDC and, without --receiver, for the wallet of your account.`,
-			flags: []flag{{"receiver", "receiver", token, "address that is paid; default the wallet of your account"}},
+The configured service provides the address of its USDC and, without --receiver, the address of your wallet.`,
+			flags: []flag{{"receiver", "receiver", token, "address to pay; default your wallet"}},
 			local: func(ctx context.Context, r *request) (any, error) { return priceUSDC(ctx, a, r) },
 		},
 	}
 }
 
-// share makes the price of a plan that pays one receiver.
+// share returns the price of a plan that pays one receiver.
 type share func(amount toll.Units, receiver, token toll.Address) (toll.Price, error)
 
-// price makes a price of the amounts, the receivers and the token that were given.
+// makePrice returns a price of the given amounts, receivers, and token.
 func makePrice(con *console, in body, make share) (toll.Price, error) {
 	amounts, receivers := value[[]toll.Units](in, "amounts"), value[[]toll.Address](in, "receivers")
 	if len(amounts) != len(receivers) {
-		return toll.Price{}, usagef("--amount and --receiver belong together: give as many of the one as of the other")
+		return toll.Price{}, usagef("--amount and --receiver must be given the same number of times")
 	}
 	if len(amounts) > toll.MaxReceivers {
 		return toll.Price{}, usagef("a price has at most %d receivers", toll.MaxReceivers)
@@ -164,34 +165,33 @@ func makePrice(con *console, in body, make share) (toll.Price, error) {
 	return made, nil
 }
 
-// dust is the price in the native token, in base units, below which somebody has counted with the
-// six decimals of other tokens.
+// dust is the price in the native token, in base units, below which the seller probably counted with the six decimals of other tokens.
 var dust = new(big.Int).Exp(big.NewInt(10), big.NewInt(12), nil)
 
-// warnOfDust says what a price is that was probably meant in a token with six decimals.
+// warnOfDust warns about a price that was probably meant in a token with six decimals.
 func warnOfDust(con *console, p toll.Price) {
 	total := p.Total()
 	if !p.IsCrypto || !p.TokenAddress.IsZero() || total.IsZero() || total.Int().Cmp(dust) >= 0 {
 		return
 	}
-	con.say("warning", "%s base units of the native token are %s of it, as it has 18 decimals; "+
-		"a price in USDC is made with: toll price usdc 1.00", total, toll.FormatAmount(total, 18))
+	con.say("warning", "%s base units are only %s of the native token, which has 18 decimals; "+
+		"for a price in USDC, use: toll price usdc 1.00", total, toll.FormatAmount(total, 18))
 }
 
-// eurc is the address of EURC in the environment that is set, zero when none is.
+// eurcOfService returns the address of EURC of the configured service or environment. It returns zero if neither is set, or if the
+// service does not return an address.
 func eurcOfService(ctx context.Context, a *app) toll.Address {
 	if a.set.url == "" && a.set.environment == "" {
 		return toll.Address{}
 	}
 	token, err := tokenOfService(ctx, a, toll.CurrencyEURC, toll.Environment.EURC)
 	if err != nil {
-		a.say("note", "%s does not tell its EURC: give --eurc-address to be sure", a.client().URL())
+		a.say("note", "%s did not return its EURC address: set --eurc-address to be sure", a.client().URL())
 	}
 	return token
 }
 
-// priceUSDC makes a price of whole units: the token is that of the service, and the receiver its
-// caller.
+// priceUSDC returns a price in the USDC of the service. The default receiver is the wallet of the caller.
 func priceUSDC(ctx context.Context, a *app, r *request) (any, error) {
 	amount, err := wholeAmount(r.args[0], toll.CurrencyUSDC)
 	if err != nil {
@@ -213,13 +213,13 @@ func priceUSDC(ctx context.Context, a *app, r *request) (any, error) {
 	return made, err
 }
 
-// priceByCard makes prices of whole units of a currency that cards pay.
+// priceByCard is the command for prices in whole units of a card currency.
 func priceByCard(a *app, currency string) call {
 	name := strings.ToLower(currency)
 	return call{
-		use: name + " AMOUNT", short: "A price in " + currency + ", in whole units, that is paid by card", example: "toll price " + name + " 5.00",
-		long:  "A price in " + currency + ", in whole units such as 5.00, that is paid by card. Without --receiver it is owed to your account.",
-		flags: []flag{{"receiver", "receiver", token, "address that the money is owed to; default your account"}},
+		use: name + " AMOUNT", short: "Price in " + currency + ", such as 5.00, paid by card", example: "toll price " + name + " 5.00",
+		long:  "Price in " + currency + ", such as 5.00, paid by card. Without --receiver, the money is owed to your workspace.",
+		flags: []flag{{"receiver", "receiver", token, "address to which the money is owed; default your workspace"}},
 		local: func(ctx context.Context, r *request) (any, error) {
 			amount, err := wholeAmount(r.args[0], currency)
 			if err != nil {
@@ -243,27 +243,26 @@ func priceByCard(a *app, currency string) call {
 func wholeAmount(text, currency string) (toll.Units, error) {
 	amount, err := toll.ParseAmount(text, usdcDecimals)
 	if err != nil {
-		return amount, usagef("AMOUNT must be whole %s with at most %d decimals, such as 1.00; got %q", currency, usdcDecimals, text)
+		return amount, usagef("AMOUNT must be in %s, with at most %d decimals, such as 1.00; got %q", currency, usdcDecimals, text)
 	}
 	if amount.IsZero() {
-		return amount, usagef("a plan that costs nothing has the price of: toll price free")
+		return amount, usagef("AMOUNT must not be 0; for a free plan, use: toll price free")
 	}
 	return amount, nil
 }
 
-// receiver is the address that was given, else that of the caller.
+// receiver returns the given address, or the address of the caller.
 func receiver(ctx context.Context, a *app, in body, currency string) (toll.Address, error) {
 	if to, given := in["receiver"].(toll.Address); given {
 		return to, nil
 	}
 	if a.set.key == "" {
-		return toll.Address{}, usagef("toll price %s needs --receiver, or an API key whose account is paid", strings.ToLower(currency))
+		return toll.Address{}, usagef("toll price %s needs --receiver, or an API key of the workspace to pay", strings.ToLower(currency))
 	}
 	return callerAddress(ctx, a.client())
 }
 
-// tokenOfService returns the address of a currency where the service is, else in the environment
-// that is set.
+// tokenOfService returns the address of a currency at the service, else in the configured environment.
 func tokenOfService(ctx context.Context, a *app, currency string, in func(toll.Environment) toll.Address) (toll.Address, error) {
 	if a.set.url != "" || a.set.environment == "" {
 		ctx, cancel := context.WithTimeout(ctx, askTime)
@@ -275,14 +274,14 @@ func tokenOfService(ctx context.Context, a *app, currency string, in func(toll.E
 		if a.set.environment == "" {
 			return toll.Address{}, err
 		}
-		a.say("note", "%s does not say which %s it takes; this is that of %s", a.client().URL(), currency, a.set.environment)
+		a.say("note", "%s did not return the address of its %s; using the address for %s", a.client().URL(), currency, a.set.environment)
 	}
 	return in(toll.Environment(a.set.environment)), nil
 }
 
 func creditsBuilders() []call {
-	granted := flag{"credits-granted", "granted", credits, "credits that an order gives"}
-	config := flag{"credits-config", "config", object, "credits, as JSON"}
+	granted := flag{"credits-granted", "granted", credits, "credits per order"}
+	config := flag{"credits-config", "config", object, "credits configuration, as JSON"}
 	type of = func(in body) (any, error)
 	builder := func(use, short, alias string, make of, require []string, flags ...flag) call {
 		return call{
@@ -291,30 +290,30 @@ func creditsBuilders() []call {
 		}
 	}
 	number := func(in body, member string) toll.Credits { return last[toll.Credits](in, member, 1) }
-	expirable := builder("expirable", "A period in which requests burn nothing", "get-expirable-duration-config",
+	expirable := builder("expirable", "Access for a period, without burning credits", "get-expirable-duration-config",
 		func(in body) (any, error) { return toll.CreditsExpirable(last(in, "secs", toll.Units{})), nil },
 		[]string{"duration-of-plan"},
 		flag{"duration-of-plan", "secs", units, "length of the period in seconds"})
-	expirable.long = expirable.short + ". A day has 86400 seconds, a week 604800, a month 2629746, a year 31557600."
+	expirable.long = expirable.short + ". A day has 86400 seconds, a week 604800, a month 2629746, and a year 31557600."
 	return []call{
-		builder("fixed", "Credits of which every request burns the same", "get-fixed-credits-config",
+		builder("fixed", "Credits with a fixed number per request", "get-fixed-credits-config",
 			func(in body) (any, error) { return toll.CreditsFixed(number(in, "granted"), number(in, "each")), nil },
 			[]string{granted.name},
-			granted, flag{"credits-per-request", "each", credits, "credits that a request burns, default 1"}),
-		builder("dynamic", "Credits of which a request burns what it costs", "get-dynamic-credits-config",
+			granted, flag{"credits-per-request", "each", credits, "credits per request; default 1"}),
+		builder("dynamic", "Credits with a variable number per request", "get-dynamic-credits-config",
 			func(in body) (any, error) {
 				least, most := number(in, "least"), number(in, "most")
 				if least > most {
-					return nil, usagef("--min-credits-per-request is above --max-credits-per-request")
+					return nil, usagef("--min-credits-per-request must not exceed --max-credits-per-request")
 				}
 				return toll.CreditsDynamic(number(in, "granted"), least, most), nil
 			}, []string{granted.name},
-			granted, flag{"min-credits-per-request", "least", credits, "least that a request burns, default 1"},
-			flag{"max-credits-per-request", "most", credits, "most that a request burns, default 1"}),
-		builder("payg", "Credits that are bought request by request", "get-pay-as-you-go-credits-config",
+			granted, flag{"min-credits-per-request", "least", credits, "minimum credits per request; default 1"},
+			flag{"max-credits-per-request", "most", credits, "maximum credits per request; default 1"}),
+		builder("payg", "Credits bought one request at a time", "get-pay-as-you-go-credits-config",
 			func(body) (any, error) { return toll.CreditsPayAsYouGo(), nil }, nil),
 		expirable,
-		builder("non-expirable", "A credit that never ends", "get-non-expirable-duration-config",
+		builder("non-expirable", "Access that never expires", "get-non-expirable-duration-config",
 			func(body) (any, error) { return toll.CreditsNonExpirable(), nil }, nil),
 		builder("redemption-type", "Set the redemption type of a credits configuration", "set-redemption-type",
 			func(in body) (any, error) {
@@ -326,17 +325,17 @@ func creditsBuilders() []call {
 				return edited(in, change...)
 			}, []string{config.name, "redemption-type"},
 			config, flag{"redemption-type", "type", kind{name: "type", read: readEach(toll.ParseRedemption)},
-				"0, 1, 2, 4, fixed or dynamic"}),
-		builder("mirror", "Let burns enter the mirror on the chain, or not", "set-onchain-mirror",
+				"redemption type: 0, 1, 2, 4, fixed, or dynamic"}),
+		builder("mirror", "Set whether burns are mirrored on the chain", "set-onchain-mirror",
 			func(in body) (any, error) {
 				return edited(in, jsonMember{"onchainMirror", fmt.Appendf(nil, "%t", in["on"] != false)})
 			}, []string{config.name},
-			config, flag{"onchain-mirror", "on", toggle, "whether they do, default true"}),
+			config, flag{"onchain-mirror", "on", toggle, "mirror burns on the chain; default true"}),
 	}
 }
 
-// edited returns a credits configuration with some members changed. Everything else of it stays as
-// it was written, so that a file of any dialect can be changed.
+// edited returns a credits configuration with some members changed. All other members stay as they were written, so that
+// a file of any dialect can be changed.
 func edited(in body, change ...jsonMember) (json.RawMessage, error) {
 	members, err := membersOf(value[json.RawMessage](in, "config"))
 	if err != nil {
@@ -348,7 +347,7 @@ func edited(in body, change ...jsonMember) (json.RawMessage, error) {
 	return objectOf(members), nil
 }
 
-// withMember puts a value in place of the one of its name, or at the end.
+// withMember replaces the member of the same name, or appends it.
 func withMember(members []jsonMember, m jsonMember) []jsonMember {
 	for i := range members {
 		if members[i].name == m.name {

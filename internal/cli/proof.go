@@ -14,8 +14,8 @@ import (
 )
 
 func proofCommand(a *app) *cobra.Command {
-	return group("proof", "Burned credits on the chain: what a receipt says, without asking the service", "",
-		a.get("get TRANSACTION", "Show the proof of a burn, by the transaction of its receipt", "/credits/proofs/TRANSACTION"),
+	return group("proof", "Verify burned credits on the chain, without trusting the service", "",
+		a.get("get TRANSACTION", "Show the proof of a burn by the transaction of its receipt", "/credits/proofs/TRANSACTION"),
 		proofVerify(a),
 	)
 }
@@ -24,23 +24,23 @@ func proofVerify(a *app) *cobra.Command {
 	var rpc []string
 	var operator, receipt string
 	c := command("verify PROOF", "Check a proof against the chain", nil)
-	c.Long = `Check a proof against the chain with nothing but the address of a JSON-RPC endpoint. PROOF is what toll proof get prints as
-JSON: inline, @path, a path that ends in .json, or - for stdin; or the transaction of a receipt, whose proof is then asked
-of the service.
+	c.Long = `Check a proof against the chain with only the address of a JSON-RPC endpoint. PROOF is the JSON that toll proof get prints:
+inline, @path, a path that ends in .json, or - for stdin. PROOF can also be the transaction of a receipt; the service then provides
+the proof.
 
-The proof holds when its fields make the leaf, the leaf leads to the root, and the mirror contract of its operator took
-exactly this root in the transaction that the proof names. It is final when the endpoint says so; the embedded chain, whose
-blocks stay at once, says so every 32 blocks. Compare the operator with the one that the service publishes,
-or name it with --operator. With --receipt the transaction, the payer, the credits, the plan, the request and the network of a receipt must be those of
-the proof, as far as the receipt names them.`
+A proof holds if its fields produce the leaf, the leaf leads to the root, and the mirror contract of its operator accepted
+exactly this root in the transaction that the proof names. It is final if the endpoint reports the block as final; the embedded
+chain never reverts a block, but reports this only every 32 blocks. Compare the operator with the published operator of the
+service, or set --operator. With --receipt, the transaction, payer, credits, plan, request, and network of the receipt must match the
+proof, as far as the receipt contains them.`
 	c.Annotations = withoutProfile
 	f := c.Flags()
-	f.StringSliceVar(&rpc, "rpc", nil, "address of a JSON-RPC endpoint of the chain; several are asked in turn")
+	f.StringSliceVar(&rpc, "rpc", nil, "address of a JSON-RPC endpoint of the chain; several are tried in turn")
 	f.StringVar(&operator, "operator", "", "address that must have published the root")
-	f.StringVar(&receipt, "receipt", "", "receipt that the proof has to be of: JSON, @path, or a path that ends in .json")
+	f.StringVar(&receipt, "receipt", "", "receipt that the proof must match: JSON, @path, or a path that ends in .json")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(rpc) == 0 {
-			return usagef("--rpc is needed: a JSON-RPC endpoint of the chain")
+			return usagef("--rpc is required: set the address of a JSON-RPC endpoint of the chain")
 		}
 		p, err := proofArgument(a, cmd, args[0])
 		if err != nil {
@@ -78,7 +78,7 @@ func proofArgument(a *app, cmd *cobra.Command, arg string) (*toll.BurnProof, err
 	return p, nil
 }
 
-// sameBurn refuses a proof that is of another burn than the receipt.
+// sameBurn returns an error if the proof and the receipt are not about the same burn.
 func sameBurn(con *console, arg string, p *toll.BurnProof) error {
 	b, err := con.jsonArgument("--receipt", arg)
 	if err != nil {
@@ -90,12 +90,12 @@ func sameBurn(con *console, arg string, p *toll.BurnProof) error {
 	}
 	f := p.Fields
 	if !strings.EqualFold(r.Transaction, f.Commitment.String()) {
-		return errors.New("the proof is of another transaction than the receipt")
+		return errors.New("the proof and the receipt name different transactions")
 	}
 	extra := cmp.Or(r.Extra, new(x402.SettleExtra))
 	for _, n := range []*toll.Credits{r.CreditsRedeemed, r.Amount, extra.CreditsRedeemed} {
 		if n != nil && *n != f.Credits {
-			return fmt.Errorf("the receipt says %s, and the proof %d", n.Text(), f.Credits)
+			return fmt.Errorf("the receipt has %s, but the proof has %d", n.Text(), f.Credits)
 		}
 	}
 	request := ""
@@ -107,7 +107,7 @@ func sameBurn(con *console, arg string, p *toll.BurnProof) error {
 		{"plan", string(extra.PlanID), string(f.PlanID)}, {"request", request, f.RequestHash.String()},
 	} {
 		if member.receipt != "" && !strings.EqualFold(member.receipt, member.proof) {
-			return fmt.Errorf("the receipt has another %s than the proof", member.name)
+			return fmt.Errorf("the receipt and the proof differ in the %s", member.name)
 		}
 	}
 	return nil

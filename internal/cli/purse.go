@@ -26,16 +26,16 @@ const payDay = 24 * time.Hour
 // purseLockWait bounds the wait for another process, one that was stopped too.
 const purseLockWait = 30 * time.Second
 
-var errPurseLocked = errors.New("another process has it and does not continue")
+var errPurseLocked = errors.New("it is locked by another process that does not continue")
 
-// filePurse is a [client.Purse] in a file of JSON lines beside the configuration. A payment is a line before it is made and another one,
-// under the same id, when it has ended; between them is one that names what the server gets, which is about to leave. Limits count over
-// the last day, for all processes together.
+// filePurse is a [client.Purse] in a file of JSON lines next to the configuration. A payment has up to three lines with the same id:
+// before it is made, before the payment itself is sent to the server, and when it has ended. Limits count all processes together over
+// the last day.
 type filePurse struct {
 	path   string
 	limits client.Limits
 	now    func() time.Time
-	closed func(client.Payment) // is told of each payment that has ended; may be nil
+	closed func(client.Payment) // called for each payment that has ended; may be nil
 }
 
 // Take is part of [client.Purse].
@@ -50,7 +50,7 @@ func (f *filePurse) Take(ctx context.Context, p client.Payment) error {
 			if old.Unit == p.Unit && f.now().Sub(old.At) < payDay {
 				var fits bool
 				if spent, fits = spent.Add(old.Counts()); !fits {
-					return errors.New("record of payments: they are more than can be counted")
+					return errors.New("record of payments: the total is too large to count")
 				}
 			}
 		}
@@ -118,7 +118,7 @@ func (f *filePurse) locked(ctx context.Context, do func() error) error {
 	if err := os.MkdirAll(filepath.Dir(f.path), 0o700); err != nil {
 		return fmt.Errorf("record of payments: %w", err)
 	}
-	// The system unlocks it when its process ends, and not before: nobody guesses whether it lives.
+	// The operating system releases the lock exactly when its process ends.
 	lock := flock.New(f.path+".lock", flock.SetPermissions(0o600))
 	limited, cancel := context.WithTimeoutCause(ctx, purseLockWait, errPurseLocked)
 	defer cancel()
@@ -135,13 +135,13 @@ func (f *filePurse) locked(ctx context.Context, do func() error) error {
 func pursePath(con *console) (string, error) {
 	path, _ := con.configPath()
 	if path == "" {
-		return "", errors.New("there is no home directory for the record of payments: name a configuration file with TOLL_CONFIG")
+		return "", errors.New("there is no home directory for the record of payments: set TOLL_CONFIG to a configuration file")
 	}
 	return filepath.Join(filepath.Dir(path), "payments.jsonl"), nil
 }
 
 func paymentsCommand(a *app) *cobra.Command {
-	c := command("list", "List what toll call --pay has paid", func(*cobra.Command, []string) error {
+	c := command("list", "List payments of toll call --pay", func(*cobra.Command, []string) error {
 		path, err := pursePath(&a.console)
 		if err != nil {
 			return err
@@ -152,12 +152,12 @@ func paymentsCommand(a *app) *cobra.Command {
 		}
 		return showPayments(&a.console, payments)
 	})
-	c.Long = `List what toll call --pay has paid, the oldest first. Amounts are credits, or tokens: in whole units in a table, and in base
-units (6 decimals) elsewhere.
+	c.Long = `List payments of toll call --pay, oldest first. Amounts are credits or tokens. A table shows tokens in units such as 0.05;
+other formats show base units (6 decimals).
 
-A payment that is sent or unknown may have been taken, so it counts in full for 24 hours. toll payments check asks what became
-of it.`
-	return group("payments", "Payments of this computer", "", c, paymentsCheck(a))
+A payment in the state sent or unknown may have been taken, so it counts in full for 24 hours. To find out its outcome, use
+toll payments check.`
+	return group("payments", "Payments made from this computer", "", c, paymentsCheck(a))
 }
 
 // showPayments prints payments, for people with tokens in whole units.

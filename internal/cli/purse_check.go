@@ -22,26 +22,26 @@ const checkTime = time.Minute
 
 func paymentsCheck(a *app) *cobra.Command {
 	var rpc string
-	c := command("check", "Ask what became of payments whose outcome is not known", nil)
-	c.Long = `Ask the service what became of payments with credits whose outcome is not known, and with --rpc
-the chain about those of a wallet. What a server says proves nothing: it can take a payment after it
-said that it took none.
+	c := command("check", "Find out the outcome of open payments", nil)
+	c.Long = `Find out the outcome of open payments: from the service for payments with credits, and with --rpc
+from the chain for payments of a wallet. The response of a server proves nothing: the server can take
+a payment after it has reported that it did not.
 
-A payment with credits is decided when nothing of its access token can be burned any more. An access
-token that has expired is revoked, so that holds that have lapsed can no longer be settled. A
-payment of a wallet is decided when its authorization was used, or has ended unused.
+The outcome of a payment with credits is certain when its access token can burn no more credits. The
+command revokes an access token that has expired, so that lapsed holds can no longer be settled. The
+outcome of a wallet payment is certain when its authorization was used or has expired unused.
 
-Printed are the payments that were looked at, as they stand now. One that can still be taken stays
-as it was, and counts in full.`
+The command prints the payments that it checked, with their current state. A payment that can still
+be taken keeps its state and counts in full.`
 	c.Example = `toll payments check
 toll payments check --rpc https://mainnet.base.org`
 	c.Flags().StringVar(&rpc, "rpc", "", "address of a JSON-RPC endpoint of the chain")
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
 		if rpc != "" && checkSetting(settingURL, rpc) != nil {
-			return usagef("--rpc is not an absolute http or https url")
+			return usagef("--rpc must be an absolute http or https URL")
 		}
 		if rpc == "" && a.set.key == "" {
-			return usagef("there is nobody to ask: sign in with toll login, or give --rpc")
+			return usagef("to check payments, sign in with toll login, or set --rpc")
 		}
 		path, err := pursePath(&a.console)
 		if err != nil {
@@ -54,7 +54,7 @@ toll payments check --rpc https://mainnet.base.org`
 			return err
 		}
 		if len(looked) == 0 {
-			a.say("note", "no payment that can be asked about is open")
+			a.say("note", "no open payment can be checked")
 		}
 		return showPayments(&a.console, looked)
 	}
@@ -84,7 +84,7 @@ func checkCredits(ctx context.Context, a *app, f *filePurse) ([]client.Payment, 
 	return f.checkEach(ctx, ofCredits, func(p client.Payment) (client.Payment, error) {
 		now, err := payer.Check(ctx, p)
 		if errors.Is(err, toll.NewError(toll.CodePermissionNotFound)) {
-			a.say("note", "payment %s is of another account or service, and counts in full", p.ID)
+			a.say("note", "payment %s belongs to another workspace or service, and counts in full", p.ID)
 			return p, nil
 		}
 		return now, err
@@ -166,7 +166,7 @@ func (e endpoint) head(ctx context.Context) (h chainHead, err error) {
 		return h, err
 	}
 	if id == 0 || block.Number == nil {
-		return h, errors.New("the endpoint tells no chain, or no safe block")
+		return h, errors.New("the endpoint did not return a chain id or a safe block")
 	}
 	return chainHead{fmt.Sprintf("eip155:%d", id), block.Number, uint64(block.Timestamp)}, nil
 }
@@ -185,7 +185,7 @@ func (e endpoint) used(ctx context.Context, p *client.Payment, at chainHead) (bo
 		return false, err
 	}
 	if len(word) != 32 || len(bytes.Trim(word[:31], "\x00")) > 0 || word[31] > 1 {
-		return false, fmt.Errorf("the endpoint does not tell whether the token %s took an authorization", p.Asset)
+		return false, fmt.Errorf("the endpoint did not return whether the token %s used an authorization", p.Asset)
 	}
 	return word[31] == 1, nil
 }
@@ -194,7 +194,7 @@ func (e endpoint) used(ctx context.Context, p *client.Payment, at chainHead) (bo
 func (e endpoint) call(ctx context.Context, result any, method string, params ...any) error {
 	c, err := rpc.DialOptions(ctx, string(e), rpc.WithHTTPClient(&http.Client{Transport: boundedAnswers{}}))
 	if err != nil {
-		return errors.New("the address of the endpoint is wrong")
+		return errors.New("the address of the endpoint is not valid")
 	}
 	defer c.Close()
 	err = c.CallContext(ctx, result, method, params...)
@@ -202,7 +202,7 @@ func (e endpoint) call(ctx context.Context, result any, method string, params ..
 		err = errors.New(refused.Status) // without the body
 	}
 	if err != nil {
-		return fmt.Errorf("the endpoint does not answer %s: %w", method, cause(err))
+		return fmt.Errorf("the endpoint did not answer %s: %w", method, cause(err))
 	}
 	return nil
 }

@@ -25,7 +25,7 @@ type reference struct {
 var (
 	hash = regexp.MustCompile(`^0[xX][0-9a-fA-F]{64}$`)
 	uuid = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
-	// id256 is one that the service has made; a shorter number may be the beginning of one.
+	// id256 matches a whole id of the service; a shorter number may be the beginning of an id.
 	id256 = regexp.MustCompile(`^[0-9]{70,}$`)
 )
 
@@ -90,10 +90,10 @@ func (a *app) resolve(ctx context.Context, r reference, text string) (string, er
 	case len(several) == 1 && !found.More:
 		return several[0], nil
 	}
-	return "", usagef("%q names more than one: %s", text, strings.Join(several[:min(len(several), 5)], ", "))
+	return "", usagef("%q is ambiguous; it matches %s", text, strings.Join(several[:min(len(several), 5)], ", "))
 }
 
-// minBeginning is how many characters of an id name a record at least: a typing error should not name one.
+// minBeginning is the minimum length of the beginning of an id that names a record, so that a typing error rarely does.
 const minBeginning = 4
 
 // resolveAll puts ids in place of what the arguments of a command name.

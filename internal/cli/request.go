@@ -20,12 +20,12 @@ func (a *app) call(ctx context.Context, method, path string, query url.Values, i
 }
 
 var pageFlags = []flag{
-	{"page", "page", digits, "page number, from 1"},
-	{"offset", "pageSize", digits, "records a page, 1 to 100"},
-	{"sort-by", "sortBy", word, "created, updated or name"},
+	{"page", "page", digits, "page number, starting at 1"},
+	{"offset", "pageSize", digits, "records per page, 1 to 100"},
+	{"sort-by", "sortBy", word, "created, updated, or name"},
 	{"sort-order", "sortOrder", word, "asc or desc"},
-	{"limit", limit, digits, "at most this many records, from as many pages as that takes"},
-	{"all", allPages, toggle, "every page"},
+	{"limit", limit, digits, "maximum number of records, from as many pages as needed"},
+	{"all", allPages, toggle, "all pages"},
 	{"pagination", pagination, object, `page and size as JSON: {"page":1,"offset":10}`},
 	{"org-id", orgID, word, "accepted and ignored"},
 }
@@ -56,7 +56,7 @@ func (a *app) list(ctx context.Context, r *request, of list.List) error {
 	if text := value[string](r.in, limit); text != "" {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 1 {
-			return usagef("--limit must be a number from 1; got %q", text)
+			return usagef("--limit must be a number of 1 or more; got %q", text)
 		}
 		all, most = true, n
 	}
@@ -90,9 +90,9 @@ func (a *app) cutOff(page json.RawMessage, member string) {
 	total, err := strconv.Atoi(at(page, "total"))
 	switch {
 	case err == nil && len(shown) < total:
-		a.say("note", "%d of %d; --all shows every one", len(shown), total)
+		a.say("note", "showing %d of %d; use --all to show all", len(shown), total)
 	case err != nil && at(page, "nextCursor") != "":
-		a.say("note", "%d of more; --all shows every one", len(shown))
+		a.say("note", "showing %d; use --all to show all", len(shown))
 	}
 }
 

@@ -185,7 +185,7 @@ var (
 	word   = kind{name: "string", read: readLast(func(s string) (string, error) { return s, nil })}
 	digits = kind{name: "number", read: readLast(func(s string) (string, error) { // as its digits, of which none is lost
 		if !isDigits(s) {
-			return "", fmt.Errorf("must be a number without sign, fraction and exponent; got %q", s)
+			return "", fmt.Errorf("must be a whole number with digits only; got %q", s)
 		}
 		return s, nil
 	})}
@@ -278,7 +278,7 @@ func readMoment(s string) (string, error) {
 	t, err := toll.ParseTime(s)
 	if err != nil {
 		if t, err = time.Parse(time.DateOnly, s); err != nil {
-			return "", fmt.Errorf("must be a day such as 2026-11-21, an ISO 8601 time, or a span before now such as 24h or 7d; got %q", s)
+			return "", fmt.Errorf("must be a date such as 2026-11-21, an ISO 8601 time, or a duration before now such as 24h or 7d; got %q", s)
 		}
 	}
 	return iso(t), nil

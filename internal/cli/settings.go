@@ -49,7 +49,7 @@ func (con *console) loadOutput() error {
 	s.output = strings.ToLower(s.output)
 	if !slices.Contains(formats, s.output) {
 		s.output = formatTable
-		return usagef("the output is one of %s", strings.Join(formats, ", "))
+		return usagef("the output must be one of %s", strings.Join(formats, ", "))
 	}
 	s.terminal = isTerminal(con.out)
 	s.colour = s.terminal && con.mayColour()
@@ -86,7 +86,7 @@ func (a *app) loadProfile() error {
 	s.url = cmp.Or(a.flags.url, a.getenv("TOLL_URL"), profile.text(settingURL))
 	s.environment = strings.ToLower(cmp.Or(a.getenv("TOLL_ENVIRONMENT"), profile.text(settingEnvironment)))
 	if checkSetting(settingURL, a.getenv("TOLL_URL")) != nil && a.flags.url == "" {
-		return usagef("TOLL_URL is not an absolute http or https url")
+		return usagef("TOLL_URL must be an absolute http or https URL")
 	}
 	return nil
 }
@@ -99,7 +99,7 @@ func (con *console) keyInFile() (string, error) {
 	return readKey("API key file", con.flags.keyFile)
 }
 
-// readKey reads the key in a file, which neither group nor others may touch. What the file is stands in errors; its text does not.
+// readKey reads the key in a file that only its owner can access. Errors contain what, the kind of file, but never its content.
 func readKey(what, path string) (string, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -111,7 +111,7 @@ func readKey(what, path string) (string, error) {
 		return "", fmt.Errorf("%s: %w", what, err)
 	}
 	if mode := info.Mode(); mode.IsRegular() && mode.Perm()&0o077 != 0 && runtime.GOOS != "windows" {
-		return "", fmt.Errorf("%s %s has mode %04o; others can touch it: chmod 600 it", what, path, mode.Perm())
+		return "", fmt.Errorf("%s %s has mode %04o, so other users can access it: run chmod 600 on it", what, path, mode.Perm())
 	}
 	b, err := io.ReadAll(f)
 	if err != nil {
@@ -141,7 +141,7 @@ func (con *console) configPath() (path string, named bool) {
 
 // noConfig is TOLL_CONFIG at a file that does not exist.
 func noConfig(path string) error {
-	return fmt.Errorf("configuration: TOLL_CONFIG names %s, and there is no such file; toll config init makes it", path)
+	return fmt.Errorf("configuration: the file %s in TOLL_CONFIG does not exist; create it with toll config init", path)
 }
 
 // readConfig returns what is configured, which may be nothing.
@@ -155,7 +155,7 @@ func (con *console) readConfig() (*configuration, error) {
 		return nil, noConfig(path)
 	}
 	if err == nil && info.Mode().Perm()&0o077 != 0 && runtime.GOOS != "windows" {
-		con.say("warning", "%s can be read by others: chmod 600 it", path)
+		con.say("warning", "other users can read %s: run chmod 600 on it", path)
 	}
 	return con.openConfig()
 }

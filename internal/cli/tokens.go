@@ -18,17 +18,17 @@ import (
 
 func tokensCommand(a *app) *cobra.Command {
 	const path = "/x402/permissions/HASH"
-	return group("tokens", "Access tokens, and the permissions behind them", "",
+	return group("tokens", "Manage access tokens and their permissions", "",
 		tokensCreate(a, "create"),
 		a.resource(call{
 			use: "list", short: "List your permissions", list: list.Permissions,
 			flags: []flag{
-				{"plan", "planId", word, "only those of this plan"},
-				{"status", "status", word, "only those with this status"},
+				{"plan", "planId", word, "only permissions for this plan"},
+				{"status", "status", word, "only permissions with this status"},
 			},
 		}),
-		a.get("get HASH", "Show a permission and its last settlements", path),
-		a.act("revoke HASH", "End a permission, and its access token", http.MethodDelete, path),
+		a.get("get HASH", "Show a permission and its latest settlements", path),
+		a.act("revoke HASH", "Revoke a permission and its access token", http.MethodDelete, path),
 		tokensDecode(a),
 	)
 }
@@ -45,10 +45,10 @@ type decoded struct {
 }
 
 func tokensDecode(a *app) *cobra.Command {
-	c := command("decode TOKEN", "Show what an access token says", nil)
-	c.Long = `Show what an access token says, in any of its forms; - reads it from stdin, @path from a file.
+	c := command("decode TOKEN", "Show the contents of an access token", nil)
+	c.Long = `Show the contents of an access token in any of its formats; - reads it from stdin, @path from a file.
 
-Nothing is sent. The signature is checked with the public keys of the service in your settings when it can be reached.`
+The token is not sent. The command checks the signature with the public keys of the configured service, if the service can be reached.`
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		text, err := a.textArgument(args[0])
 		if err != nil {
@@ -61,7 +61,7 @@ Nothing is sent. The signature is checked with the public keys of the service in
 		d := decoded{Rendering: token.Rendering, Nonce: token.Nonce, Resource: token.ResourceURL}
 		parts := strings.Split(token.JWS, ".")
 		if len(parts) != 3 {
-			return errors.New("the token holds no JWS")
+			return errors.New("the token does not contain a JWS")
 		}
 		for i, into := range []*json.RawMessage{&d.Header, &d.Claims} {
 			if *into, err = base64.RawURLEncoding.DecodeString(parts[i]); err != nil || !json.Valid(*into) {
@@ -79,24 +79,24 @@ Nothing is sent. The signature is checked with the public keys of the service in
 			return err
 		}
 		if d.Signature == "invalid" {
-			return errors.New("the signature is not one of this service")
+			return errors.New("the signature is not from this service")
 		}
 		return nil
 	}
 	return c
 }
 
-// askTime is how long a command waits for what it can do without.
+// askTime is the timeout of requests that a command can do without.
 const askTime = 30 * time.Second
 
-// checkSignature never believes the token about where its keys are.
+// checkSignature checks a token with the keys of the configured service. It ignores key addresses in the token.
 func checkSignature(ctx context.Context, a *app, token string) string {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
 	var set jose.JSONWebKeySet
 	_, err := fetch(ctx, a.client().URL()+"/.well-known/jwks.json", &set)
 	if err != nil || len(set.Keys) == 0 {
-		a.say("note", "the service cannot be reached or did not tell its keys, so the signature is not checked")
+		a.say("note", "the service cannot be reached or did not return its keys, so the signature was not checked")
 		return "unchecked"
 	}
 	jws, err := jose.ParseSignedCompact(token, []jose.SignatureAlgorithm{jose.EdDSA})

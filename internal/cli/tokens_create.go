@@ -16,11 +16,11 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-// delegationFlags say what pays when credits are missing.
+// delegationFlags describe the delegation that buys missing credits.
 type delegationFlags struct {
 	id, paymentType, method, limit, duration string
 	resolve                                  bool
-	make                                     bool // a new delegation is asked for
+	make                                     bool // create a delegation
 }
 
 func tokensCreate(a *app, use string) *cobra.Command {
@@ -28,20 +28,20 @@ func tokensCreate(a *app, use string) *cobra.Command {
 	makers := []string{"spending-limit-cents", "delegation-duration-secs", "payment-method-id"}
 	c := a.resource(call{
 		use: use + " PLAN", short: "Create an access token for a plan", into: "planId",
-		long: `Create an access token for a plan. It is shown this once: whoever has it can spend the credits within its limits.
+		long: `Create an access token for a plan. You can see the token only once. Anyone who has it can spend the credits within its limits.
 
-It spends credits that are there, and buys none unless a delegation lets it: --delegation-id names one, --spending-limit-cents makes one
-for this plan alone. So do --delegation-duration-secs and --payment-method-id.`,
+The token spends existing credits, and buys credits only if a delegation allows it: --delegation-id names a delegation, and
+--spending-limit-cents, --delegation-duration-secs, or --payment-method-id creates a delegation for this plan only.`,
 		example: "toll tokens create 4474 --agent-id 5063 --redemption-limit 100 --expiration 3600\ntoll tokens create 4474 --spending-limit-cents 1000",
 		made:    "accessToken",
 		flags: []flag{
-			{"agent-id", "agentId", agentID, "the one agent at which it is good"},
-			{"redemption-limit", "redemptionLimit", digits, "most credits that it may burn"},
-			{"order-limit", "orderLimit", digits, "most orders that it may cause; 0 buys nothing"},
-			{"expiration", "expiration", span, "life: seconds, or 12h, 30m; default a day"},
+			{"agent-id", "agentId", agentID, "restrict the token to one agent"},
+			{"redemption-limit", "redemptionLimit", digits, "maximum credits that it may burn"},
+			{"order-limit", "orderLimit", digits, "maximum number of orders that it may buy; 0 buys nothing"},
+			{"expiration", "expiration", span, "lifetime in seconds, or such as 12h or 30m; default one day"},
 			{"token-format", "tokenFormat", oneOf(x402.RenderingJWT, x402.RenderingX402), "jwt or x402"},
-			{"resource", "resource", word, "url for which it is good as well"},
-			{"metadata", "metadata", object, "anything to keep with it, as JSON"},
+			{"resource", "resource", word, "URL to add to the audience of the token"},
+			{"metadata", "metadata", object, "data to store with the token, as JSON"},
 		},
 		change: func(cmd *cobra.Command, r *request) error {
 			d.make = slices.ContainsFunc(makers, cmd.Flags().Changed)
@@ -51,11 +51,11 @@ for this plan alone. So do --delegation-duration-secs and --payment-method-id.`,
 	})
 	f := c.Flags()
 	f.StringVar(&d.id, "delegation-id", "", "delegation that buys missing credits")
-	f.StringVar(&d.paymentType, "payment-type", "", "crypto or fiat; default that of the plan")
-	f.StringVar(&d.method, "payment-method-id", "", "card of a new delegation, see toll cards list; default the first one")
-	f.StringVar(&d.limit, "spending-limit-cents", "1000", "make a delegation, which may spend so much")
-	f.StringVar(&d.duration, "delegation-duration-secs", "3600", "make a delegation, which lives so long")
-	f.BoolVar(&d.resolve, "auto-resolve-scheme", true, "take the scheme of the plan")
+	f.StringVar(&d.paymentType, "payment-type", "", "crypto or fiat; default the type of the plan")
+	f.StringVar(&d.method, "payment-method-id", "", "card of a new delegation, see toll cards list; default the first card")
+	f.StringVar(&d.limit, "spending-limit-cents", "1000", "create a delegation with this spending limit")
+	f.StringVar(&d.duration, "delegation-duration-secs", "3600", "create a delegation with this lifetime in seconds")
+	f.BoolVar(&d.resolve, "auto-resolve-scheme", true, "use the scheme of the plan")
 	for _, name := range makers {
 		c.MarkFlagsMutuallyExclusive("delegation-id", name)
 	}
@@ -74,10 +74,10 @@ func (d *delegationFlags) scheme(names x402.Namespace, in body) error {
 			in["scheme"] = names.SchemeCrypto()
 		}
 	default:
-		return usagef("--payment-type is crypto or fiat")
+		return usagef("--payment-type must be crypto or fiat")
 	}
 	if !isDigits(d.limit) || !isDigits(d.duration) {
-		return usagef("--spending-limit-cents and --delegation-duration-secs are numbers without sign, fraction and exponent")
+		return usagef("--spending-limit-cents and --delegation-duration-secs must be whole numbers without a sign")
 	}
 	return nil
 }
@@ -96,22 +96,22 @@ func createToken(ctx context.Context, a *app, in body, d delegationFlags) (json.
 	}
 	got, err := a.call(ctx, http.MethodPost, "/x402/permissions", nil, in)
 	if err != nil && made {
-		// Nobody would spend it, and nobody asked for it.
+		// Without the token, the delegation has no use.
 		_, undo := a.call(context.WithoutCancel(ctx), http.MethodDelete, segments("delegation", d.id), nil, nil)
 		err = errors.Join(err, undo)
 	}
 	return got, err
 }
 
-// sale is what matters about a plan to who wants to buy it.
+// sale describes how a plan is bought.
 type sale struct {
 	provider toll.Provider
 	currency string  // of delegations, in lower case
 	cents    big.Int // of one order, rounded up
 }
 
-// saleOf reads how a plan is bought. Nil means that no delegation helps: it is free, or its currency has no cents, or there is
-// no such plan, which the service tells better.
+// saleOf reads how a plan is bought. It returns nil if no delegation helps: the plan is free, its currency has no cents, or it does not
+// exist, which the next request to the service reports better.
 func saleOf(ctx context.Context, a *app, id toll.PlanID) (*sale, error) {
 	plan, err := a.client().Plan(ctx, id)
 	if err != nil {
@@ -121,12 +121,12 @@ func saleOf(ctx context.Context, a *app, id toll.PlanID) (*sale, error) {
 		return nil, err
 	}
 	if plan.Price.IsFree() {
-		a.say("note", "plan %s is free, so no delegation was made", id)
+		a.say("note", "plan %s is free, so no delegation was created", id)
 		return nil, nil
 	}
 	s := &sale{currency: strings.ToLower(plan.Price.CurrencyName())}
 	if s.provider, err = providerOf(s.currency); err != nil {
-		a.say("note", "a plan in the native token, or in one without a currency, is bought by ordering it: the access token spends credits that are there")
+		a.say("note", "a delegation cannot buy a plan that is priced in the native token or in an unknown token: order the plan yourself; the access token spends only existing credits")
 		return nil, nil
 	}
 	cent := big.NewInt(10_000) // all currencies of delegations have 6 decimals
@@ -134,7 +134,7 @@ func saleOf(ctx context.Context, a *app, id toll.PlanID) (*sale, error) {
 	return s, nil
 }
 
-// makeDelegation makes a delegation that can buy the plan. Its id is empty when none could.
+// makeDelegation creates a delegation that can buy the plan. It returns an empty id if no delegation can.
 func makeDelegation(ctx context.Context, a *app, plan string, d delegationFlags) (id string, err error) {
 	s, err := saleOf(ctx, a, toll.PlanID(plan))
 	if err != nil || s == nil {
@@ -147,7 +147,7 @@ func makeDelegation(ctx context.Context, a *app, plan string, d delegationFlags)
 		s.provider = toll.ProviderCard
 	}
 	if limit, _ := new(big.Int).SetString(d.limit, 10); limit.Cmp(&s.cents) < 0 {
-		a.say("note", "an order costs %s, which --spending-limit-cents does not cover: the access token spends credits that are there",
+		a.say("note", "an order costs %s, which --spending-limit-cents does not cover: the access token spends only existing credits",
 			count(s.cents.String(), "cent"))
 		return "", nil
 	}
@@ -159,9 +159,9 @@ func makeDelegation(ctx context.Context, a *app, plan string, d delegationFlags)
 		case len(cards) > 0:
 			d.method = cards[0].ID
 		case d.paymentType == "fiat":
-			return "", errors.New("no card is enrolled that this API key can use")
+			return "", errors.New("no enrolled card is available to this API key: enroll a card first")
 		default:
-			a.say("note", "no card is enrolled that this API key can use: the access token spends credits that are there")
+			a.say("note", "no enrolled card is available to this API key: the access token spends only existing credits")
 			return "", nil
 		}
 	}
@@ -174,6 +174,6 @@ func makeDelegation(ctx context.Context, a *app, plan string, d delegationFlags)
 		return "", err
 	}
 	id = at(got, "delegationId")
-	a.say("note", "delegation %s was made: for this plan alone, at most %s of %s, until %s", id, count(d.limit, "cent"), s.currency, at(got, "expiresAt"))
+	a.say("note", "delegation %s was created: for this plan only, at most %s of %s, until %s", id, count(d.limit, "cent"), s.currency, at(got, "expiresAt"))
 	return id, nil
 }

@@ -17,7 +17,7 @@ var inputs = map[string]reflect.Type{
 	"credits-config": reflect.TypeFor[toll.CreditsInput](),
 }
 
-// warnUnknown says which members of an object the service does not know.
+// warnUnknown warns about members of an object that the service does not know.
 func (a *app) warnUnknown(flag string, object []byte) {
 	kind, ok := inputs[flag]
 	if !ok {
@@ -37,16 +37,16 @@ func (a *app) warnUnknown(flag string, object []byte) {
 		if near := nearest(m.name, known); len(near) > 0 {
 			meant = "; did you mean " + strings.Join(near, ", ") + "?"
 		}
-		a.say("warning", "--%s: the service does not know %q%s", flag, m.name, meant)
+		a.say("warning", "--%s: unknown member %q%s", flag, m.name, meant)
 	}
 }
 
-// allKnown refuses to make what can never be corrected out of objects with unknown members.
+// allKnown returns an error for unknown members of a record that can never be changed, unless --yes is set.
 func (a *app) allKnown() error {
 	if len(a.unknown) == 0 || a.flags.yes {
 		return nil
 	}
-	return usagef("nothing was sent: %s would be ignored; correct it, or add --yes", strings.Join(a.unknown, ", "))
+	return usagef("nothing was sent: the service would ignore %s; correct it, or add --yes", strings.Join(a.unknown, ", "))
 }
 
 func memberNames(t reflect.Type) []string {

@@ -13,19 +13,19 @@ import (
 // sumFlags are the flags of sums by time, whose range has a default.
 func sumFlags(by ...string) []flag {
 	return append([]flag{
-		{"by", "by", oneOf(by...), "what to sum by, default day"},
+		{"by", "by", oneOf(by...), "group sums by; default day"},
 		{"plan", "planId", planID, "only this plan"},
 	}, rangeFlags...)
 }
 
 func usageCommand(a *app) *cobra.Command {
 	return a.resource(call{
-		use: "usage", short: "Show what was settled of your plans, or what you used, summed", list: list.Usage,
-		long: `Show what was settled of your plans, or with --role buyer what you used of plans, summed by hour, day, plan, agent or subscriber,
-in UTC. Without --since it is the last 30 days, by hour the last 24 hours. Counts follow the settlements within seconds.`,
+		use: "usage", short: "Show the settled usage of your plans, or your own usage", list: list.Usage,
+		long: `Show the settled usage of your plans, or with --role buyer your own usage, summed by hour, day, plan, agent, or subscriber,
+in UTC. Without --since, the range is the last 30 days, or the last 24 hours with --by hour. Counts follow settlements within seconds.`,
 		example: "toll usage --by hour --since 12h\ntoll usage --by subscriber --plan Basic --all -o csv",
 		flags: slices.Concat([]flag{
-			{"role", "role", oneOf("seller", "buyer"), "seller (default): of your plans; buyer: what you used"},
+			{"role", "role", oneOf("seller", "buyer"), "seller (default): your plans; buyer: your own usage"},
 			{"agent", "agentId", agentID, "only settlements that name this agent"},
 			{"subscriber", "subscriber", address, "only this subscriber; with --plan"},
 		}, sumFlags("hour", "day", "plan", "agent", "subscriber")),
@@ -34,9 +34,9 @@ in UTC. Without --since it is the last 30 days, by hour the last 24 hours. Count
 
 func revenueCommand(a *app) *cobra.Command {
 	return a.resource(call{
-		use: "revenue", short: "Show what was paid for your plans, summed by currency", list: list.Revenue,
-		long: `Show what was paid for orders of your plans, summed by currency and by hour, day or plan, in UTC and in base units. RETURNED is what
-went back of it: refunds, payments with a dispute that is open or lost, and payments that the chain undid.`,
+		use: "revenue", short: "Show the revenue of your plans by currency", list: list.Revenue,
+		long: `Show the payments for orders of your plans, summed by currency and by hour, day, or plan, in UTC and in base units. RETURNED is
+the part that went back: refunds, payments with an open or lost dispute, and payments that the chain reverted.`,
 		example: "toll revenue --by plan --since 30d",
 		flags:   sumFlags("hour", "day", "plan"),
 	})
@@ -46,25 +46,26 @@ func refusalsCommand(a *app) *cobra.Command {
 	flags := append([]flag{
 		{"reason", "reason", word, "only this reason"}, {"agent", "agentId", agentID, "only requests that name this agent"},
 	}, sumFlags("reason", "hour", "day", "plan", "agent")...)
-	flags[2].usage = "what to sum by, default reason"
+	flags[2].usage = "group sums by; default reason"
 	return a.resource(call{
 		use: "refusals", short: "Show how often the service refused to verify or settle for your plans", list: list.Refusals,
 		flags: flags, example: "toll refusals --since 24h\ntoll refusals --by hour --reason insufficient_funds",
-		long: `Show how often the service refused to verify or settle for your plans, summed by reason, hour, day, plan or agent. Counts are
-written every 10 seconds; a service that is killed loses the last ones. What your own server refuses before it asks is not counted.`,
+		long: `Show how often the service refused to verify or settle for your plans, summed by reason, hour, day, plan, or agent. Counts are
+written every 10 seconds; a service that is killed loses the latest counts. Requests that your own server refuses without calling the
+service are not counted.`,
 	})
 }
 
 func rollupsCommand(con *console) *cobra.Command {
-	rebuild := localCommand("rebuild", "Count usage and revenue anew from the entries", "the sums are rebuilt",
+	rebuild := localCommand("rebuild", "Recompute usage and revenue from the ledger entries", "usage and revenue are recomputed",
 		func(cmd *cobra.Command, _ []string, cfg server.Config) error {
 			if err := admin.Recount(cmd.Context(), cfg); err != nil {
 				return err
 			}
-			con.say("", "Usage and revenue are counted anew.")
+			con.say("", "Usage and revenue were recomputed.")
 			return nil
 		})
-	rebuild.Long = `Count usage and revenue anew from the entries, while the service runs or not. Until the command ends, both show less than there is.
-A run that was interrupted is resumed by the service, or by the same command. toll audit says whether it is needed.`
-	return group("rollups", "Sums of usage and revenue, for operators", "", rebuild)
+	rebuild.Long = `Recompute usage and revenue from the ledger entries, while the service runs or is stopped. Until the command ends, both show too
+little. The service or the same command resumes an interrupted run. toll audit shows whether it is needed.`
+	return group("rollups", "Manage the sums of usage and revenue, for operators", "", rebuild)
 }

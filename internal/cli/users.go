@@ -9,26 +9,26 @@ import (
 
 func usersCommand(con *console) *cobra.Command {
 	return group("users", "People who sign in on the pages of the service", "",
-		userLink(con, "invite", "Make a link with which one person signs up",
-			`Make a link with which one person signs up, where registration is by invitation. It works once, within seven days. The person
-gets a workspace of their own; to let somebody into yours, invite them on its page of members.`, 0),
-		userLink(con, "recover PERSON", "Make a link with which a person chooses a new password",
-			`Make a link for a person who lost all ways to sign in. PERSON is a login name or, for somebody who never had one, an id. The link
-works once, within an hour: the person chooses a new password, and all their sessions and recovery codes end. Make sure by other
-means that it is this person who asks.`, 1),
-		userSwitch(con, "disable PERSON", "Keep a person out",
-			`Nobody signs in as this person until toll users enable. Their sessions end within a second, and the API keys, consents and access
-tokens under their memberships end for ever. PERSON is a login name, or an id.`, true),
-		userSwitch(con, "enable PERSON", "Let a person in again", "Let a person who was disabled sign in again. PERSON is a login name, or an id.", false),
-		suspendCommand(con, "suspend ID", "Suspend a workspace, a plan or an API key",
-			`ID is the address of a workspace, or the id of a plan or an API key. A suspended workspace or plan gets no orders, top-ups and
-holds; open holds settle, and refunds, exports and sign-in still work. A suspended API key is refused. It takes a second, until
-toll users resume.`, true),
-		suspendCommand(con, "resume ID", "Resume what was suspended", "ID is that of toll users suspend.", false),
+		userLink(con, "invite", "Create a sign-up link for one person",
+			`Create a sign-up link for one person, for a service where registration is by invitation. The link works once, within seven days. The
+person gets a separate workspace; to add a person to your workspace, invite them on its page Members.`, 0),
+		userLink(con, "recover PERSON", "Create a link to choose a new password",
+			`Create a link for a person who can no longer sign in. PERSON is a login name or, for a person without a login name, an id. The link
+works once, within an hour: the person chooses a new password, and all their sessions and recovery codes end. Before you send the link,
+verify by other means that the request comes from this person.`, 1),
+		userSwitch(con, "disable PERSON", "Disable a person",
+			`Disable a person, who cannot sign in until you run toll users enable. Their sessions end within a second, and the API keys, consents,
+and access tokens of their memberships are revoked permanently. PERSON is a login name or an id.`, true),
+		userSwitch(con, "enable PERSON", "Enable a disabled person", "Enable a disabled person, who can then sign in again. PERSON is a login name or an id.", false),
+		suspendCommand(con, "suspend ID", "Suspend a workspace, a plan, or an API key",
+			`Suspend a workspace, a plan, or an API key until you run toll users resume. ID is the address of a workspace, or the id of a plan or an
+API key. A suspended workspace or plan accepts no orders, top-ups, or holds; open holds settle, and refunds, exports, and sign-in still
+work. A suspended API key is rejected. The suspension takes effect within a second.`, true),
+		suspendCommand(con, "resume ID", "Resume a suspended workspace, plan, or API key", "Resume a suspended workspace, plan, or API key. ID is the same as for toll users suspend.", false),
 	)
 }
 
-// userSwitch disables or enables a person, on the database itself.
+// userSwitch disables or enables a person directly in the database.
 func userSwitch(con *console, use, short, long string, off bool) *cobra.Command {
 	c := localCommand(use, short, "the person is changed", func(cmd *cobra.Command, args []string, cfg server.Config) error {
 		person, err := admin.DisablePerson(cmd.Context(), cfg, args[0], off)
@@ -41,9 +41,9 @@ func userSwitch(con *console, use, short, long string, off bool) *cobra.Command 
 	return c
 }
 
-// suspendCommand suspends or resumes a seller or a key, on the database itself.
+// suspendCommand suspends or resumes a workspace, a plan, or an API key directly in the database.
 func suspendCommand(con *console, use, short, long string, off bool) *cobra.Command {
-	c := localCommand(use, short, "it is changed", func(cmd *cobra.Command, args []string, cfg server.Config) error {
+	c := localCommand(use, short, "suspensions are changed", func(cmd *cobra.Command, args []string, cfg server.Config) error {
 		out, err := admin.Suspend(cmd.Context(), cfg, args[0], off)
 		if err != nil {
 			return err
@@ -54,9 +54,9 @@ func suspendCommand(con *console, use, short, long string, off bool) *cobra.Comm
 	return c
 }
 
-// userLink prints a link for a person, which is made on the database itself.
+// userLink creates a link for a person directly in the database, and prints it.
 func userLink(con *console, use, short, long string, args int) *cobra.Command {
-	c := localCommand(use, short, "the link is made", func(cmd *cobra.Command, args []string, cfg server.Config) error {
+	c := localCommand(use, short, "the link is created", func(cmd *cobra.Command, args []string, cfg server.Config) error {
 		login := ""
 		if len(args) > 0 {
 			login = args[0]

@@ -46,7 +46,7 @@ func stamp(set string, info *debug.BuildInfo) string {
 }
 
 func versionCommand(con *console) *cobra.Command {
-	c := command("version", "Version of this program", func(*cobra.Command, []string) error {
+	c := command("version", "Show the version of this program", func(*cobra.Command, []string) error {
 		return con.show(struct {
 			Name       string `json:"name"`
 			Version    string `json:"version"`

@@ -16,7 +16,7 @@ import (
 func walletCommand(a *app) *cobra.Command {
 	return group("wallet", "The wallet that the service holds for you", "",
 		a.resource(call{
-			use: "show", short: "Show its address, and what is in it", path: "/wallet",
+			use: "show", short: "Show its address and balances", path: "/wallet",
 			show: func(_ *cobra.Command, got json.RawMessage) error {
 				if a.set.output != formatTable {
 					return a.show(got)
@@ -45,7 +45,7 @@ func showWallet(con *console, got json.RawMessage) error {
 			return unreadable(err)
 		}
 		if len(balances) == 0 {
-			con.say("warning", "the chain cannot be read now: nothing is known of the balances")
+			con.say("warning", "the chain cannot be read now: the balances are unknown")
 		}
 		for _, b := range balances {
 			rows = append(rows, []string{b.Symbol, toll.FormatAmount(b.Amount, int(b.Decimals))})
@@ -61,12 +61,14 @@ func walletExport(a *app) *cobra.Command {
 		account string
 	)
 	c := a.resource(call{
-		use: "export", short: "Print its private key, once",
-		long: `Print the private key of a wallet. It is printed once: later the service refuses, and the custody is shared for ever.
+		use: "export", short: "Print its private key, only once",
+		long: `Print the private key of a wallet. You can see the key only once: later requests are refused. From then on, you and the service
+both control the wallet.
 
-With --local it is the wallet of an account in the database itself, beside the service or while it is stopped. Without it is your own:
-an owner signs in with toll session start. While the account has no people, an API key of toll keys create --local with the right export
-does; no key of a sign-in, of a program or of another key has that.`,
+With --local, print the key of the wallet of --account from the database on this machine, while the service runs or is stopped.
+Without --local, print the key of your workspace's wallet: sign in as an owner with toll session start. While the workspace has no
+people, an API key with the right export, created with toll keys create --local, also works; keys from sign-ins, connected apps, or
+other keys never have this right.`,
 		example: "(umask 077; toll wallet export --local --account alice --yes -q >wallet.key)",
 		method:  http.MethodPost, path: "/wallet/export", made: "privateKey",
 		change: func(cmd *cobra.Command, _ *request) error {
@@ -79,7 +81,7 @@ does; no key of a sign-in, of a program or of another key has that.`,
 				}
 			}
 			if !a.flags.yes {
-				return usagef("whoever has the key can spend what is in the wallet, and it is printed once: repeat the command with --yes")
+				return usagef("anyone with the key can spend everything in the wallet, and the key is printed only once: repeat the command with --yes")
 			}
 			return nil
 		},
@@ -106,9 +108,9 @@ func faucetCommand(a *app) *cobra.Command {
 		}}
 	}
 	return a.resource(call{
-		use: "faucet [ADDRESS]", short: "Money of the embedded chain, which is worth nothing",
-		long: `Give an account money of the embedded chain of a sandbox, in whole units; without an address your own wallet, and without
-an amount 100 USDC, 100 EURC and 0.1 ETH.`,
+		use: "faucet [ADDRESS]", short: "Get test money on the embedded chain",
+		long: `Give an account test money on the embedded chain of a sandbox. Without an address, your own wallet receives it. Without
+an amount, it is 100 USDC, 100 EURC, and 0.1 ETH.`,
 		example: "toll faucet 0x5B38Da6a701c568545dCfcB03FcB875f56beddC4 --usdc 25 --eth 0.1",
 		method:  http.MethodPost, path: "/sandbox/faucet",
 		flags: []flag{

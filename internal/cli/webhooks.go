@@ -10,17 +10,17 @@ import (
 
 func webhooksCommand(a *app) *cobra.Command {
 	const path = "/webhooks/ID"
-	to := flag{"to", "url", word, "https url that takes the events"}
-	status := []flag{{"status", "status", word, "only those with this status"}}
-	return group("webhooks", "Addresses that events are sent to", "",
+	to := flag{"to", "url", word, "https URL that receives the events"}
+	status := []flag{{"status", "status", word, "only this status"}}
+	return group("webhooks", "Addresses that receive events", "",
 		a.resource(call{
-			use: "create", short: "Send events to an address",
-			long:    "Send events to an address. The secret that signs them is shown this once.",
+			use: "create", short: "Create a webhook",
+			long:    "Create a webhook, which sends events to an address. The secret that signs the events is shown only once.",
 			example: "toll webhooks create --to https://example.com/toll --types order.paid,settlement.settled",
 			method:  http.MethodPost, path: "/webhooks", made: "id",
 			flags: []flag{
-				to, {"types", "types", words, "types of events, with commas; default all"},
-				{"description", "description", word, "what it is for"},
+				to, {"types", "types", words, "event types, separated by commas; default all"},
+				{"description", "description", word, "description of the webhook"},
 			},
 			require: []string{"to"},
 		}),
@@ -29,19 +29,19 @@ func webhooksCommand(a *app) *cobra.Command {
 		}),
 		a.get("get ID", "Show a webhook", path),
 		a.resource(call{
-			use: "update ID", short: "Change, pause or continue a webhook",
+			use: "update ID", short: "Change, pause, or resume a webhook",
 			method: http.MethodPatch, path: path, oneOf: true,
 			flags: []flag{
-				to, {"types", "types", cleared(words), "types of events, with commas; empty for all"},
+				to, {"types", "types", cleared(words), "event types, separated by commas; empty for all"},
 				{"status", "status", word, "active or paused"},
-				{"description", "description", cleared(word), "what it is for"},
+				{"description", "description", cleared(word), "description of the webhook"},
 			},
 		}),
-		a.act("delete ID", "Send no more events to an address", http.MethodDelete, path),
-		a.act("test ID", "Send an event for trying", http.MethodPost, path+"/test"),
-		a.act("rotate ID", "Get a new secret; both are valid for a day", http.MethodPost, path+"/rotate"),
+		a.act("delete ID", "Delete a webhook", http.MethodDelete, path),
+		a.act("test ID", "Send a test event", http.MethodPost, path+"/test"),
+		a.act("rotate ID", "Rotate the secret; both secrets are valid for a day", http.MethodPost, path+"/rotate"),
 		a.resource(call{
-			use: "deliveries ID", short: "List what was sent, or shall be",
+			use: "deliveries ID", short: "List sent and pending deliveries",
 			list: list.Deliveries, flags: status,
 		}),
 		a.act("resend ID DELIVERY", "Send an event again", http.MethodPost, path+"/deliveries/DELIVERY/resend"),

@@ -19,14 +19,14 @@ import (
 )
 
 func x402Command(a *app) *cobra.Command {
-	return group("x402", "Payments, as a builder sees them", "",
+	return group("x402", "Verify and settle payments as a builder", "",
 		x402Require(a), x402Verify(a, "verify"), x402Settle(a, "settle"),
 		a.resource(call{
-			use: "release REQUEST", short: "Give a hold back", method: http.MethodPost, path: "/x402/release", into: "agentRequestId",
+			use: "release REQUEST", short: "Release a hold", method: http.MethodPost, path: "/x402/release", into: "agentRequestId",
 		}),
 		a.resource(call{
 			use: "renew REQUEST", short: "Renew an open hold", method: http.MethodPost, path: "/x402/renew", into: "agentRequestId",
-			flags: []flag{{"hold-secs", "holdSecs", digits, "life of the hold in seconds from now, 1 to 900; default 60"}},
+			flags: []flag{{"hold-secs", "holdSecs", digits, "lifetime of the hold in seconds from now, 1 to 900; default 60"}},
 		}),
 		x402Settlement(a),
 		x402Discover(a),
@@ -44,16 +44,16 @@ func deployedCommands(a *app) []*cobra.Command {
 	return []*cobra.Command{facilitator, token, delegation}
 }
 
-// resourceFlags say what is paid for.
+// resourceFlags name the paid resource.
 type resourceFlags struct{ endpoint, agent, verb string }
 
 func (r *resourceFlags) bind(f *pflag.FlagSet) {
-	f.StringVar(&r.endpoint, "endpoint", "", "url that is paid for")
+	f.StringVar(&r.endpoint, "endpoint", "", "URL of the paid resource")
 	f.StringVar(&r.agent, "agent-id", "", "agent that serves it")
 	f.StringVar(&r.verb, "verb", "", "HTTP verb of the request")
 }
 
-// required asks the service for the terms of the plan and makes what a server would ask for.
+// requirementsOf reads the terms of the plan from the service and returns the payment requirements that a server would send.
 func requirementsOf(ctx context.Context, a *app, plan string, r resourceFlags, amount string) (*x402.PaymentRequired, error) {
 	id, err := toll.ParsePlanID(plan)
 	if err != nil {
@@ -84,7 +84,7 @@ func x402Require(a *app) *cobra.Command {
 	var amount string
 	var header bool
 	c := a.resource(call{
-		use: "require PLAN", short: "Print what a server asks for when a payment is missing",
+		use: "require PLAN", short: "Print the payment requirements that a server returns with a 402",
 		local: func(ctx context.Context, r *request) (any, error) {
 			return requirementsOf(ctx, a, r.args[0], of, amount)
 		},
@@ -97,19 +97,19 @@ func x402Require(a *app) *cobra.Command {
 		},
 	})
 	of.bind(c.Flags())
-	c.Flags().StringVar(&amount, "amount", "", "most credits that the request may burn")
+	c.Flags().StringVar(&amount, "amount", "", "maximum credits of the request")
 	c.Flags().BoolVar(&header, "header", false, "print the value of the payment-required header")
 	return c
 }
 
-// paymentCommand is a command with the body of verify and settle: whole, or made of flags.
+// paymentCommand is a command with the body of verify and settle, from --params or from single flags.
 func paymentCommand(a *app, use, short, path string, show func(*cobra.Command, json.RawMessage) error, more ...flag) *cobra.Command {
 	var params, token, plan string
 	var resource resourceFlags
 	c := a.resource(call{
 		use: use, short: short, method: http.MethodPost, path: path, show: show,
 		flags: append(more,
-			flag{"max-amount", "maxAmount", digits, "credits"},
+			flag{"max-amount", "maxAmount", digits, "credits of the request"},
 			flag{"request-id", "agentRequestId", word, "id of the request"},
 		),
 		change: func(cmd *cobra.Command, r *request) error {
@@ -119,7 +119,7 @@ func paymentCommand(a *app, use, short, path string, show func(*cobra.Command, j
 				return err
 			}
 			if token == "" || plan == "" {
-				return usagef("give --params, or --token and --plan")
+				return usagef("set --params, or --token and --plan")
 			}
 			var err error
 			if r.in["x402AccessToken"], err = a.textArgument(token); err != nil {
@@ -130,7 +130,7 @@ func paymentCommand(a *app, use, short, path string, show func(*cobra.Command, j
 		},
 	})
 	f := c.Flags()
-	f.StringVar(&params, "params", "", "the whole body, as JSON")
+	f.StringVar(&params, "params", "", "the whole request body, as JSON")
 	f.StringVar(&token, "token", "", "access token; - reads it from stdin, @path from a file")
 	f.StringVar(&plan, "plan", "", "plan that pays")
 	resource.bind(f)
@@ -149,9 +149,9 @@ func x402Verify(a *app, use string) *cobra.Command {
 		return nil
 	}
 	whole := kind{name: "number", read: readLast(strconv.Atoi)}
-	return paymentCommand(a, use, "Ask whether a request is payable", "/x402/verify", show,
-		flag{"hold", "hold", toggle, "set the credits aside"},
-		flag{"hold-secs", "holdSecs", whole, "life of the hold, 1 to 900 seconds"})
+	return paymentCommand(a, use, "Check whether a payment covers a request", "/x402/verify", show,
+		flag{"hold", "hold", toggle, "hold the credits"},
+		flag{"hold-secs", "holdSecs", whole, "lifetime of the hold in seconds, 1 to 900"})
 }
 
 func x402Settle(a *app, use string) *cobra.Command {
@@ -164,7 +164,7 @@ func x402Settle(a *app, use string) *cobra.Command {
 	return paymentCommand(a, use, "Burn the credits of a request", "/x402/settle", show)
 }
 
-// settled tells the outcomes apart that come with status 200, on the stock body.
+// settled returns the exit code of a settlement that was answered with status 200.
 func settled(got json.RawMessage) error {
 	switch {
 	case at(got, "success") == "true":
@@ -178,8 +178,8 @@ func settled(got json.RawMessage) error {
 
 func x402Settlement(a *app) *cobra.Command {
 	return a.resource(call{
-		use: "settlement [REQUEST]", short: "Show what became of a request",
-		flags: []flag{{"transaction", "transaction", word, "the transaction of its receipt, in place of its id"}},
+		use: "settlement [REQUEST]", short: "Show the outcome of a request",
+		flags: []flag{{"transaction", "transaction", word, "transaction of its receipt, instead of its id"}},
 		change: func(_ *cobra.Command, r *request) error {
 			if (len(r.args) == 0) == (r.in["transaction"] == nil) {
 				return usagef("toll x402 settlement needs REQUEST or --transaction")
@@ -194,11 +194,11 @@ func x402Discover(a *app) *cobra.Command {
 	var limit, offset int
 	member := "items"
 	c := a.resource(call{
-		use: "discover [WORDS...]", short: "List what can be paid for through the service",
-		long: `List what can be paid for through the service, last updated first. With words: what has each of them in its name, its
-description, a tag, the name of a plan, or its url.
+		use: "discover [WORDS...]", short: "Find paid resources",
+		long: `List the paid resources of the service, last updated first. With words, list only resources that contain every word in
+their name, description, tags, plan names, or URL.
 
-Listed are the endpoints of listed agents with a listed plan. Paths without a host, wildcards and what is free are not.`,
+The list has the endpoints of listed agents with a listed plan. It leaves out paths without a host, wildcards, and free endpoints.`,
 		example: "toll x402 discover --type mcp\ntoll x402 discover weather -o json",
 		path:    "/x402/discovery/resources",
 		flags: []flag{
@@ -206,7 +206,7 @@ Listed are the endpoints of listed agents with a listed plan. Paths without a ho
 			{"pay-to", "payTo", word, "address that is paid"},
 			{"scheme", "scheme", word, "payment scheme"},
 			{"network", "network", word, "network of the payment"},
-			{"cursor", "cursor", word, "continues where an earlier answer ended, with words"},
+			{"cursor", "cursor", word, "cursor of an earlier response, to continue after it; only with words"},
 		},
 		change: func(_ *cobra.Command, r *request) error {
 			r.in["limit"] = limit
@@ -220,13 +220,13 @@ Listed are the endpoints of listed agents with a listed plan. Paths without a ho
 		},
 		show: func(_ *cobra.Command, got json.RawMessage) error {
 			if a.set.output == formatTable && string(rawOf(got, member)) == "[]" {
-				a.say("note", "nothing was found: listed agents with a listed plan have their endpoints here, by whole urls; wildcards and what is free are not listed")
+				a.say("note", "no resources found: the list has full endpoint URLs of listed agents with a listed plan, without wildcards and free endpoints")
 			}
 			return a.showPage(got, list.Local(member, list.Text("resource"), list.State("type"), list.Text("description"), list.Time("lastUpdatedAt", "Updated")))
 		},
 	})
 	c.Args = cobra.ArbitraryArgs
-	c.Flags().IntVar(&limit, "limit", 20, "most resources, 1 to 100")
-	c.Flags().IntVar(&offset, "offset", 0, "resources to skip, without words")
+	c.Flags().IntVar(&limit, "limit", 20, "maximum number of resources, 1 to 100")
+	c.Flags().IntVar(&offset, "offset", 0, "resources to skip; only without words")
 	return c
 }

@@ -220,7 +220,7 @@ func (e *Events) attempt(ctx context.Context, webhook string, d *store.Delivery)
 	w, err := store.WebhookByID(ctx, e.st, webhook) // as it is now: url and secrets may have changed while it waited
 	if err != nil {
 		if !errors.Is(err, store.ErrNotFound) {
-			e.warn(ctx, "webhook of a delivery", err)
+			e.warn(ctx, "cannot read the webhook of a delivery", err)
 		}
 		return
 	}
@@ -233,23 +233,23 @@ func (e *Events) attempt(ctx context.Context, webhook string, d *store.Delivery)
 	}
 	e.at("sent")
 	if err := e.finish(ctx, d, status, problem); err != nil {
-		e.warn(ctx, "outcome of a delivery", err)
+		e.warn(ctx, "cannot save the outcome of a delivery", err)
 	}
 }
 
-// noAnswer is the one text of every failure without an answer, so that it tells nothing about the network of the service.
-const noAnswer = "no answer within ten seconds, or the receiver could not be reached"
+// noAnswer is the error of every failure without a response. It is always the same, so that it reveals nothing about the network of the service.
+const noAnswer = "no response within ten seconds, or the receiver is unreachable"
 
 // post sends a delivery and returns the status of the answer, 0 for none, and what went wrong.
 func (e *Events) post(ctx context.Context, w *store.Webhook, d *store.Delivery) (status int64, problem string) {
 	body, err := e.body(ctx, w, d)
 	if err != nil {
-		e.warn(ctx, "body of a delivery", err)
+		e.warn(ctx, "cannot read the event of a delivery", err)
 		return 0, "the event could not be read"
 	}
 	header, err := e.headers(w, d.EventID, body)
 	if err != nil {
-		e.warn(ctx, "signature of a delivery", err)
+		e.warn(ctx, "cannot sign a delivery", err)
 		return 0, "the delivery could not be signed"
 	}
 	answer, err := e.client.Do(ctx, http.MethodPost, w.URL, header, body)
@@ -257,7 +257,7 @@ func (e *Events) post(ctx context.Context, w *store.Webhook, d *store.Delivery) 
 	case errors.Is(err, outbound.ErrRefused), err != nil:
 		return 0, noAnswer
 	case answer.Status < 200 || answer.Status > 299:
-		return int64(answer.Status), "the receiver answered " + strconv.Itoa(answer.Status)
+		return int64(answer.Status), "the receiver responded with " + strconv.Itoa(answer.Status)
 	}
 	return int64(answer.Status), ""
 }

@@ -111,7 +111,7 @@ func (h *hub) enter(s *Stream, last int64) error {
 	}
 	kind, who := s.counted()
 	if h.each[who] >= MaxStreams || h.open[kind] >= maxStreamsInAll {
-		return toll.Errorf(toll.CodeRateLimited, "There are too many event streams.").WithHint("Close a stream that nobody reads; GET /events reads in pages.")
+		return toll.Errorf(toll.CodeRateLimited, "Too many event streams are open.").WithHint("Close an unused stream, or read pages with GET /events.")
 	}
 	h.audiences[s.principal] = a
 	a.streams[s] = struct{}{}

@@ -52,11 +52,11 @@ func isMail(w *store.Webhook) bool { return !w.Credential.IsZero() }
 // mailFaults says which types of events cannot be sent by mail.
 func mailFaults(types []toll.EventType) (faults []toll.Fault) {
 	if len(types) == 0 {
-		faults = append(faults, toll.Fault{Path: "types", Message: "must name the events that are sent by mail, one at least"})
+		faults = append(faults, toll.Fault{Path: "types", Message: "must list at least one type of event to send by mail"})
 	}
 	for i, t := range types {
 		if !slices.Contains(MailTypes(), t) {
-			faults = append(faults, toll.Fault{Path: fmt.Sprintf("types.%d", i), Message: string(t) + " is not sent by mail"})
+			faults = append(faults, toll.Fault{Path: fmt.Sprintf("types.%d", i), Message: string(t) + " cannot be sent by mail"})
 		}
 	}
 	return faults
@@ -66,15 +66,15 @@ func mailFaults(types []toll.EventType) (faults []toll.Fault) {
 func (e *Events) setMail(ctx context.Context, w *store.Webhook, p WebhookParams) error {
 	refuse := func(text string) error { return toll.Errorf(toll.CodeWebhookURL, "%s", text).WithParam("path", "url") }
 	if p.User.IsZero() {
-		return toll.Errorf(toll.CodePersonNeeded, "Only a person has events sent by mail, to an address of theirs. An API key cannot.")
+		return toll.Errorf(toll.CodePersonNeeded, "Only a person can get events by mail, at a confirmed mail address. An API key cannot.")
 	}
 	if e.cfg.Mail == nil || !e.cfg.Mail.HasMail() {
-		return refuse("This service sends no mail: its operator has set no mail server (--smtp-url).")
+		return refuse("This service does not send mail: the operator has not set a mail server (--smtp-url).")
 	}
 	address := strings.ToLower((*p.URL)[len(mailScheme):])
 	credential, err := e.cfg.Mail.MailCredential(ctx, p.User, address)
 	if err != nil {
-		return store.NotFoundAs(err, refuse("This is not a mail address that you have proved. Add it on the page /account/security first."))
+		return store.NotFoundAs(err, refuse("You have not confirmed this mail address. Add it on the page /account/security first."))
 	}
 	// Records of webhooks are read by keys and written into logs, where the address of a person has no place.
 	name, host, _ := strings.Cut(address, "@")
@@ -104,7 +104,7 @@ func (e *Events) MailWebhook(ctx context.Context, owner toll.Address, credential
 func countMails(ctx context.Context, tx *store.Tx, w *store.Webhook) (int64, error) {
 	all, err := store.MailWebhooksOf(ctx, tx, w.Principal)
 	if slices.ContainsFunc(all, func(other *store.Webhook) bool { return other.Credential == w.Credential }) {
-		return 0, toll.Errorf(toll.CodeWebhookTooMany, "This mail address has mails about the workspace already. Change that webhook.").
+		return 0, toll.Errorf(toll.CodeWebhookTooMany, "This mail address already gets mail about the workspace. Change the existing webhook.").
 			WithParam("limit", 1)
 	}
 	return int64(len(all)), err
@@ -125,8 +125,8 @@ func concerns(workspace toll.Address, ev *store.Event) bool {
 }
 
 const (
-	noMail   = "the mail server refused the mail, or could not be reached"
-	noReader = "nobody who may read here has this mail address any more"
+	noMail   = "the mail server rejected the mail or is unreachable"
+	noReader = "the mail address no longer belongs to a member who can read this workspace"
 )
 
 // mail sends a delivery as a mail and returns what went wrong.
@@ -146,14 +146,14 @@ func (e *Events) mail(ctx context.Context, w *store.Webhook, d *store.Delivery) 
 		}
 	}
 	if err != nil {
-		e.warn(ctx, "text of a mail", err)
+		e.warn(ctx, "cannot create the mail of an event", err)
 		return "the event could not be read"
 	}
 	subject, text := e.letter(ctx, w.Principal, &ev)
 	ctx, cancel := context.WithTimeout(ctx, mailTimeout)
 	defer cancel()
 	if err := e.cfg.Mail.SendMail(ctx, d.EventID, to, subject, text); err != nil {
-		e.warn(ctx, "mail of an event", err)
+		e.warn(ctx, "cannot send the mail of an event", err)
 		return noMail
 	}
 	return ""
@@ -162,7 +162,7 @@ func (e *Events) mail(ctx context.Context, w *store.Webhook, d *store.Delivery) 
 // mailName is a name as it may stand in a mail: what a mail program could take for a link is left out.
 var mailName = regexp.MustCompile(`^(?:[\pL\pM\pN _'()+&,#!-]|\.(?:[0-9 ]|$))+$`)
 
-// named is a name that somebody chose, in quotes before an id, or the id alone.
+// named returns a name in quotes with its id in parentheses, or the id alone if a mail program could take part of the name for a link.
 func named(name, id string) string {
 	if name = plain.Name(name); mailName.MatchString(name) {
 		return `"` + name + `" (` + id + ")"
@@ -170,7 +170,7 @@ func named(name, id string) string {
 	return id
 }
 
-// letter is the mail of an event: a sentence, and where to read on.
+// letter returns the mail of an event: a sentence and a link to its page.
 func (e *Events) letter(ctx context.Context, workspace toll.Address, ev *toll.Event) (subject, text string) {
 	var d struct {
 		PlanID  string       `json:"planId"`
@@ -186,61 +186,61 @@ func (e *Events) letter(ctx context.Context, workspace toll.Address, ev *toll.Ev
 	id, page := ev.Object.ID, ""
 	plan := func() string {
 		if p, err := store.PlanByID(ctx, e.st, toll.PlanID(d.PlanID)); err == nil {
-			return named(p.Metadata.Name, d.PlanID)
+			return "the plan " + named(p.Metadata.Name, d.PlanID)
 		}
 		return "a plan"
 	}
 	switch ev.Type {
 	case toll.EventCreditsLow:
 		subject, page = "Credits are low", "holdings/"+d.PlanID
-		text = fmt.Sprintf("Less than a tenth of the last credits of the plan %s is left: %s.", plan(), d.Balance)
+		text = fmt.Sprintf("Your balance for %s is low: %s left, less than a tenth of the credits last added.", plan(), d.Balance.Text())
 	case toll.EventOrderFailed:
-		subject, page = "An order failed", "holdings"
-		text = fmt.Sprintf("The order %s of the plan %s failed.", id, plan())
+		subject, page = "Order failed", "holdings"
+		text = fmt.Sprintf("The order %s for %s failed.", id, plan())
 	case toll.EventOrderDisputed:
-		subject, page = "A payment is contested", "orders/"+id
-		text = fmt.Sprintf("The holder of the card contests the payment of the order %s of the plan %s.", id, plan())
+		subject, page = "Payment disputed", "orders/"+id
+		text = fmt.Sprintf("The cardholder disputed the payment of the order %s for %s.", id, plan())
 		if d.Inquiry {
-			text = fmt.Sprintf("The bank asks about the payment of the order %s of the plan %s. No money has moved.", id, plan())
+			text = fmt.Sprintf("The bank opened an inquiry about the payment of the order %s for %s. No money has moved.", id, plan())
 		}
 	case toll.EventOrderDisputeClosed:
-		subject, page = "A contested payment is decided", "orders/"+id
-		text = fmt.Sprintf("The case about the payment of the order %s of the plan %s is closed.", id, plan())
+		subject, page = "Payment dispute closed", "orders/"+id
+		text = fmt.Sprintf("The dispute about the payment of the order %s for %s is closed.", id, plan())
 		if d.Outcome == "won" || d.Outcome == "lost" {
-			text = fmt.Sprintf("The case about the payment of the order %s of the plan %s is %s for the seller.", id, plan(), d.Outcome)
+			text = fmt.Sprintf("The dispute about the payment of the order %s for %s is closed: %s by the seller.", id, plan(), d.Outcome)
 		}
 	case toll.EventDelegationExhausted:
-		subject, page = "A delegation is used up", "delegations/"+id
-		spent := fmt.Sprintf("%s of %s %s are spent", amount(d.Spent), amount(d.Limit), strings.ToUpper(d.Unit))
-		text = fmt.Sprintf("The delegation %s pays no more: %s.", id, spent)
+		subject, page = "Delegation used up", "delegations/"+id
+		spent := fmt.Sprintf("%s of %s %s spent", amount(d.Spent), amount(d.Limit), strings.ToUpper(d.Unit))
+		text = fmt.Sprintf("The delegation %s can no longer pay: %s.", id, spent)
 	case toll.EventDelegationFrozen:
-		subject, page = "A delegation is frozen", "delegations/"+id
-		text = fmt.Sprintf("The delegation %s pays nothing until it is unfrozen.", id)
+		subject, page = "Delegation frozen", "delegations/"+id
+		text = fmt.Sprintf("The delegation %s is frozen and cannot pay until it is unfrozen.", id)
 	case toll.EventDelegationExpired:
-		subject, page = "A delegation has ended", "delegations/"+id
-		text = fmt.Sprintf("The time of the delegation %s is over: it pays no more.", id)
+		subject, page = "Delegation expired", "delegations/"+id
+		text = fmt.Sprintf("The delegation %s has expired and can no longer pay.", id)
 	case toll.EventAPIKeyCreated:
-		subject, page = "A new API key", "keys/"+id
-		text = fmt.Sprintf("An API key was made: %s. If none of you made it, revoke it.", named(d.Name, id))
+		subject, page = "New API key", "keys/"+id
+		text = fmt.Sprintf("An API key was created: %s. If no member of your workspace created it, revoke it.", named(d.Name, id))
 	case toll.EventWalletExported:
-		subject, page = "The key of the wallet was exported", "wallet"
-		text = fmt.Sprintf("The key of the wallet %s was given out. Who has it can move the money of the workspace.", id)
+		subject, page = "Wallet key exported", "wallet"
+		text = fmt.Sprintf("The private key of the wallet %s was exported. Its holder can move the money of the workspace.", id)
 	case toll.EventWebhookDisabled:
-		subject, page = "A webhook is paused", "webhooks/"+id
-		text = fmt.Sprintf("The webhook %s sends nothing until you resume it. "+
-			"It had no success for three days, or nobody may read its mails.", id)
+		subject, page = "Webhook paused", "webhooks/"+id
+		text = fmt.Sprintf("The webhook %s is paused until you resume it. "+
+			"All deliveries failed for three days, or its mail address no longer belongs to a member.", id)
 	case toll.EventWebhookTest:
-		subject, page = "A test", "webhooks/"+id
-		text = "This is a test of your notifications by mail."
+		subject, page = "Test notification", "webhooks/"+id
+		text = "This is a test of your mail notifications."
 	default:
-		subject, page, text = "Something happened", "events", "There is a new event: "+string(ev.Type)+"."
+		subject, page, text = "New event", "events", "New event: "+string(ev.Type)+"."
 	}
 	if decoded != nil && ev.Type != toll.EventWebhookTest { // the sentence would have wrong numbers
-		text = "There is a new event: " + string(ev.Type) + "."
+		text = "New event: " + string(ev.Type) + "."
 	}
 	base := e.cfg.PublicURL + "/w/" + workspace.String() + "/"
-	return subject, text + "\r\n\r\n" + base + page + "\r\n\r\nThe workspace is " + workspace.String() + ", and the time " +
-		ev.CreatedAt.UTC().Format("2006-01-02 15:04 UTC") + ". Choose what you are told, or nothing:\r\n" + base + "notifications\r\n"
+	return subject, text + "\r\n\r\n" + base + page + "\r\n\r\nWorkspace: " + workspace.String() + "\r\nTime: " +
+		ev.CreatedAt.UTC().Format("2006-01-02 15:04 UTC") + "\r\n\r\nChange or turn off these notifications:\r\n" + base + "notifications\r\n"
 }
 
 func amount(c toll.Cents) string { return toll.FormatAmount(toll.UnitsOf(int64(c)), 2) }

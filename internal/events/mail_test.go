@@ -130,7 +130,7 @@ func TestMail_Made(t *testing.T) {
 		}
 		p.none = true
 		_, err := m.mailTo(ann, "mailto:ann@example.com", low)
-		if !errors.Is(err, toll.NewError(toll.CodeWebhookURL)) || !strings.Contains(err.Error(), "no mail server") {
+		if !errors.Is(err, toll.NewError(toll.CodeWebhookURL)) || !strings.Contains(err.Error(), "not set a mail server") {
 			t.Errorf("without a mail server: %v", err)
 		}
 		p.none = false
@@ -250,11 +250,11 @@ func TestMail_Text(t *testing.T) {
 			got[l.subject] += l.text
 		}
 		for subject, wants := range map[string][]string{
-			"Credits are low":         {`plan "P" (` + string(m.plan) + ") is left: 5.", base + "/holdings/" + string(m.plan)},
-			"A new API key":           {`made: "Build server 2.0" (0x01).`, "made: 0x02.", base + "/keys/0x01"},
-			"An order failed":         {"The order order of " + builder.String() + " of the plan"},
-			"A delegation is used up": {"12.00 of 12.50 USDC are spent", base + "/delegations/d1"},
-			"A test":                  {"This is a test"},
+			"Credits are low":    {`plan "P" (` + string(m.plan) + ") is low: 5 credits left, ", base + "/holdings/" + string(m.plan)},
+			"New API key":        {`created: "Build server 2.0" (0x01).`, "created: 0x02.", base + "/keys/0x01"},
+			"Order failed":       {"The order order of " + builder.String() + " for the plan"},
+			"Delegation used up": {"12.00 of 12.50 USDC spent", base + "/delegations/d1"},
+			"Test notification":  {"This is a test"},
 		} {
 			for _, want := range wants {
 				if !strings.Contains(got[subject], want) {
@@ -262,7 +262,7 @@ func TestMail_Text(t *testing.T) {
 				}
 			}
 		}
-		if n := len(p.all()); n != 6 || strings.Contains(got["An order failed"], subscriber.String()) {
+		if n := len(p.all()); n != 6 || strings.Contains(got["Order failed"], subscriber.String()) {
 			t.Errorf("%d mails: %+v", n, p.all())
 		}
 	})

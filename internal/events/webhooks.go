@@ -33,7 +33,7 @@ func decimal(s string) (int64, bool) {
 
 func unknownPosition(err error) error {
 	if errors.Is(err, store.ErrNotFound) || errors.Is(err, toll.NewError(toll.CodeBadUUID)) {
-		return toll.Faults([]toll.Fault{{Path: "Last-Event-ID", Message: "is no event of this stream"}})
+		return toll.Faults([]toll.Fault{{Path: "Last-Event-ID", Message: "does not match an event of this stream"}})
 	}
 	return err
 }
@@ -54,7 +54,7 @@ func (e *Events) set(w *store.Webhook, p WebhookParams) error {
 		w.Types = nil
 		for i, t := range *p.Types {
 			if !slices.Contains(toll.EventTypes(), t) {
-				faults = append(faults, toll.Fault{Path: "types." + strconv.Itoa(i), Message: "is no type of event"})
+				faults = append(faults, toll.Fault{Path: "types." + strconv.Itoa(i), Message: "must be an event type"})
 			} else if !slices.Contains(w.Types, t) {
 				w.Types = append(w.Types, t)
 			}
@@ -83,7 +83,7 @@ func (e *Events) set(w *store.Webhook, p WebhookParams) error {
 	}
 	if p.URL != nil && *p.URL != w.URL {
 		if isMail(w) || IsMailURL(*p.URL) {
-			return toll.Errorf(toll.CodeWebhookURL, "The address of mails cannot change, and no url becomes one. Make another webhook, and delete this one.").
+			return toll.Errorf(toll.CodeWebhookURL, "A webhook cannot change its mail address, or switch between mail and a URL. Create another webhook and delete this webhook.").
 				WithParam("path", "url")
 		}
 		if err := e.client.Check(*p.URL); err != nil {
@@ -266,7 +266,7 @@ func (e *Events) RotateWebhook(ctx context.Context, owner toll.Address, id strin
 	var plain string
 	w, err := e.change(ctx, owner, id, func(tx *store.Tx, w *store.Webhook) error {
 		if isMail(w) {
-			return toll.Errorf(toll.CodeBadRequest, "Mails are not signed, so this webhook has no secret.")
+			return toll.Errorf(toll.CodeBadRequest, "Mail is not signed, so this webhook does not have a secret.")
 		}
 		var sealed []byte
 		var err error
@@ -334,7 +334,7 @@ func (e *Events) Resend(ctx context.Context, owner toll.Address, id, deliveryID 
 	_, err = e.change(ctx, owner, id, func(tx *store.Tx, w *store.Webhook) error {
 		err := store.ResendDelivery(ctx, tx, w.ID, deliveryID, e.now())
 		if err != nil {
-			none := toll.Errorf(toll.CodeWebhookNotFound, "The webhook has no delivery with this id.")
+			none := toll.Errorf(toll.CodeWebhookNotFound, "This webhook does not have a delivery with this id.")
 			return store.NotFoundAs(err, none)
 		}
 		d, err = store.DeliveryByID(ctx, tx, w.ID, deliveryID)

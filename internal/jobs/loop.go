@@ -167,7 +167,7 @@ func (g *Group) Start(loops ...Loop) {
 			case <-r.done:
 				errs = append(errs, r.endErr)
 			case <-ctx.Done():
-				errs = append(errs, fmt.Errorf("%s has not ended: %w", r.Name, ctx.Err()))
+				errs = append(errs, fmt.Errorf("%s has not stopped: %w", r.Name, ctx.Err()))
 			}
 		}
 		return errors.Join(errs...)
@@ -239,7 +239,7 @@ func (r *running) run(ctx context.Context) {
 			next = max(r.Every, backoff.Delay(firstBackoff, maxBackoff, failures))
 			if time.Since(logged) > repeatLog {
 				logged = time.Now()
-				r.log.WarnContext(ctx, "a background loop fails", "loop", r.Name, "failures", failures, "error", err.Error())
+				r.log.WarnContext(ctx, "a background loop failed", "loop", r.Name, "failures", failures, "error", err.Error())
 			}
 		case failures > 0:
 			r.log.InfoContext(ctx, "a background loop works again", "loop", r.Name, "after", time.Since(since).Round(time.Millisecond).String())

@@ -130,7 +130,7 @@ func TestLoop_Fails(t *testing.T) {
 		if turns < 20 || turns > 60 { // every 2.5 to 5 s
 			t.Errorf("%d turns in 110 s", turns)
 		}
-		if n := strings.Count(out.String(), "a background loop fails"); n != 2 {
+		if n := strings.Count(out.String(), "a background loop failed"); n != 2 {
 			t.Errorf("%d lines:\n%s", n, &out)
 		}
 		s := g.Status()[0]

@@ -257,7 +257,7 @@ func (q *Queue) run(ctx context.Context, run func(ctx context.Context, key []byt
 		return store.ReleaseJob(end, tx, j, due, idle)
 	})
 	if err != nil {
-		q.log.WarnContext(ctx, "the end of a job was not written; it runs again", "kind", j.Kind, "key", keyText(j.Key), "error", err.Error())
+		q.log.WarnContext(ctx, "the end of a job was not stored; the job will run again", "kind", j.Kind, "key", keyText(j.Key), "error", err.Error())
 	}
 }
 

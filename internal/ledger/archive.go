@@ -101,7 +101,7 @@ func newArchiveEntry(r *store.JournalRow) *archiveEntry {
 func (e *archiveEntry) entry() (Entry, error) {
 	id, err := hex.DecodeString(e.Account)
 	if err == nil && len(id) != len(AccountID{}) {
-		err = errors.New("an account id has another length")
+		err = errors.New("an account id has the wrong length")
 	}
 	if err != nil {
 		return Entry{}, err
@@ -202,17 +202,17 @@ func (l *Ledger) AuditArchive(ctx context.Context, r io.Reader) ([]Finding, Arch
 		}
 		switch {
 		case a.SHA256 != "":
-			return nil, a, errors.New("ledger: the archive goes on after its end")
+			return nil, a, errors.New("ledger: the archive has data after its end")
 		case (parsed.Head != nil) != (v.next == 0):
-			return nil, a, errors.New("ledger: the file is no archive of a journal")
+			return nil, a, errors.New("ledger: the file is not a journal archive")
 		case parsed.Head != nil:
 			if v.next = parsed.Head.First; parsed.Head.Form != archiveForm || v.next < 1 {
-				return nil, a, fmt.Errorf("ledger: this release does not read archives of the form %q", parsed.Head.Form)
+				return nil, a, fmt.Errorf("ledger: this release cannot read archives of the format %q", parsed.Head.Form)
 			}
 			a.First = v.next
 		case parsed.Account != nil:
 			id := NewAccountID(parsed.Account.Plan, parsed.Account.Subscriber)
-			v.x.check(hex.EncodeToString(id[:]) == parsed.Account.ID, "archive", "account %s is not that of its plan and subscriber", parsed.Account.ID)
+			v.x.check(hex.EncodeToString(id[:]) == parsed.Account.ID, "archive", "account %s does not match its plan and subscriber", parsed.Account.ID)
 		case parsed.Entry != nil:
 			if err := v.entry(ctx, parsed.Entry); err != nil {
 				return nil, a, err
@@ -220,7 +220,7 @@ func (l *Ledger) AuditArchive(ctx context.Context, r io.Reader) ([]Finding, Arch
 		case parsed.End != nil:
 			a = Archived{Entries: v.entries, First: a.First, Last: v.next - 1, SHA256: hex.EncodeToString(v.sum.Sum(nil))}
 			v.x.check(*parsed.End == archiveEnd{a.Entries, a.Last, a.SHA256}, "archive",
-				"the end says %+v, the archive has %d entries up to %d and the checksum %s", *parsed.End, a.Entries, a.Last, a.SHA256)
+				"the end of the file says %+v, but the archive has %d entries up to %d and the checksum %s", *parsed.End, a.Entries, a.Last, a.SHA256)
 		}
 		if len(v.x.found) >= maxFindings {
 			return v.x.found, a, nil
@@ -230,7 +230,7 @@ func (l *Ledger) AuditArchive(ctx context.Context, r io.Reader) ([]Finding, Arch
 	}
 	err := lines.Err()
 	if err == nil && a.SHA256 == "" {
-		err = errors.New("the file has no end: it was cut off")
+		err = errors.New("the file is incomplete: its end is missing")
 	}
 	if err != nil {
 		err = fmt.Errorf("ledger: archive, after entry %d: %w", v.next-1, err)
@@ -244,7 +244,7 @@ func (v *archiveAudit) entry(ctx context.Context, in *archiveEntry) error {
 		return fmt.Errorf("ledger: archive, entry %d: %w", in.Position, err)
 	}
 	v.x.a.ID = e.Account
-	v.x.check(in.Position == v.next, "archive", "entry %d stands where %d should", in.Position, v.next)
+	v.x.check(in.Position == v.next, "archive", "entry %d is at the position of entry %d", in.Position, v.next)
 	previous, known := v.last[e.Account]
 	if !known && e.Seq > 1 {
 		row, err := store.JournalEntry(ctx, v.l.st, e.Account, e.Seq-1)
@@ -254,8 +254,8 @@ func (v *archiveAudit) entry(ctx context.Context, in *archiveEntry) error {
 		previous = EntryOf(&row)
 	}
 	v.x.check(e.Seq == previous.Seq+1, "archive", "entry %d of the account follows entry %d", e.Seq, previous.Seq)
-	v.x.check(e.Commitment == e.commit(previous.Commitment), "archive", "the commitment of entry %d does not recompute", e.Seq)
-	v.x.check(e.BalanceAfter == previous.BalanceAfter+toll.Credits(e.Kind.sign())*e.Amount, "archive", "balance after entry %d is %d", e.Seq, e.BalanceAfter)
+	v.x.check(e.Commitment == e.commit(previous.Commitment), "archive", "the commitment of entry %d does not match its content", e.Seq)
+	v.x.check(e.BalanceAfter == previous.BalanceAfter+toll.Credits(e.Kind.sign())*e.Amount, "archive", "the balance after entry %d is wrong: %d", e.Seq, e.BalanceAfter)
 	if len(v.last) >= maxArchived {
 		clear(v.last)
 	}
@@ -285,6 +285,6 @@ func (v *archiveAudit) compare(ctx context.Context, in *archiveEntry) (err error
 	}
 	ours, err := json.Marshal(have)
 	theirs, err2 := json.Marshal(in)
-	v.x.check(bytes.Equal(ours, theirs), "archive", "entry %d is not that of the database", in.Position)
+	v.x.check(bytes.Equal(ours, theirs), "archive", "entry %d differs from the database", in.Position)
 	return errors.Join(err, err2)
 }

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -295,11 +296,8 @@ func (x *auditor) auditPermissions(ctx context.Context) error {
 		x.check(p.Redeemed == burns.sum || x.first > 1, "I10", "a permission counts %d redeemed, its burns sum to %d", p.Redeemed, burns.sum)
 		x.check(p.lastBurn == burns.last || x.first > 1 && burns.last == 0, "I10", "the last burn of a permission is %d, the permission says %d", burns.last, p.lastBurn)
 		x.check(p.Held == holds && p.OpenHolds == count, "I10", "a permission counts %d held credits in %d holds, but there are %d in %d", p.Held, p.OpenHolds, holds, count)
-		most := int64(math.MaxInt64)
-		if limit != nil {
-			most = *limit
-		}
-		x.check(int64(p.Redeemed+p.Held) <= most, "I10", "a permission used %d and holds %d, which exceeds its limit %d", p.Redeemed, p.Held, most)
+		x.check(limit == nil || int64(p.Redeemed+p.Held) <= *limit, "I10", "a permission used %d and holds %d, which exceeds its limit %d",
+			p.Redeemed, p.Held, *cmp.Or(limit, new(int64)))
 		return p, nil
 	}, `SELECT p.permission_hash, p.redemption_limit, p.redeemed, p.held, p.open_holds, p.last_burn,
 		CAST(COALESCE(h.held, 0) AS BIGINT), CAST(COALESCE(h.open, 0) AS BIGINT)

@@ -84,7 +84,7 @@ func (l *Ledger) AuditFrom(ctx context.Context, sealed *store.Seal, since bool) 
 			return u.out, err
 		}
 		for id := range u.entries {
-			u.found = append(u.found, Finding{"I1", id, "the account of entries does not exist"})
+			u.found = append(u.found, Finding{"I1", id, "entries belong to an account that does not exist"})
 		}
 	}
 	if !since {
@@ -151,14 +151,14 @@ func (u *audit) readJournal(ctx context.Context) error {
 		}
 	}
 	if u.part == 0 {
-		u.check(at == u.last, "I19", "the journal ends at %d, its last row is %d", at, u.last)
+		u.check(at == u.last, "I19", "the journal ends at %d, but its last row is %d", at, u.last)
 	}
 	return ctx.Err()
 }
 
 // row proves what no account shows. at is the position before.
 func (u *audit) row(r *store.JournalRow, at int64) {
-	u.check(r.Pos == at+1, "I19", "the journal has no row between %d and %d", at, r.Pos)
+	u.check(r.Pos == at+1, "I19", "rows of the journal are missing between %d and %d", at, r.Pos)
 	if Kind(r.Kind) == KindBurn {
 		u.out.Burns.Add(r.Pos)
 	}
@@ -171,7 +171,7 @@ func (u *audit) row(r *store.JournalRow, at int64) {
 	copy(both[32:], r.Commitment[:])
 	u.out.Seal = store.Seal{Position: r.Pos, Hash: sha256.Sum256(both[:])}
 	if s := u.sealed; s != nil && s.Position == r.Pos {
-		u.check(s.Hash == u.out.Seal.Hash, "I19", "the journal up to position %d is not what it was when an audit sealed it", s.Position)
+		u.check(s.Hash == u.out.Seal.Hash, "I19", "the journal up to position %d was changed after an audit sealed it", s.Position)
 	}
 }
 
@@ -236,19 +236,19 @@ func (e *entriesOf) add(r *store.JournalRow, indexed int64) {
 		fault("I19", "entry %d follows entry %d", now.Seq, before.Seq)
 	}
 	if now.AtMicros < before.AtMicros {
-		fault("I19", "entry %d is earlier than the one before", now.Seq)
+		fault("I19", "entry %d is earlier than the entry before it", now.Seq)
 	}
 	if now.Commitment != now.commit(before.Commitment) {
-		fault("I19", "the commitment of entry %d does not recompute", now.Seq)
+		fault("I19", "the commitment of entry %d does not match its content", now.Seq)
 	}
 	if now.BalanceAfter != before.BalanceAfter+toll.Credits(now.Kind.sign())*now.Amount {
-		fault("I2", "balance after entry %d is %d", now.Seq, now.BalanceAfter)
+		fault("I2", "the balance after entry %d is wrong: %d", now.Seq, now.BalanceAfter)
 	}
 	if e.n++; r.Pos <= indexed {
 		e.followed, e.places = e.followed+1, hashPosition(e.places, r.Pos)
 	}
 	if now.Kind < KindMint || now.Kind > KindReturn {
-		fault("I1", "entry %d has the kind %d", now.Seq, now.Kind)
+		fault("I1", "entry %d has the unknown kind %d", now.Seq, now.Kind)
 	} else {
 		e.sums[now.Kind] += now.Amount
 	}
@@ -268,7 +268,7 @@ func (e *entriesOf) add(r *store.JournalRow, indexed int64) {
 			under.last = r.Burn.Previous
 		}
 		if r.Burn.Previous != under.last {
-			fault("I10", "burn %d follows %d under its permission, and says %d", now.Seq, under.last, r.Burn.Previous)
+			fault("I10", "burn %d follows burn %d of its permission, but says %d", now.Seq, under.last, r.Burn.Previous)
 		}
 		if e.under == nil {
 			e.under = map[toll.Hash]burnsUnder{}
@@ -387,8 +387,8 @@ func (u *audit) indexes(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	u.check(commitments == cursor && positions == cursor, "I19", "%d rows are followed; the indexes have %d and %d", cursor, commitments, positions)
-	u.check(sums == u.sums, "I19", "the index by commitment has other rows than the journal")
-	u.check(lots == 0, "I3", "%d lots are open without credits, or closed with some", lots)
+	u.check(commitments == cursor && positions == cursor, "I19", "%d rows are indexed, but the indexes have %d and %d rows", cursor, commitments, positions)
+	u.check(sums == u.sums, "I19", "the index by commitment does not match the journal")
+	u.check(lots == 0, "I3", "%d lots are open without credits or closed with credits", lots)
 	return nil
 }

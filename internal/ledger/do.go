@@ -12,14 +12,14 @@ import (
 
 // ErrRecorded is the error with which the function of [Ledger.Do] says that its own record is there already: an earlier run
 // was committed. Do writes nothing and returns nil.
-var ErrRecorded = errors.New("ledger: recorded already")
+var ErrRecorded = errors.New("ledger: already recorded")
 
 // maxTrips bounds the round trips of a handle to the database, those of its caller's own records apart.
 const maxTrips = 12
 
 var (
 	errTooManyTrips = fmt.Errorf("ledger: a handle made more than %d round trips", maxTrips)
-	errOtherAccount = errors.New("ledger: the operation is for another account than that of the handle")
+	errOtherAccount = errors.New("ledger: the operation is not for the account of the handle")
 	errNoAccount    = errors.New("ledger: the account of the handle does not exist")
 )
 

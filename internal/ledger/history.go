@@ -37,7 +37,7 @@ const (
 	maxHistoryStep = 512
 )
 
-var ErrManyHeld = errors.New("ledger: too many requests are held to list them")
+var ErrManyHeld = errors.New("ledger: too many held requests to list")
 
 const (
 	listedColumns = `r.account_id, r.agent_request_id, r.state, r.permission_hash, r.agent_id, r.resource, r.held, r.hold_ends_at,

@@ -91,7 +91,7 @@ func (c *columns) add(row []any) {
 		case int64:
 			col.ints = append(col.ints, v)
 		default:
-			panic(fmt.Sprintf("ledger: a column of type %T", v))
+			panic(fmt.Sprintf("ledger: unsupported column type %T", v))
 		}
 	}
 }

@@ -115,7 +115,7 @@ func (f PermissionFilter) where(now time.Time) (string, []any, error) {
 	case toll.StatusActive:
 		add("p.revoked_at = 0 AND p.expires_at > $? AND NOT ("+usedUp+")", us)
 	default:
-		return "", nil, toll.Errorf(toll.CodeBadRequest, "The status is not one of Active, Revoked, Expired, Exhausted.")
+		return "", nil, toll.Errorf(toll.CodeBadRequest, "The status must be Active, Revoked, Expired, or Exhausted.")
 	}
 	return strings.Join(where, " AND "), args, nil
 }

@@ -175,7 +175,7 @@ func (l *Ledger) burnsUnder(ctx context.Context, id AccountID, p *Permission) (b
 			return nil, 0, nil // another process has removed it since the permission was read
 		}
 		if r.Burn == nil || r.Burn.Permission != p.Hash {
-			return nil, 0, fmt.Errorf("ledger: entry %d of account %s is no burn under permission %s", r.Seq, id, p.Hash)
+			return nil, 0, fmt.Errorf("ledger: entry %d of account %s is not a burn of permission %s", r.Seq, id, p.Hash)
 		}
 		burns = append(burns, r)
 		previous = r.Burn.Previous

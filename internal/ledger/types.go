@@ -242,7 +242,7 @@ var (
 	ErrBusy = errors.New("ledger: the queue is full")
 	// ErrUnknownOutcome says that the store failed around a commit: the operation may have happened or not. The same
 	// operation with the same id gets the truth.
-	ErrUnknownOutcome = errors.New("ledger: the outcome is not known")
+	ErrUnknownOutcome = errors.New("ledger: the outcome is unknown")
 	// ErrClosed says that the ledger is shutting down. Nothing was changed.
 	ErrClosed = errors.New("ledger: closed")
 )

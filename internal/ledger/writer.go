@@ -141,7 +141,7 @@ func (f *flusher) process(w *writer, batch []*call) {
 	}
 	f.l.st.Wrote(err)
 	if parts := apart(batch, err); parts != nil {
-		f.l.log.Warn("a batch of the ledger failed and is taken apart", "operations", len(batch), "err", err)
+		f.l.log.Warn("a ledger batch failed and is split", "operations", len(batch), "err", err)
 		for _, part := range parts {
 			f.process(w, part)
 		}
@@ -289,7 +289,7 @@ func (w *writer) commit(batch []*call) error {
 			}
 			return err
 		default:
-			w.l.log.Warn("a batch of the ledger is tried again", "attempt", attempt, "operations", len(batch), "err", err)
+			w.l.log.Warn("a ledger batch is retried", "attempt", attempt, "operations", len(batch), "err", err)
 			retried, unknown = true, unknown || errors.Is(err, store.ErrUnknownOutcome)
 			for _, c := range batch {
 				c.retried, c.unknown = true, unknown

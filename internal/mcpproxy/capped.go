@@ -12,7 +12,7 @@ const (
 	maxSkipped = 256 << 20
 )
 
-var errEndless = errors.New("the server behind sent a message of more than " + strconv.Itoa(maxSkipped) + " bytes")
+var errEndless = errors.New("the upstream server sent a message of more than " + strconv.Itoa(maxSkipped) + " bytes")
 
 // capped collects one message of the upstream server. If the message exceeds [maxBehind], it keeps only the id, so that only the
 // call with this id fails.
@@ -48,7 +48,7 @@ func (c *capped) message() []byte {
 	case c.over.id == "" || c.over.isRequest:
 		return nil
 	}
-	return []byte(`{"jsonrpc":"2.0","id":` + c.over.id + `,"error":{"code":-32603,"message":"The answer of the server behind is larger than ` +
+	return []byte(`{"jsonrpc":"2.0","id":` + c.over.id + `,"error":{"code":-32603,"message":"The answer of the upstream server is larger than ` +
 		strconv.Itoa(maxBehind) + ` bytes."}}`)
 }
 

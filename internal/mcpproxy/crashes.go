@@ -57,7 +57,7 @@ func (s *crashes) admit(ctx context.Context, name string) error {
 	s.mu.Unlock()
 	if wait := time.Until(c.until); wait > 0 {
 		return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: fmt.Sprintf(
-			"Calls of yours have ended the server behind %d times. Retry in %d seconds.", c.ended, int(wait.Seconds())+1)}
+			"Your calls crashed the upstream server %d times. Retry in %d seconds.", c.ended, int(wait.Seconds())+1)}
 	}
 	if c.apart {
 		select {

@@ -63,7 +63,7 @@ func remoteClient(endpoint, token string, came func(json.RawMessage)) *http.Clie
 	return &http.Client{
 		Transport: &exactTripper{base: http.DefaultTransport, endpoint: endpoint, token: token, came: came},
 		CheckRedirect: func(*http.Request, []*http.Request) error {
-			return errors.New("the server behind redirects: give its own address")
+			return errors.New("the upstream server redirects: use the URL that it redirects to")
 		},
 	}
 }
@@ -95,7 +95,7 @@ func (t *exactTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 		_, err := io.Copy(&m, res.Body)
 		text := exactMessage(m.message(), t.came)
 		if err == nil && len(text) == 0 {
-			err = errors.New("the server behind answered with what is no message")
+			err = errors.New("the upstream server answered with an invalid message")
 		}
 		if err != nil {
 			res.Body.Close()
@@ -184,7 +184,7 @@ func (e *exactEvents) event() ([]byte, error) {
 				return nil, tooLong
 			}
 		} else if errors.Is(err, bufio.ErrBufferFull) || len(fields) > maxFields {
-			return nil, errors.New("the server behind sent an event with a field that is too long")
+			return nil, errors.New("the upstream server sent an event with a field that is too long")
 		} else if bytes.IndexByte(part, ':') >= 0 { // the SDK fails on lines without a colon
 			fields = append(append(fields, bytes.TrimSpace(part)...), '\n')
 		}

@@ -152,7 +152,7 @@ func TestCrashingCalls(t *testing.T) {
 	heldBack := 0
 	for range 54 {
 		r := h.post(call(2, "crash", "", ""), "X-Forwarded-For: 198.51.100.1, 203.0.113.9").rpc(t)
-		if strings.Contains(r.Error.Message, "ended the server behind") {
+		if strings.Contains(r.Error.Message, "crashed the upstream server") {
 			heldBack++
 		}
 		time.Sleep(20 * time.Millisecond)
@@ -205,7 +205,7 @@ func TestCallerLeavesBeforeCrash(t *testing.T) {
 			}
 		}
 	}
-	if r := h.post(call(1, "ping", "", ""), header).rpc(t); !strings.Contains(r.Error.Message, "ended the server behind") {
+	if r := h.post(call(1, "ping", "", ""), header).rpc(t); !strings.Contains(r.Error.Message, "crashed the upstream server") {
 		t.Errorf("%+v", r.Error)
 	}
 	if got := h.post(call(1, "ping", "", "")).text(t); got != "pong" {

@@ -120,7 +120,7 @@ func take[T any](u *Upstream, kind string, listed iter.Seq2[*T, error], read fun
 			return items, err
 		}
 		if len(items) >= maxItems {
-			u.log.Warn("mcp: the server behind has too many items; the rest is left out", "kind", kind, "taken", maxItems)
+			u.log.Warn("mcp: the upstream server has too many items; the remaining items are ignored", "kind", kind, "taken", maxItems)
 			break
 		}
 		text, err := json.Marshal(one)
@@ -188,7 +188,7 @@ func (o *offer) follow(ctx context.Context) {
 			return
 		case <-o.u.changed:
 			if err := o.fill(ctx); err != nil && ctx.Err() == nil {
-				o.u.log.WarnContext(ctx, "mcp: the server behind could not be listed; its earlier items stay", "error", err)
+				o.u.log.WarnContext(ctx, "mcp: the items of the upstream server could not be listed; the previous items stay available", "error", err)
 			}
 		}
 	}
@@ -215,7 +215,7 @@ func (o *offer) fill(ctx context.Context) error {
 	for _, t := range []paidmcp.Type{paidmcp.Tools, paidmcp.Resources, paidmcp.Prompts} {
 		list, _, err := o.u.list(ctx, l.session, t)
 		if err != nil {
-			return fmt.Errorf("mcpproxy: the %s of the server behind: %w", t, err)
+			return fmt.Errorf("mcpproxy: list the %s of the upstream server: %w", t, err)
 		}
 		for _, it := range list {
 			now[it.kind+" "+it.name] = it
@@ -232,7 +232,7 @@ func (o *offer) fill(ctx context.Context) error {
 			continue
 		}
 		if why := offered(func() { it.add(o.s) }); why != nil {
-			o.u.log.WarnContext(ctx, "mcp: an item of the server behind cannot be offered", "kind", it.kind, "name", plain.Text(it.name, 200), "error", why)
+			o.u.log.WarnContext(ctx, "mcp: an item of the upstream server cannot be offered", "kind", it.kind, "name", plain.Text(it.name, 200), "error", why)
 			it.remove(o.s, it.name)
 			delete(o.have, key)
 			continue

@@ -75,7 +75,7 @@ func (p *process) messages() (out []byte, err error) {
 	}
 	for _, one := range batch {
 		if _, err := jsonrpc.DecodeMessage(one); err != nil {
-			p.log.Debug("mcp: the server behind wrote a line that is no message", "begins", plain.Text(string(one), 100))
+			p.log.Debug("mcp: the upstream server wrote an invalid message", "begins", plain.Text(string(one), 100))
 			continue
 		}
 		if exact := exactMessage(one, p.came); exact != nil {
@@ -98,7 +98,7 @@ func (p *process) line() ([]byte, error) {
 			continue
 		}
 		if m.over != nil {
-			p.log.Warn("mcp: the server behind sent a message that is too large", "bytes", m.size)
+			p.log.Warn("mcp: the upstream server sent a message that is too large", "bytes", m.size)
 		}
 		return bytes.TrimSpace(m.message()), err
 	}

@@ -40,7 +40,7 @@ func (u *Upstream) track(ctx context.Context, session *mcp.ServerSession, in, ou
 		for p := range came {
 			p.Meta, p.ProgressToken = toCaller(p.Meta), token
 			if err := session.NotifyProgress(ctx, p); err != nil {
-				u.log.Debug("mcp: progress could not be passed on", "error", err)
+				u.log.Debug("mcp: a progress notification could not be forwarded", "error", err)
 			}
 		}
 	}()

@@ -232,7 +232,7 @@ func (u *Upstream) keep(ctx context.Context) {
 		l, err = u.connect(ctx)
 		u.stopWaiting()
 		if err != nil {
-			u.log.WarnContext(ctx, "mcp: the server behind cannot be reached", "error", err)
+			u.log.WarnContext(ctx, "mcp: the upstream server cannot be reached", "error", err)
 			wait = min(max(2*wait, firstRetry), lastRetry)
 		}
 	}
@@ -251,7 +251,7 @@ func (u *Upstream) ended(l *link, wait time.Duration) time.Duration {
 	} else {
 		wait = min(max(2*wait, firstRetry), lastRetry)
 	}
-	u.log.Warn("mcp: the connection to the server behind ended", "callers", len(names), "held_back", held)
+	u.log.Warn("mcp: the connection to the upstream server ended", "callers", len(names), "held_back", held)
 	u.leave(l)
 	l.closeModern()
 	if wait > 0 {
@@ -316,14 +316,14 @@ func ask[R any](ctx context.Context, u *Upstream, do func(*link) (R, error)) (R,
 }
 
 // errBehind is the only error that a caller receives about an unreachable server.
-var errBehind = &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "The server behind did not answer."}
+var errBehind = &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "The upstream server did not answer."}
 
 // failed returns an error sent by the server unchanged. It logs every other error and returns errBehind.
 func (u *Upstream) failed(err error) error {
 	if said, ok := errors.AsType[*jsonrpc.Error](err); ok {
 		return said
 	}
-	u.log.Warn("mcp: a call to the server behind failed", "error", err)
+	u.log.Warn("mcp: a call to the upstream server failed", "error", err)
 	return errBehind
 }
 

@@ -317,7 +317,7 @@ func proxied(t *testing.T, svc *tolltest.Service, u *mcpproxy.Upstream) {
 func TestProxy_BrokenProcess(t *testing.T) {
 	svc := service(t)
 	h, ann := priced(t, svc, mcpproxy.Command(nil, process)), svc.Subscriber(50)
-	if r := h.post(call(1, "exit", "", paidBy(ann.AccessToken))).rpc(t); r.Error.Code != jsonrpc.CodeInternalError || r.Error.Message != "The server behind did not answer." {
+	if r := h.post(call(1, "exit", "", paidBy(ann.AccessToken))).rpc(t); r.Error.Code != jsonrpc.CodeInternalError || r.Error.Message != "The upstream server did not answer." {
 		t.Errorf("%+v", r)
 	}
 	deadline := time.Now().Add(2 * long)

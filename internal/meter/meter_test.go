@@ -84,7 +84,7 @@ func TestQuota(t *testing.T) {
 		}
 		e := q.Take(a, 1)
 		if e == nil || e.Code != toll.CodeRateLimited || e.Params["quota"] != "boxes" || e.Params["limit"] != int64(60) || e.RetryAfterSecs != 60 ||
-			e.Text() != "An account may have at most 60 boxes in an hour." {
+			e.Text() != "The limit of 60 boxes per hour is reached." {
 			t.Errorf("%+v", e)
 		}
 		if e := q.Take(b, 1); e != nil {

@@ -33,9 +33,9 @@ func (q *Quota) Take(who toll.Address, n int64) *toll.Error {
 	if r.OK {
 		return nil
 	}
-	e := toll.Errorf(toll.CodeRateLimited, "An account may have at most %d %s in an hour.", q.meter.Burst(), q.what).
+	e := toll.Errorf(toll.CodeRateLimited, "The limit of %d %s per hour is reached.", q.meter.Burst(), q.what).
 		WithParam("quota", q.what).WithParam("limit", q.meter.Burst()).
-		WithHint("Wait as long as Retry-After says, or ask the operator to raise the limit.")
+		WithHint("Wait for the number of seconds in Retry-After, or ask the operator to raise the limit.")
 	e.RetryAfterSecs = int((r.Retry + time.Second - 1) / time.Second)
 	return e
 }

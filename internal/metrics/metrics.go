@@ -61,55 +61,55 @@ func New(st *store.Store, ready func() bool, g *jobs.Group) *Metrics {
 		seconds:  map[string]prometheus.Observer{},
 		answers:  map[string]*[4]prometheus.Counter{},
 		refusals: map[toll.Code]prometheus.Counter{},
-		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{Name: "toll_http_requests_in_flight", Help: "Requests that are being answered."}),
-		retained: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "toll_retention_removed_total", Help: "Rows that were removed after their time, by kind."}, []string{"kind"}),
-		swept:    prometheus.NewCounter(prometheus.CounterOpts{Name: "toll_swept_accounts_total", Help: "Accounts in which the sweeper ended a hold or a lot."}),
+		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{Name: "toll_http_requests_in_flight", Help: "HTTP requests in progress."}),
+		retained: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "toll_retention_removed_total", Help: "Rows removed after their retention period, by kind."}, []string{"kind"}),
+		swept:    prometheus.NewCounter(prometheus.CounterOpts{Name: "toll_swept_accounts_total", Help: "Balances in which the sweeper expired holds or credit lots."}),
 	}
 	m.handles = prometheus.NewHistogram(prometheus.HistogramOpts{
-		Name: "toll_ledger_handle_seconds", Help: "Time for which records were written together with credits of one account.",
+		Name: "toll_ledger_handle_seconds", Help: "Time to write records together with the credits of one balance.",
 		Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 10},
 	})
 	m.batches = prometheus.NewHistogram(prometheus.HistogramOpts{
-		Name: "toll_ledger_batch_operations", Help: "Holds, settlements and other operations that the writer of the ledger committed at once.",
+		Name: "toll_ledger_batch_operations", Help: "Holds, settlements, and other operations that the ledger writer committed in one batch.",
 		Buckets: []float64{1, 2, 4, 8, 16, 32, 64, 128, 256, 512},
 	})
 	m.commits = prometheus.NewHistogram(prometheus.HistogramOpts{
-		Name: "toll_ledger_commit_seconds", Help: "Time of the writer of the ledger for a batch, from reading to the end of the commit, retries included.",
+		Name: "toll_ledger_commit_seconds", Help: "Time the ledger writer took for a batch, from reading to the end of the commit, including retries.",
 		Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 10, 30},
 	})
 	m.retries = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "toll_ledger_retries_total", Help: "Retries of batches of the ledger after a fault of the database.",
+		Name: "toll_ledger_retries_total", Help: "Retries of ledger batches after a database error.",
 	})
 	m.settlements = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "toll_settlements_total", Help: "Settlements; each is counted by one process, a few seconds later.",
+		Name: "toll_settlements_total", Help: "Settlements. One process counts each settlement, a few seconds later.",
 	})
 	m.credits = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "toll_settled_credits_total", Help: "Credits that settlements burned; each is counted by one process, a few seconds later.",
+		Name: "toll_settled_credits_total", Help: "Credits burned by settlements. One process counts each settlement, a few seconds later.",
 	})
 	m.pending = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "toll_settlements_pending_total", Help: "Settlements whose outcome was not known when their caller got an answer.",
+		Name: "toll_settlements_pending_total", Help: "Settlements whose outcome was unknown when their caller got a response.",
 	})
 	refusals := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "toll_refusals_total", Help: "Answers of the API that refuse or fail, by their code.",
+		Name: "toll_refusals_total", Help: "Error responses of the API, by error code.",
 	}, []string{"code"})
 	for _, known := range toll.Codes() {
 		m.refusals[known.Code] = refusals.WithLabelValues(string(known.Code))
 	}
 	m.failed = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "toll_ledger_failed_batches_total", Help: "Batches of the ledger that failed; batches that were then taken apart count as well.",
+		Name: "toll_ledger_failed_batches_total", Help: "Ledger batches that failed, including batches that were split afterwards.",
 	})
 	answers := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "toll_http_answers_total", Help: "Answers by operation and class of the status.",
+		Name: "toll_http_answers_total", Help: "HTTP responses, by operation and status class.",
 	}, []string{"operation", "status"})
 	seconds := prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "toll_http_answer_seconds", Help: "Time to answer by operation.",
+		Name: "toll_http_answer_seconds", Help: "HTTP response time, by operation.",
 		Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 10, 30},
 	}, []string{"operation"})
 	m.registry.MustRegister(m.settlements, m.credits, m.pending, refusals, answers, seconds, m.inFlight, m.swept, m.retained, m.handles, m.batches, m.commits, m.retries, m.failed, loopCollector{g}, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	m.flag("toll_database_ready", "1 while the database takes writes, else 0.", ready)
+	m.flag("toll_database_ready", "1 while the database accepts writes, otherwise 0.", ready)
 	if _, ok := st.Disk(); ok {
-		const help = "Bytes that are free on the disk of the embedded database."
+		const help = "Free bytes on the disk of the embedded database."
 		m.gauge("toll_disk_free_bytes", help, func() float64 {
 			free, _ := st.Disk()
 			return float64(free)
@@ -121,14 +121,14 @@ func New(st *store.Store, ready func() bool, g *jobs.Group) *Metrics {
 			return float64(st.Log().Waiting)
 		})
 		m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Name: "toll_database_checkpoints_total", Help: "How often all of the write-ahead log was copied into the database file.",
+			Name: "toll_database_checkpoints_total", Help: "Checkpoints that copied the complete write-ahead log into the database file.",
 		}, func() float64 { return float64(st.Log().Checkpoints) }))
 	}
 	if pool := st.Pool(); pool != nil {
 		m.gauge("toll_database_connections", "Open connections to the database.", func() float64 { return float64(pool.Stat().TotalConns()) })
-		m.gauge("toll_database_connections_max", "Connections to the database that the pool may open.", func() float64 { return float64(pool.Stat().MaxConns()) })
+		m.gauge("toll_database_connections_max", "Maximum number of connections to the database.", func() float64 { return float64(pool.Stat().MaxConns()) })
 		m.registry.MustRegister(tableCollector{st})
-		m.gauge("toll_database_connections_used", "Connections to the database that are in use.", func() float64 { return float64(pool.Stat().AcquiredConns()) })
+		m.gauge("toll_database_connections_used", "Connections to the database in use.", func() float64 { return float64(pool.Stat().AcquiredConns()) })
 	}
 	for _, name := range operationNames() {
 		m.seconds[name] = seconds.WithLabelValues(name)
@@ -160,7 +160,7 @@ func (m *Metrics) Build(release, masterKeyID string) {
 		return
 	}
 	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "toll_build_info", Help: "1; its labels are the release of the program and the id of the master key.",
+		Name: "toll_build_info", Help: "Always 1. The labels have the release of the program and the id of the master key.",
 		ConstLabels: prometheus.Labels{"version": release, "master_key_id": masterKeyID},
 	}, func() float64 { return 1 }))
 }
@@ -176,7 +176,7 @@ func (m *Metrics) Unmatched(count func(context.Context) (byRail map[string]int64
 type unmatchedCollector func(context.Context) (byRail map[string]int64, err error)
 
 var unmatchedDesc = prometheus.NewDesc("toll_unmatched_payments",
-	"Payments that a rail reports and no order explains; toll orders unmatched lists them.", []string{"rail"}, nil)
+	"Payments that a rail reports and that match no order. List them with toll orders unmatched.", []string{"rail"}, nil)
 
 func (unmatchedCollector) Describe(to chan<- *prometheus.Desc) { to <- unmatchedDesc }
 
@@ -195,7 +195,7 @@ func (m *Metrics) Alarms(next slog.Handler) slog.Handler {
 		return next
 	}
 	counts := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "toll_alarms_total", Help: "Alarms by their id; docs/OPERATING.md says what to do.",
+		Name: "toll_alarms_total", Help: "Alarms, by id. See docs/OPERATING.md for the remedies.",
 	}, []string{"alarm"})
 	m.registry.MustRegister(counts)
 	for _, id := range alarm.IDs() {
@@ -207,7 +207,7 @@ func (m *Metrics) Alarms(next slog.Handler) slog.Handler {
 // Recovery reports whether the database is marked as restored.
 func (m *Metrics) Recovery(open *atomic.Bool) {
 	if m != nil {
-		m.flag("toll_recovery_open", "1 after a restore until toll recovery end, else 0.", open.Load)
+		m.flag("toll_recovery_open", "1 from a restore until toll recovery end, otherwise 0.", open.Load)
 	}
 }
 
@@ -216,9 +216,9 @@ func (m *Metrics) Watch(l *ledger.Ledger) {
 	if m == nil {
 		return
 	}
-	m.gauge("toll_ledger_waiting", "Operations that wait for the writer of the ledger; above 8192 calls are refused.",
+	m.gauge("toll_ledger_waiting", "Operations waiting for the ledger writer. Above 8192, requests are rejected.",
 		func() float64 { return float64(l.Waiting()) })
-	m.gauge("toll_ledger_memory_bytes", "What the writer of the ledger remembers of accounts, estimated; at most 64 MiB.",
+	m.gauge("toll_ledger_memory_bytes", "Estimated size of the balances that the ledger writer caches, in bytes; at most 64 MiB.",
 		func() float64 { return float64(l.Remembered()) })
 	m.registry.MustRegister(lagCollector{l})
 }
@@ -227,8 +227,8 @@ func (m *Metrics) Watch(l *ledger.Ledger) {
 type lagCollector struct{ *ledger.Ledger }
 
 var (
-	lagEntries = prometheus.NewDesc("toll_journal_lag_entries", "Entries of the ledger whose events and indexes are not yet made.", nil, nil)
-	lagSeconds = prometheus.NewDesc("toll_journal_lag_seconds", "Time for which the first of them has waited.", nil, nil)
+	lagEntries = prometheus.NewDesc("toll_journal_lag_entries", "Ledger entries whose events and indexes are not written yet.", nil, nil)
+	lagSeconds = prometheus.NewDesc("toll_journal_lag_seconds", "Age of the oldest ledger entry whose events and indexes are not written yet.", nil, nil)
 )
 
 func (lagCollector) Describe(to chan<- *prometheus.Desc) { to <- lagEntries; to <- lagSeconds }
@@ -355,8 +355,8 @@ const queryTime = 2 * time.Second
 
 var (
 	tableLabels = []string{"table"}
-	tableLive   = prometheus.NewDesc("toll_database_rows", "Rows of tables, by the statistics of PostgreSQL.", tableLabels, nil)
-	tableDead   = prometheus.NewDesc("toll_database_dead_rows", "Rows of tables that a vacuum has yet to remove.", tableLabels, nil)
+	tableLive   = prometheus.NewDesc("toll_database_rows", "Rows per table, according to the statistics of PostgreSQL.", tableLabels, nil)
+	tableDead   = prometheus.NewDesc("toll_database_dead_rows", "Dead rows per table that a vacuum has not removed yet.", tableLabels, nil)
 )
 
 func (tableCollector) Describe(to chan<- *prometheus.Desc) { to <- tableLive; to <- tableDead }
@@ -379,10 +379,10 @@ type loopCollector struct{ *jobs.Group }
 
 var (
 	loopLabels   = []string{"loop"}
-	loopTurns    = prometheus.NewDesc("toll_loop_turns_total", "Turns of background loops.", loopLabels, nil)
-	loopFailures = prometheus.NewDesc("toll_loop_failures_total", "Turns of background loops that failed.", loopLabels, nil)
-	loopBusy     = prometheus.NewDesc("toll_loop_busy_seconds_total", "Time in turns of background loops.", loopLabels, nil)
-	loopFailing  = prometheus.NewDesc("toll_loop_failing", "1 while the last turn of a background loop failed, else 0.", loopLabels, nil)
+	loopTurns    = prometheus.NewDesc("toll_loop_turns_total", "Runs of background loops.", loopLabels, nil)
+	loopFailures = prometheus.NewDesc("toll_loop_failures_total", "Failed runs of background loops.", loopLabels, nil)
+	loopBusy     = prometheus.NewDesc("toll_loop_busy_seconds_total", "Time spent in runs of background loops.", loopLabels, nil)
+	loopFailing  = prometheus.NewDesc("toll_loop_failing", "1 if the last run of a background loop failed, otherwise 0.", loopLabels, nil)
 )
 
 func (loopCollector) Describe(to chan<- *prometheus.Desc) {

@@ -18,17 +18,17 @@ type watchedCollector struct {
 
 var (
 	railLabel    = []string{"rail"}
-	ordersOpen   = prometheus.NewDesc("toll_orders_open", "Orders that are not decided.", railLabel, nil)
-	ordersOldest = prometheus.NewDesc("toll_orders_oldest_open_seconds", "Age of the oldest order that is not decided, 0 for none.", railLabel, nil)
-	undecided    = prometheus.NewDesc("toll_orders_undecided", "Orders that could not yet take what became of their payment.", railLabel, nil)
-	webhooks     = prometheus.NewDesc("toll_webhooks", "Webhooks by their status.", []string{"status"}, nil)
-	deliveries   = prometheus.NewDesc("toll_webhook_deliveries_waiting", "Events that wait for their delivery to webhooks.", nil, nil)
-	ordersStates = prometheus.NewDesc("toll_orders_open_by_state", "Orders that are not decided, by the state of their payment.", []string{"rail", "state"}, nil)
-	mirrorOpen   = prometheus.NewDesc("toll_mirror_periods_open", "Periods of the mirror of burns that are over and not final on the chain.", nil, nil)
-	mirrorLag    = prometheus.NewDesc("toll_mirror_lag_seconds", "Time since the first of them was over, 0 for none.", nil, nil)
-	auditAge     = prometheus.NewDesc("toll_audit_age_seconds", "Age of the last audit that was noted, -1 for none.", nil, nil)
-	auditFaults  = prometheus.NewDesc("toll_audit_findings", "Faults in the books that it found.", nil, nil)
-	schemaDesc   = prometheus.NewDesc("toll_schema_version", "Version of the schema of the database.", nil, nil)
+	ordersOpen   = prometheus.NewDesc("toll_orders_open", "Open orders.", railLabel, nil)
+	ordersOldest = prometheus.NewDesc("toll_orders_oldest_open_seconds", "Age of the oldest open order, or 0 if there is none.", railLabel, nil)
+	undecided    = prometheus.NewDesc("toll_orders_undecided", "Orders to which the outcome of their payment could not be applied yet.", railLabel, nil)
+	webhooks     = prometheus.NewDesc("toll_webhooks", "Webhooks, by status.", []string{"status"}, nil)
+	deliveries   = prometheus.NewDesc("toll_webhook_deliveries_waiting", "Events waiting for delivery to webhooks.", nil, nil)
+	ordersStates = prometheus.NewDesc("toll_orders_open_by_state", "Open orders, by the state of their payment.", []string{"rail", "state"}, nil)
+	mirrorOpen   = prometheus.NewDesc("toll_mirror_periods_open", "Completed periods of the burn mirror that are not final on the chain yet.", nil, nil)
+	mirrorLag    = prometheus.NewDesc("toll_mirror_lag_seconds", "Time since the end of the oldest such period, or 0 if there is none.", nil, nil)
+	auditAge     = prometheus.NewDesc("toll_audit_age_seconds", "Age of the last recorded audit, or -1 if there is none.", nil, nil)
+	auditFaults  = prometheus.NewDesc("toll_audit_findings", "Findings of the last recorded audit.", nil, nil)
+	schemaDesc   = prometheus.NewDesc("toll_schema_version", "Schema version of the database.", nil, nil)
 )
 
 func (watchedCollector) Describe(to chan<- *prometheus.Desc) {
@@ -88,7 +88,7 @@ type backupCollector struct {
 	clock     func() time.Time
 }
 
-var backupAge = prometheus.NewDesc("toll_backup_age_seconds", "Age of the newest backup, scheduled or noted; -1: the schedule has none.", nil, nil)
+var backupAge = prometheus.NewDesc("toll_backup_age_seconds", "Age of the newest backup, scheduled or recorded, or -1 if no scheduled backup exists.", nil, nil)
 
 func (backupCollector) Describe(to chan<- *prometheus.Desc) { to <- backupAge }
 
@@ -153,10 +153,10 @@ type chainCollector struct {
 }
 
 var (
-	headAge   = prometheus.NewDesc("toll_chain_head_age_seconds", "Age of the newest block that was read.", nil, nil)
-	relayers  = prometheus.NewDesc("toll_chain_relayer_wei", "Gas money of a relayer.", []string{"relayer"}, nil)
-	signerCap = prometheus.NewDesc("toll_signer_cap_cents", "What the signer of this process may sign for in an hour; 0 is no cap.", nil, nil)
-	signed    = prometheus.NewDesc("toll_signer_signed_cents", "What it has signed for in the last hour.", nil, nil)
+	headAge   = prometheus.NewDesc("toll_chain_head_age_seconds", "Age of the newest block read.", nil, nil)
+	relayers  = prometheus.NewDesc("toll_chain_relayer_wei", "Balance of a relayer for gas, in wei.", []string{"relayer"}, nil)
+	signerCap = prometheus.NewDesc("toll_signer_cap_cents", "Maximum amount that the signer of this process signs for in an hour, in cents; 0 means no cap.", nil, nil)
+	signed    = prometheus.NewDesc("toll_signer_signed_cents", "Amount that the signer of this process signed for in the last hour, in cents.", nil, nil)
 )
 
 func (chainCollector) Describe(to chan<- *prometheus.Desc) {

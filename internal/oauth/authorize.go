@@ -31,7 +31,7 @@ type RedirectError struct {
 	Local bool
 }
 
-func (e *RedirectError) Error() string { return "the request of the program is refused: " + e.Text }
+func (e *RedirectError) Error() string { return "oauth: authorization request rejected: " + e.Text }
 
 // Authorization is a checked request of a program to a person. It is made again from the same query after the person decided.
 type Authorization struct {
@@ -69,9 +69,9 @@ func (o *OAuth) Authorize(ctx context.Context, q url.Values) (*Authorization, er
 	for _, name := range []string{"client_id", "redirect_uri"} {
 		switch {
 		case q.Get(name) == "":
-			return nil, &PageError{name + " is missing in the request of the program."}
+			return nil, &PageError{name + " is missing in the request of the app."}
 		case len(q[name]) > 1:
-			return nil, &PageError{name + " is there twice in the request of the program."}
+			return nil, &PageError{name + " appears more than once in the request of the app."}
 		}
 	}
 	client, err := o.client(ctx, q.Get("client_id"))
@@ -92,7 +92,7 @@ func (o *OAuth) Authorize(ctx context.Context, q url.Values) (*Authorization, er
 		}
 	}
 	if !ok {
-		return nil, &PageError{"The program did not register the address that its answer is to go to."}
+		return nil, &PageError{"The app did not register the address that should receive your decision."}
 	}
 	a.Client, a.stored = client.Client, client.stored
 	a.Client.Name, a.registered = cmp.Or(known.Name, a.Client.Name), known.URI
@@ -112,30 +112,30 @@ func (o *OAuth) Authorize(ctx context.Context, q url.Values) (*Authorization, er
 func (o *OAuth) readRequest(ctx context.Context, client *knownClient, a *Authorization, q url.Values) (err error) {
 	for name, values := range q {
 		if len(values) > 1 && name != "resource" {
-			return refused("invalid_request", "A parameter is there twice.")
+			return refused("invalid_request", "A parameter appears more than once.")
 		}
 	}
 	switch {
 	case q.Has("request") || q.Has("request_uri"):
-		return refused("request_not_supported", "The request must be in the query itself.")
+		return refused("request_not_supported", "request and request_uri are not supported. Send the parameters in the query.")
 	case q.Get("response_type") == "":
 		return refused("invalid_request", "response_type is missing.")
 	case q.Get("response_type") != "code":
-		return refused("unsupported_response_type", "Only code is answered.")
+		return refused("unsupported_response_type", "response_type must be code.")
 	case q.Has("response_mode") && q.Get("response_mode") != "query":
-		return refused("invalid_request", "Only the response mode query is answered.")
+		return refused("invalid_request", "response_mode must be query.")
 	case !slices.Contains(client.grants, grantCode):
-		return refused("unauthorized_client", "The client is not registered for codes.")
+		return refused("unauthorized_client", "The client is not registered for the authorization code grant.")
 	case q.Get("code_challenge") == "":
-		return refused("invalid_request", "code_challenge is missing: every code is bound by PKCE.")
+		return refused("invalid_request", "code_challenge is missing. PKCE is required.")
 	case q.Get("code_challenge_method") != "S256":
 		return refused("invalid_request", "code_challenge_method must be S256.")
 	case !challenged(q.Get("code_challenge")):
-		return refused("invalid_request", "code_challenge must be the S256 challenge of 43 characters.")
+		return refused("invalid_request", "code_challenge must be an S256 challenge of 43 characters.")
 	case len(q.Get("nonce")) > maxNonce || !printable(q.Get("nonce")):
 		return refused("invalid_request", "nonce must be at most 512 visible characters.")
 	case slices.Contains(strings.Fields(q.Get("prompt")), "none"):
-		return refused("interaction_required", "A person always decides.")
+		return refused("interaction_required", "prompt=none cannot be used: a person must approve each request.")
 	}
 	a.challenge, a.nonce = q.Get("code_challenge"), q.Get("nonce")
 	a.Asked, err = o.read(ctx, client, q)
@@ -176,7 +176,7 @@ func (o *OAuth) Shown(ctx context.Context, a *Authorization, person toll.Address
 
 // Deny returns where the browser goes after a person refused.
 func (o *OAuth) Deny(a *Authorization) string {
-	return o.answer(a, url.Values{"error": {"access_denied"}, "error_description": {"The person refused."}})
+	return o.answer(a, url.Values{"error": {"access_denied"}, "error_description": {"The person denied access."}})
 }
 
 // Approve records that a person agrees, and returns where the browser goes with the code. The person is known by an API key: the consent
@@ -245,10 +245,10 @@ func (o *OAuth) grant(ctx context.Context, client Client, w Asked, person auth.C
 		return g, o.count(person)
 	}
 	if w.PlanID != "" && w.PlanID != c.PlanID {
-		return g, toll.Errorf(toll.CodeBadRequest, "The program asks for another plan.")
+		return g, toll.Errorf(toll.CodeBadRequest, "The app requests another plan.")
 	}
 	if c.RedemptionLimit != nil && *c.RedemptionLimit < 1 {
-		return g, toll.Errorf(toll.CodeBadNumber, "The limit must be 1 credit at least.")
+		return g, toll.Errorf(toll.CodeBadNumber, "The credit limit must be at least 1.")
 	}
 	g.PlanID, g.AgentID, g.DelegationID = c.PlanID, w.AgentID, c.DelegationID
 	g.RedemptionLimit, g.OrderLimit = c.RedemptionLimit, c.OrderLimit
@@ -267,15 +267,16 @@ func (o *OAuth) takesPerson(ctx context.Context, c auth.Caller) error {
 	}
 	people, err := store.MembersOf(ctx, o.Store, c.Address)
 	if err == nil && len(people) > 0 {
-		err = toll.Errorf(toll.CodeForbidden, "A person of this workspace lets programs have API keys, and you signed in with a key.").
+		err = toll.Errorf(toll.CodeForbidden, "Only a member of this workspace can approve API keys for apps, and you signed in with an API key.").
 			WithHint("Sign out, and sign in as a person.")
 	}
 	return err
 }
 
-// count refuses a person who lets too many programs in.
+// count returns an error if a person approves too many apps within an hour.
 func (o *OAuth) count(person auth.Caller) error {
 	if e := o.consents.Take(person.Address, 1); e != nil {
+		e.Message = "You approved too many apps within an hour."
 		return e
 	}
 	return nil

@@ -38,16 +38,16 @@ func ParseStart(q url.Values) (Start, error) {
 	}
 	if s.Challenge == "" {
 		return Start{}, StartError{
-			Text: "This program asks for the API key itself: it sent no code_challenge. This service sends no key to a callback.",
-			Next: "Give the program a key in its own settings instead. Make one with toll keys create, after toll login; or whoever runs this " +
-				"service makes one with toll keys create --local --account NAME.",
+			Text: "This app sent no code_challenge and expects the API key itself. This service does not send keys to a callback.",
+			Next: "Enter an API key in the settings of the app instead. Create a key with toll keys create after toll login, or ask the operator of " +
+				"this service to create a key with toll keys create --local --account NAME.",
 		}
 	}
 	if s.State == "" || len(s.State) > 512 || !visible(s.State) {
 		return Start{}, StartError{Text: "state must be 1 to 512 visible characters."}
 	}
 	if !challenged(s.Challenge) {
-		return Start{}, StartError{Text: "code_challenge must be the S256 challenge of 43 characters."}
+		return Start{}, StartError{Text: "code_challenge must be an S256 challenge of 43 characters."}
 	}
 	if m := q["code_challenge_method"]; len(m) > 1 || len(m) == 1 && m[0] != "S256" {
 		return Start{}, StartError{Text: "code_challenge_method must be S256."}
@@ -75,7 +75,7 @@ func (s Start) Answer(code string) string {
 // security policy can name such a host.
 func callbackHost(callback string) (string, error) {
 	bad := StartError{
-		Text: "callback_url must be http://127.0.0.1:<port>/<path>: a program on this computer.",
+		Text: "callback_url must be http://127.0.0.1:<port>/<path>, the address of an app on this computer.",
 	}
 	u, err := url.Parse(callback)
 	if err != nil || len(callback) > maxRedirect || !visible(callback) || u.Scheme != "http" || u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" {

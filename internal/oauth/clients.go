@@ -71,20 +71,20 @@ type details struct {
 // maxLocal bounds the addresses of one client that are compared without their ports.
 const maxLocal = 1000
 
-var errUnknownClient = errors.New("the client is not known here")
+var errUnknownClient = errors.New("oauth: unknown client")
 
 // client returns a client. Errors: errUnknownClient, errDocument, those of the database.
 func (o *OAuth) client(ctx context.Context, id string) (*knownClient, error) {
 	switch {
 	case id == CommandLine:
 		return &knownClient{
-			Client:    Client{ID: id, Name: "The command line of Toll", Ours: true},
+			Client:    Client{ID: id, Name: "Toll command line", Ours: true},
 			redirects: []store.OAuthRedirect{{URI: "http://127.0.0.1/callback"}, {URI: "http://[::1]/callback"}},
 			grants:    []string{grantCode, grantDevice}, method: methodNone,
 		}, nil
 	case id == ChatGateway:
 		return &knownClient{
-			Client: Client{ID: id, Name: "The chat gateway of Toll", Ours: true},
+			Client: Client{ID: id, Name: "Toll chat gateway", Ours: true},
 			grants: []string{grantDevice},
 			method: methodNone,
 			usual:  toll.Rights{toll.RightRead, toll.RightSpend},
@@ -123,7 +123,7 @@ func (o *OAuth) agentClient(ctx context.Context, id string) (*knownClient, error
 		return nil, store.NotFoundAs(err, errUnknownClient)
 	}
 	return &knownClient{
-		Client: Client{ID: id, Name: "Unregistered program", Agent: agent, refreshes: true},
+		Client: Client{ID: id, Name: "Unregistered app", Agent: agent, refreshes: true},
 		grants: []string{grantCode, grantRefresh}, method: methodNone,
 	}, nil
 }
@@ -154,11 +154,11 @@ func sameServer(a, b *url.URL) bool {
 func shownOnPage(err error) error {
 	switch {
 	case errors.Is(err, errUnknownClient):
-		return &PageError{"The program is not registered here."}
+		return &PageError{"The app is not registered with this service."}
 	case errors.Is(err, errManyFetches):
-		return &PageError{"Too many documents of programs are being fetched for your network. Try again in a few seconds."}
+		return &PageError{"Too many app descriptions are being fetched for your network. Try again in a few seconds."}
 	case errors.Is(err, errDocument):
-		return &PageError{"The document that describes the program could not be used."}
+		return &PageError{"The document that describes the app cannot be used."}
 	}
 	return err
 }
@@ -249,12 +249,12 @@ func credentialsOf(r *http.Request, form url.Values) (credentials, error) {
 	}
 	id, secret, ok := r.BasicAuth()
 	if !ok || len(lines) > 1 {
-		return c, unknownClient("The Authorization line is not one of a client.")
+		return c, unknownClient("The Authorization header must be one Basic header of a client.")
 	}
 	id, err1 := url.QueryUnescape(id)
 	secret, err2 := url.QueryUnescape(secret)
 	if errors.Join(err1, err2) != nil || c.secret != "" || c.id != "" && c.id != id {
-		return c, refused("invalid_request", "The client says twice who it is.")
+		return c, refused("invalid_request", "Send the client credentials only once: in the Authorization header or in the body.")
 	}
 	return credentials{id: id, secret: secret, basic: true}, nil
 }
@@ -264,22 +264,22 @@ func (o *OAuth) authenticate(ctx context.Context, c credentials) (*knownClient, 
 	client, err := o.client(ctx, c.id)
 	switch {
 	case errors.Is(err, errUnknownClient):
-		return nil, unknownClient("No client has this id.")
+		return nil, unknownClient("The client id is unknown.")
 	case errors.Is(err, errNoDocument):
-		return nil, &refusal{http.StatusServiceUnavailable, "temporarily_unavailable", "The document of the client could not be fetched."}
+		return nil, &refusal{http.StatusServiceUnavailable, "temporarily_unavailable", "The client metadata document could not be fetched."}
 	case errors.Is(err, errDocument):
-		return nil, unknownClient("The document of the client cannot be used.")
+		return nil, unknownClient("The client metadata document cannot be used.")
 	case err != nil:
 		return nil, err
 	}
 	if client.method == methodNone {
 		if c.secret != "" {
-			return nil, unknownClient("The client has no secret.")
+			return nil, unknownClient("This client does not have a secret.")
 		}
 		return client, nil
 	}
 	if subtle.ConstantTimeCompare(sumOf(c.secret), client.secret) != 1 {
-		return nil, unknownClient("The secret of the client is missing or wrong.")
+		return nil, unknownClient("The client secret is missing or wrong.")
 	}
 	return client, nil
 }

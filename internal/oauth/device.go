@@ -70,14 +70,14 @@ func (o *OAuth) beginDevice(w http.ResponseWriter, r *http.Request) (any, error)
 	ctx := r.Context()
 	source := o.source(r)
 	if !o.allows(o.devices, sourceOf(ctx)) {
-		return nil, tooMany("Too many devices ask from here.")
+		return nil, tooMany("Too many device requests from your network. Try again later.")
 	}
 	client, err := o.authenticate(ctx, who)
 	if err != nil {
 		return nil, err
 	}
 	if !slices.Contains(client.grants, grantDevice) {
-		return nil, refused("unauthorized_client", "The client is not registered for devices.")
+		return nil, refused("unauthorized_client", "The client is not registered for the device grant.")
 	}
 	ask, err := o.read(ctx, client, form)
 	if err != nil {
@@ -91,9 +91,9 @@ func (o *OAuth) beginDevice(w http.ResponseWriter, r *http.Request) (any, error)
 		case err != nil:
 			return err
 		case of == maxDevicesOfSource:
-			return tooMany("Too many devices of your network wait for a person. A code expires after ten minutes.")
+			return tooMany("Too many devices in your network wait for approval. A code expires after ten minutes.")
 		case all == maxDevices:
-			return tooMany("Too many devices wait.")
+			return tooMany("Too many devices wait for approval. Try again later.")
 		}
 		return store.InsertOAuthDevice(ctx, tx, store.OAuthDevice{
 			Hash: sumOf(code), UserHash: sumOf(bareCode(user)), ClientID: client.ID, Scope: ask.Scope, Resource: ask.Resource,
@@ -138,9 +138,9 @@ func bareCode(typed string) string {
 }
 
 var (
-	errNoDevice = toll.Errorf(toll.CodeBadRequest, "No device waits with this code.")
+	errNoDevice = toll.Errorf(toll.CodeBadRequest, "No device waits for this code. Check the code, or start again on the device.")
 	errGuesses  = toll.Errorf(toll.CodeRateLimited, "Too many wrong codes. Try again in ten minutes.")
-	errDecided  = toll.Errorf(toll.CodeBadRequest, "This code was answered before.")
+	errDecided  = toll.Errorf(toll.CodeBadRequest, "This code was already used.")
 )
 
 // Device returns the device that shows a code, for a person who signed in. After ten wrong codes in ten minutes the person
@@ -258,7 +258,7 @@ func (o *OAuth) poll(ctx context.Context, client *knownClient, form url.Values) 
 	if code == "" {
 		return nil, refused("invalid_request", "device_code is missing.")
 	}
-	unknown := refused("invalid_grant", "The device code is unknown or used, or it was issued to another client.")
+	unknown := refused("invalid_grant", "The device code is unknown or used, or was issued to another client.")
 	row, err := store.OAuthDeviceByHash(ctx, o.Store, sumOf(code))
 	switch {
 	case errors.Is(err, store.ErrNotFound), err == nil && row.ClientID != client.ID:
@@ -271,7 +271,7 @@ func (o *OAuth) poll(ctx context.Context, client *knownClient, form url.Values) 
 		return nil, o.reused(ctx, row.GrantID)
 	}
 	if !now.Before(row.ExpiresAt) {
-		return nil, refused("expired_token", "Nobody let the device in in time.")
+		return nil, refused("expired_token", "The device code expired before it was approved.")
 	}
 	early := !row.PollAt.IsZero() && now.Sub(row.PollAt) < time.Duration(row.PollSecs)*time.Second-pollSlack
 	wait := row.PollSecs
@@ -287,11 +287,11 @@ func (o *OAuth) poll(ctx context.Context, client *knownClient, form url.Values) 
 	case err != nil:
 		return nil, err
 	case early:
-		return nil, refused("slow_down", "The device asks too often: it must wait 5 seconds longer from now on.")
+		return nil, refused("slow_down", "The device polls too often. Increase the interval by 5 seconds.")
 	case row.Denied:
-		return nil, refused("access_denied", "The person refused.")
+		return nil, refused("access_denied", "The person denied access.")
 	case row.GrantID.IsZero():
-		return nil, refused("authorization_pending", "The person has not decided.")
+		return nil, refused("authorization_pending", "The person has not decided yet.")
 	}
 	g, err := store.OAuthGrantByID(ctx, o.Store, row.GrantID)
 	if err = store.NotFoundAs(err, unknown); err == nil {

@@ -42,13 +42,13 @@ const (
 
 // errDocument is a document that cannot be used. It is one error for every reason, so that it tells nothing about the
 // network of the service.
-var errDocument = errors.New("the document of the client cannot be used")
+var errDocument = errors.New("oauth: the client metadata document cannot be used")
 
-// errNoDocument is a document that could not be had now.
+// errNoDocument means that the document could not be fetched.
 var errNoDocument = fmt.Errorf("%w: it could not be fetched", errDocument)
 
-// errManyFetches is a document that is not fetched because too many requests of its source wait.
-var errManyFetches = fmt.Errorf("%w: too many others are fetched for the same source", errNoDocument)
+// errManyFetches means that the document was not fetched because too many requests of its source wait.
+var errManyFetches = fmt.Errorf("%w: too many requests of the same source wait", errNoDocument)
 
 // documents are clients whose id is the address of a document about them (draft-ietf-oauth-client-id-metadata-document).
 type documents struct {

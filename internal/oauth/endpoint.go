@@ -54,9 +54,9 @@ func (o *OAuth) refusalOf(ctx context.Context, err error) *refusal {
 	}
 	o.Log.ErrorContext(ctx, "oauth", slog.Any("err", err))
 	if toll.AsError(err).HTTPStatus() == http.StatusServiceUnavailable || errors.Is(err, store.ErrUnknownOutcome) {
-		return &refusal{http.StatusServiceUnavailable, "temporarily_unavailable", "The service cannot answer now."}
+		return &refusal{http.StatusServiceUnavailable, "temporarily_unavailable", "The service is temporarily unavailable."}
 	}
-	return &refusal{http.StatusInternalServerError, "server_error", "The service failed."}
+	return &refusal{http.StatusInternalServerError, "server_error", "The service failed with an internal error."}
 }
 
 // created is an answer with the status 201.
@@ -102,11 +102,11 @@ func readForm(w http.ResponseWriter, r *http.Request) (url.Values, error) {
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	if err := r.ParseForm(); err != nil {
-		return nil, refused("invalid_request", "The body could not be read.")
+		return nil, refused("invalid_request", "The body could not be read, or is larger than 16 KiB.")
 	}
 	for name, values := range r.PostForm {
 		if len(values) > 1 && name != "resource" {
-			return nil, refused("invalid_request", "A parameter is there twice.")
+			return nil, refused("invalid_request", "A parameter appears more than once.")
 		}
 	}
 	return r.PostForm, nil

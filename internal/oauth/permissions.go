@@ -13,7 +13,7 @@ import (
 )
 
 // errEnded is a permission that was revoked, or whose limits are used up: there is nothing to renew.
-var errEnded = errors.New("the permission is revoked or used up")
+var errEnded = errors.New("oauth: the permission is revoked or used up")
 
 // permission returns what a grant lets one access token do.
 func permission(g *store.OAuthGrant, left time.Duration) *tokens.PermissionRequest {

@@ -60,7 +60,7 @@ func (o *OAuth) Register() http.Handler { return o.endpoint(o.register) }
 func (o *OAuth) register(w http.ResponseWriter, r *http.Request) (any, error) {
 	source := sourceOf(r.Context())
 	if !o.allows(o.registers, source) {
-		return nil, tooMany("Too many clients register from here.")
+		return nil, tooMany("Too many registrations from your network. Try again later.")
 	}
 	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil || media != "application/json" {
@@ -77,7 +77,7 @@ func (o *OAuth) register(w http.ResponseWriter, r *http.Request) (any, error) {
 	ctx := r.Context()
 	if in.Agent != "" {
 		if _, err := store.AgentByID(ctx, o.Store, in.Agent); err != nil {
-			return nil, unknownRecord(err, "agent_id names no agent.")
+			return nil, unknownRecord(err, "agent_id does not match an agent.")
 		}
 	}
 	out, err := o.enrol(ctx, in, source)
@@ -86,8 +86,8 @@ func (o *OAuth) register(w http.ResponseWriter, r *http.Request) (any, error) {
 
 var (
 	errManyClients  = tooMany("Too many clients are registered.")
-	errManyOfSource = tooMany("Too many clients of your network are registered and not in use: at most " +
-		strconv.Itoa(maxOfSource) + " addresses.")
+	errManyOfSource = tooMany("Too many unused clients are registered from your network: the limit is " +
+		strconv.Itoa(maxOfSource) + " redirect addresses.")
 )
 
 // enrol stores a client. One that stands for an agent shares its id with others, so it has no secret and no name that others
@@ -166,13 +166,13 @@ func readRegistration(body []byte) (*registration, error) {
 	}
 	known := func(name string) bool { return members[name] != nil }
 	if !slices.ContainsFunc([]string{"redirect_uris", "grant_types", "token_endpoint_auth_method", "response_types", "client_name"}, known) {
-		return nil, refused("invalid_request", "redirect_uris is missing: the body is not the registration of a client.")
+		return nil, refused("invalid_request", "redirect_uris is missing. The body is not a client registration.")
 	}
 	switch {
 	case known("software_statement"):
-		return nil, refused("invalid_software_statement", "Software statements are not taken.")
+		return nil, refused("invalid_software_statement", "Software statements are not supported.")
 	case known("client_secret"):
-		return nil, refused("invalid_client_metadata", "A client does not choose its secret.")
+		return nil, refused("invalid_client_metadata", "client_secret is not accepted: the service creates the secret.")
 	}
 	in := &registration{AuthMethod: methodNone, Name: usualName, GrantTypes: []string{grantCode}, ResponseTypes: []string{"code"}}
 	for name, into := range map[string]any{
@@ -196,42 +196,42 @@ func (in *registration) judge() (err error) {
 		return refused("invalid_request", "redirect_uris is missing or empty.")
 	}
 	if len(in.RedirectURIs) > maxURIs {
-		return refused("invalid_redirect_uri", "redirect_uris has more than 10 addresses.")
+		return refused("invalid_redirect_uri", "redirect_uris must have at most 10 addresses.")
 	}
 	for _, uri := range in.RedirectURIs {
 		if !toll.ValidRedirect(uri) {
-			return refused("invalid_redirect_uri", "A redirect must be https, http on this computer, or of a scheme of the program, without fragment and user.")
+			return refused("invalid_redirect_uri", "A redirect URI must use https, http on a loopback address, or a custom scheme of the app, without a fragment or user.")
 		}
 	}
 	bad := func(text string) error { return refused("invalid_client_metadata", text) }
 	var ok bool
 	if in.GrantTypes, ok = only(in.GrantTypes, []string{grantCode, grantRefresh, grantDevice}, "client_credentials"); !ok {
-		return bad("grant_types must be authorization_code, refresh_token or " + grantDevice + ".")
+		return bad("grant_types must be authorization_code, refresh_token, or " + grantDevice + ".")
 	}
 	if in.ResponseTypes, ok = only(in.ResponseTypes, []string{"code"}, "token"); !ok {
-		return bad("response_types must hold code.")
+		return bad("response_types must include code.")
 	}
 	switch in.AuthMethod = cmp.Or(in.AuthMethod, methodNone); in.AuthMethod {
 	case methodNone, methodPost, methodBasic:
 	default:
-		return bad("token_endpoint_auth_method must be none, client_secret_post or client_secret_basic.")
+		return bad("token_endpoint_auth_method must be none, client_secret_post, or client_secret_basic.")
 	}
 	if in.Name = strings.TrimSpace(in.Name); in.Name == "" {
 		in.Name = usualName
 	}
 	if !validName(in.Name) {
-		return bad("client_name must be one line of at most 256 characters that are seen.")
+		return bad("client_name must be one line of at most 256 visible characters.")
 	}
 	if in.Scope, err = readScope(in.Scope); err != nil {
 		return bad(err.Error())
 	}
 	for _, text := range append([]string{in.ClientURI, in.LogoURI}, in.Contacts...) {
 		if len(text) > maxText || !printable(text) {
-			return bad("client_uri, logo_uri and contacts must be texts of at most 256 visible characters.")
+			return bad("client_uri, logo_uri, and each of contacts must be at most 256 visible characters.")
 		}
 	}
 	if len(in.Contacts) > maxContacts {
-		return bad("contacts has more than 5 texts.")
+		return bad("contacts must have at most 5 entries.")
 	}
 	return nil
 }

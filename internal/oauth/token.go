@@ -36,8 +36,8 @@ type granted struct {
 	IDToken      string `json:"id_token,omitempty"`
 }
 
-// errManyKeys undoes an issue.
-var errManyKeys = errors.New("the account has too many keys")
+// errManyKeys rolls back an issue.
+var errManyKeys = errors.New("oauth: the workspace has too many API keys")
 
 // Token is POST /oauth/token: codes, refresh tokens and devices become access tokens.
 func (o *OAuth) Token() http.Handler { return o.endpoint(o.token) }
@@ -67,11 +67,11 @@ func (o *OAuth) token(w http.ResponseWriter, r *http.Request) (any, error) {
 		}
 		return o.poll(ctx, client, form)
 	}
-	return nil, refused("unsupported_grant_type", "Granted are authorization_code, refresh_token and "+grantDevice+".")
+	return nil, refused("unsupported_grant_type", "grant_type must be authorization_code, refresh_token, or "+grantDevice+".")
 }
 
-// errGrant is the answer to a code that is not good, for whatever reason.
-var errGrant = refused("invalid_grant", "The code is unknown, used or expired, or it was issued to another program.")
+// errGrant is returned for every code that cannot be exchanged.
+var errGrant = refused("invalid_grant", "The code is unknown, used, or expired, or was issued to another client.")
 
 // exchange is the grant of codes (RFC 6749, section 4.1.3). A code that is presented wrongly is gone as well: who guesses a
 // verifier has one try.
@@ -150,7 +150,7 @@ func (o *OAuth) sameTarget(g store.OAuthGrant, form url.Values) error {
 	}
 	_, resource, err := o.readResource(form["resource"])
 	if err == nil && resource != g.Resource {
-		err = refused("invalid_target", "The resource must be the one of the consent.")
+		err = refused("invalid_target", "The resource must be the same as in the authorization request.")
 	}
 	return err
 }
@@ -162,10 +162,10 @@ func (o *OAuth) sameClient(ctx context.Context, g store.OAuthGrant, client *know
 		o.documents.needs(client.ID)
 		return nil
 	}
-	return o.endWith(ctx, g.ID, "The client is not what the person agreed to any more. Ask again.")
+	return o.endWith(ctx, g.ID, "The client has changed since the person approved it. Request access again.")
 }
 
-// endWith ends the family of a grant, and says why.
+// endWith ends the family of a grant and returns the reason as an error.
 func (o *OAuth) endWith(ctx context.Context, grant toll.Hash, why string) error {
 	if _, err := o.end(ctx, grant); err != nil {
 		return err
@@ -175,7 +175,7 @@ func (o *OAuth) endWith(ctx context.Context, grant toll.Hash, why string) error 
 
 // reused ends the family of what was presented a second time: it has been stolen, or what came of it has.
 func (o *OAuth) reused(ctx context.Context, grant toll.Hash) error {
-	return o.endWith(ctx, grant, "It was used before. What came of it is revoked.")
+	return o.endWith(ctx, grant, "The code or token was already used. All access that came from it is now revoked.")
 }
 
 // issue makes the first token of a grant. uses says which code or device is used up by it.
@@ -264,15 +264,15 @@ func (o *OAuth) unissued(ctx context.Context, g store.OAuthGrant, err error) err
 	case errors.Is(err, store.ErrUsed):
 		return o.reused(ctx, g.ID)
 	case errors.Is(err, store.ErrGrantRevoked):
-		return refused("invalid_grant", "The consent is revoked.")
+		return refused("invalid_grant", "The access was revoked.")
 	case errors.Is(err, errManyKeys):
-		return refused("access_denied", "The account has as many API keys as it may have. Revoke what is no longer needed.")
+		return refused("access_denied", "The workspace has reached its limit of API keys. Revoke an unused key.")
 	case errors.Is(err, errEnded):
-		return o.endWith(ctx, g.ID, "The access was revoked, or its limits are used up. Ask the person again.")
+		return o.endWith(ctx, g.ID, "The access was revoked, or its limits are used up. Request access again.")
 	case errors.As(err, &e) && e.HTTPStatus() == http.StatusTooManyRequests:
 		return tooMany(e.Text())
 	case errors.As(err, &e) && e.HTTPStatus() < http.StatusInternalServerError:
-		return refused("invalid_grant", "What the person agreed to cannot be had: "+e.Text())
+		return refused("invalid_grant", "The approved access cannot be issued: "+e.Text())
 	}
 	return err
 }
@@ -304,7 +304,7 @@ func (o *OAuth) refresh(ctx context.Context, client *knownClient, form url.Value
 	if token == "" {
 		return nil, refused("invalid_request", "refresh_token is missing.")
 	}
-	unknown := refused("invalid_grant", "The refresh token is unknown or used, or its consent is over.")
+	unknown := refused("invalid_grant", "The refresh token is unknown or used, or its access was revoked or expired.")
 	row, err := store.OAuthRefreshByHash(ctx, o.Store, sumOf(token))
 	var g store.OAuthGrant
 	if err == nil {
@@ -433,7 +433,7 @@ func narrowed(scope string, form url.Values) (string, error) {
 	words := strings.Fields(scope)
 	for _, w := range strings.Fields(asked) {
 		if !slices.Contains(words, w) {
-			return "", refused("invalid_scope", "The scope is wider than the consent.")
+			return "", refused("invalid_scope", "The scope must not exceed the approved scope.")
 		}
 	}
 	return asked, nil

@@ -75,9 +75,9 @@ func (o *OAuth) userInfo(r *http.Request) (answer any, status int, challenge str
 	g, err := o.bearer(ctx, token)
 	switch {
 	case isNotFound(err):
-		return refused("invalid_token", "The access token is unknown, revoked or expired."), http.StatusUnauthorized, base + `, error="invalid_token"`
+		return refused("invalid_token", "The access token is unknown, revoked, or expired."), http.StatusUnauthorized, base + `, error="invalid_token"`
 	case err == nil && !inScope(g.Scope, "openid"):
-		return refused("insufficient_scope", "The access token is not for this."), http.StatusForbidden, base + `, error="insufficient_scope", scope="openid"`
+		return refused("insufficient_scope", "The access token does not have the scope openid."), http.StatusForbidden, base + `, error="insufficient_scope", scope="openid"`
 	}
 	var u user
 	if err == nil {

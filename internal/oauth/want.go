@@ -35,10 +35,10 @@ func (o *OAuth) read(ctx context.Context, client *knownClient, q url.Values) (w 
 	}
 	if w.Kind == KindAPIKey {
 		if q.Get("plan_id") != "" || q.Get("agent_id") != "" {
-			return w, refused("invalid_request", "An API key is for no plan and no agent.")
+			return w, refused("invalid_request", "An API key is not limited to a plan or an agent: omit plan_id and agent_id.")
 		}
 		if client.Agent != nil {
-			return w, refused("invalid_target", "A program that is not registered gets no API key.")
+			return w, refused("invalid_target", "Only a registered client can get an API key.")
 		}
 		isRight := func(word string) bool { return toll.AllRights().Has(toll.Right(word)) }
 		if client.usual != nil && !slices.ContainsFunc(strings.Fields(w.Scope), isRight) {
@@ -56,10 +56,10 @@ func (o *OAuth) read(ctx context.Context, client *knownClient, q url.Values) (w 
 			_, err = store.AgentByID(ctx, o.Store, agent)
 		}
 		if err != nil {
-			return w, unknownRecord(err, "agent_id names no agent.")
+			return w, unknownRecord(err, "agent_id does not match an agent.")
 		}
 		if client.Agent != nil && agent != client.Agent.ID {
-			return w, refused("invalid_request", "agent_id must be the agent that client_id names.")
+			return w, refused("invalid_request", "agent_id must be the agent in client_id.")
 		}
 		w.AgentID = agent
 	}
@@ -74,7 +74,7 @@ func (o *OAuth) read(ctx context.Context, client *knownClient, q url.Values) (w 
 			_, err = store.PlanByID(ctx, o.Store, plan)
 		}
 		if err != nil {
-			return w, unknownRecord(err, "plan_id names no plan.")
+			return w, unknownRecord(err, "plan_id does not match a plan.")
 		}
 		w.PlanID = plan
 	}
@@ -110,12 +110,12 @@ func readScope(scope string) (string, error) {
 	words := strings.Fields(scope)
 	for _, w := range words {
 		if !visible(w) || strings.ContainsAny(w, `"\`) {
-			return "", refused("invalid_scope", "scope has a character that it must not have.")
+			return "", refused("invalid_scope", "scope contains an invalid character.")
 		}
 	}
 	scope = strings.Join(words, " ")
 	if len(scope) > maxScope {
-		return "", refused("invalid_scope", "scope is longer than 256 characters.")
+		return "", refused("invalid_scope", "scope must be at most 256 characters.")
 	}
 	return scope, nil
 }
@@ -126,7 +126,7 @@ func askedRights(scope string) (toll.Rights, error) {
 	asked := slices.DeleteFunc(toll.AllRights(), func(r toll.Right) bool { return !slices.Contains(words, string(r)) })
 	can := toll.ProgramRights()
 	if r := asked.Missing(can); r != "" {
-		return nil, refused("invalid_scope", "No program can have the right "+string(r)+". It can ask for "+can.String()+".")
+		return nil, refused("invalid_scope", "An app cannot get the right "+string(r)+". It can request "+can.String()+".")
 	}
 	if len(asked) == 0 {
 		return can, nil
@@ -171,7 +171,7 @@ func rightsOf(person auth.Caller, asked, chosen toll.Rights) (toll.Rights, error
 // readResource reads what the access token is to be for (RFC 8707): the API, a server of somebody, or with none the service alone.
 func (o *OAuth) readResource(values []string) (kind, resource string, err error) {
 	if len(values) > 1 {
-		return "", "", refused("invalid_target", "Only one resource can be asked for.")
+		return "", "", refused("invalid_target", "Send at most one resource.")
 	}
 	if len(values) == 0 || values[0] == "" {
 		return KindPermission, "", nil
@@ -180,7 +180,7 @@ func (o *OAuth) readResource(values []string) (kind, resource string, err error)
 	if strings.TrimSuffix(resource, "/") == o.Resource {
 		return KindAPIKey, o.Resource, nil
 	}
-	bad := refused("invalid_target", "The resource must be the https address of a server, or http on this computer, without user and fragment.")
+	bad := refused("invalid_target", "The resource must be the https address of a server, or http on a loopback address, without a user or fragment.")
 	u, err := url.Parse(resource)
 	if err != nil || len(resource) > maxResource || !visible(resource) || u.Opaque != "" || u.User != nil || u.Hostname() == "" || strings.Contains(resource, "#") {
 		return "", "", bad

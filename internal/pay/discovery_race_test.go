@@ -19,7 +19,7 @@ func TestBazaarInOneInstant(t *testing.T) {
 		for _, who := range []toll.Address{b1, s1} {
 			s.mint(p, who, 100)
 		}
-		const success, refused = `{"bazaar":{"status":"success"}}`, `{"bazaar":{"status":"rejected","rejectedReason":"only the owner of the agent describes it anew"}}`
+		const success, refused = `{"bazaar":{"status":"success"}}`, `{"bazaar":{"status":"rejected","rejectedReason":"only the owner of the agent can change its description"}}`
 		for who, want := range map[toll.Address]struct{ said, shown string }{s1: {refused, "{}"}, b1: {success, exampleInfo}} {
 			a := s.agent(nil, p)
 			late := s.call(p, a, s.token(p, who, nil)).nonce("late").stock("1").at(askURL).declaring(`{"info":` + exampleInfo + `,"schema":{"type":"object"}}`)

@@ -100,11 +100,11 @@ func TestBazaarOfPayments(t *testing.T) {
 		// A payment that names no agent is bound to none.
 		loose := paying("https://evil.example/x", other)
 		loose.required.Accepts[0].Extra.AgentID = ""
-		refuse("no agent", loose, "no registered resource")
+		refuse("no agent", loose, "does not name a registered resource")
 		refuse("another method", paying(askURL, strings.NewReplacer(`"method":"POST"`, `"method":"PUT"`, `"enum":["POST"]`, `"enum":["PUT"]`).Replace(other)), "the method is not registered")
 		refuse("another tool", paying("mcp://demo/tools/ask", `{"info":{"input":{"type":"mcp","toolName":"asc","inputSchema":{}}},"schema":{}}`), "the tool is not registered")
 		refuse("a tool at a url", paying(askURL, `{"info":{"input":{"type":"mcp","toolName":"ask","inputSchema":{}}},"schema":{}}`), "the tool is not registered")
-		refuse("misfit", paying(askURL, strings.Replace(other, `"enum":["POST"]`, `"enum":["GET"]`, 1)), "does not fit its schema")
+		refuse("misfit", paying(askURL, strings.Replace(other, `"enum":["POST"]`, `"enum":["GET"]`, 1)), "does not match its schema")
 		for name, bad := range map[string]string{
 			"remote reference": `{"$ref":"https://evil.example/schema.json"}`, "file": `{"properties":{"input":{"$ref":"file:///etc/passwd"}}}`, "relative": `{"$ref":"other.json#/x"}`,
 			"root": `{"properties":{"input":{"$ref":"#"}}}`, "id": `{"$id":"https://evil.example/"}`, "dynamic": `{"$dynamicRef":"#x"}`,
@@ -153,7 +153,7 @@ func TestBazaarOfStrangers(t *testing.T) {
 		bazaar := func(prompt string) string {
 			return `{"info":` + strings.Replace(exampleInfo, "hi", prompt, 1) + `,"schema":{"type":"object"}}`
 		}
-		const success, refused = `{"bazaar":{"status":"success"}}`, `{"bazaar":{"status":"rejected","rejectedReason":"only the owner of the agent describes it anew"}}`
+		const success, refused = `{"bazaar":{"status":"success"}}`, `{"bazaar":{"status":"rejected","rejectedReason":"only the owner of the agent can change its description"}}`
 
 		if got := said(stock(theirs, bazaar("hello")).verify(s.one())); got != success {
 			t.Errorf("the first payer of a standard server: %s", got)
@@ -309,7 +309,7 @@ func TestSchemaOfPayer(t *testing.T) {
 		began := time.Now()
 		v, err := s.call(p, s.agent(nil, p), tok).nonce(name).stock("1").at(askURL).declaring(bazaar).verify(s.one())
 		s.valid(v, err)
-		if want := `{"bazaar":{"status":"rejected","rejectedReason":"the schema takes too much work"}}`; string(v.ExtensionResponses) != want {
+		if want := `{"bazaar":{"status":"rejected","rejectedReason":"the schema is too complex to check"}}`; string(v.ExtensionResponses) != want {
 			t.Errorf("%s: %s", name, v.ExtensionResponses)
 		}
 		if took := time.Since(began); took > 5*time.Second {

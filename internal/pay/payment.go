@@ -216,14 +216,14 @@ func (p *payment) match(brand catalogue.Brand, accepts []x402.Requirements) *tol
 	return refusal.New(toll.CodePlanMismatch, brand.Names.ReasonPlanMismatch(), "")
 }
 
-// checkEntry refuses requirements that cannot be served. Who asks for another flow would settle before it works, and a
-// stock server that prices in another asset did not mean credits.
+// checkEntry refuses requirements that cannot be served. A server that asks for another flow would settle before the work is done, and
+// a stock server that prices in another asset does not mean credits.
 func (p *payment) checkEntry(brand catalogue.Brand) *toll.Error {
 	if flow := p.entry.Extra.PaymentFlow; flow != "" && flow != purchases.FlowAuthorization {
-		return refusal.New(toll.CodeBadRequirements, x402.ReasonInvalidRequirements, "The only payment flow of these schemes is authorization.")
+		return refusal.New(toll.CodeBadRequirements, x402.ReasonInvalidRequirements, "The payment flow must be authorization.")
 	}
 	if asset := p.entry.Asset; p.stock && asset != "" && asset != brand.Names.Asset() {
-		return refusal.New(toll.CodeBadRequirements, x402.ReasonInvalidRequirements, "The asset of these schemes is "+brand.Names.Asset()+".")
+		return refusal.New(toll.CodeBadRequirements, x402.ReasonInvalidRequirements, "The asset must be "+brand.Names.Asset()+".")
 	}
 	return nil
 }
@@ -249,7 +249,7 @@ func (p *payment) agree(brand catalogue.Brand) *toll.Error {
 	default:
 		e = refusal.New(toll.CodeTokenSignature, brand.Names.ReasonSignature(), "")
 	}
-	e.Message = "The payment payload contradicts its access token: " + path + "."
+	e.Message = "The payment payload does not match its access token: " + path + "."
 	return e
 }
 
@@ -308,7 +308,7 @@ func (f *Facilitator) bindAgent(ctx context.Context, p *payment) *toll.Error {
 	}
 	id, err := toll.ParseAgentID(p.entry.Extra.AgentID)
 	if err != nil {
-		return refusal.Malformed("paymentRequired.accepts.extra.agentId", "must be the decimal text of a uint256 above zero")
+		return refusal.Malformed("paymentRequired.accepts.extra.agentId", "must be a decimal uint256 above zero")
 	}
 	a, cached, e := f.Catalogue.Agent(ctx, id)
 	if e != nil {
@@ -317,7 +317,7 @@ func (f *Facilitator) bindAgent(ctx context.Context, p *payment) *toll.Error {
 	p.agent, p.cached = a, cached
 	switch {
 	case !a.HasPlan(p.plan.ID):
-		return refusal.New(toll.CodeAgentMismatch, f.brand.Names.ReasonAgentMismatch(), "The agent does not have this plan.")
+		return refusal.New(toll.CodeAgentMismatch, f.brand.Names.ReasonAgentMismatch(), "The plan is not attached to the agent.")
 	case !a.IsListed:
 		return refusal.New(toll.CodeAgentUnlisted, x402.ReasonAgentInactive, "")
 	case len(allowed) > 0 && !slices.Contains(allowed, id):
@@ -339,7 +339,7 @@ func (f *Facilitator) bindOnlyAgent(ctx context.Context, p *payment, allowed []t
 	p.cached = cached
 	if len(ids) != 1 || !slices.Contains(allowed, ids[0]) {
 		e := refusal.New(toll.CodeAgentMismatch, f.brand.Names.ReasonAgentMismatch(), "")
-		e.Message = "The access token is bound to an agent, and the payment requirements name none."
+		e.Message = "The access token is restricted to an agent, but the payment requirements do not name an agent."
 		return e
 	}
 	a, agentCached, e := f.Catalogue.Agent(ctx, ids[0])
@@ -363,7 +363,7 @@ func (p *payment) bindEndpoint(brand catalogue.Brand) *toll.Error {
 			return nil
 		}
 		if p.url == "" {
-			return refusal.New(toll.CodeBadRequirements, x402.ReasonInvalidRequirements, "A strict agent needs resource.url.")
+			return refusal.New(toll.CodeBadRequirements, x402.ReasonInvalidRequirements, "resource.url is required because the agent has strict endpoints.")
 		}
 	}
 	pattern, verb, ok := p.agent.Endpoints.Match(p.url, p.entry.Extra.HTTPVerb)
@@ -424,7 +424,7 @@ func sameAmount(p *payment) *toll.Error {
 }
 
 func otherTerms(path string) *toll.Error {
-	return refusal.New(toll.CodeBadRequirements, x402.ReasonInvalidRequirements, "The client accepted other terms than the server asks for: "+path+".")
+	return refusal.New(toll.CodeBadRequirements, x402.ReasonInvalidRequirements, "The client accepted terms that differ from the terms of the server: "+path+".")
 }
 
 // withinAccepted refuses a settle above what the client accepted, whether or not a verify held it. nil is no amount.

@@ -64,7 +64,7 @@ func (f *Facilitator) WriteRefusals(ctx context.Context) error {
 	c.counts, c.reasons, c.lost = nil, nil, 0
 	c.mu.Unlock()
 	if lost > 0 {
-		f.Log.WarnContext(ctx, "refusals were not counted", "refusals", lost, "limit", maxRefusals)
+		f.Log.WarnContext(ctx, "too many different refusals: some were not counted", "refusals", lost, "limit", maxRefusals)
 	}
 	if len(counts) == 0 {
 		return nil

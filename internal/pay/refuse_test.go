@@ -15,9 +15,9 @@ func TestRefusal_Text(t *testing.T) {
 			amount, want string
 		}{
 			{1, 1, "", "1 credit needed, 0 available. The subscriber has never ordered this plan."},
-			{1, 1, "2", "A request of this plan burns 1 credit."},
-			{5, 5, "2", "A request of this plan burns 5 credits."},
-			{1, 10, "11", "A request of this plan burns 1 to 10 credits."},
+			{1, 1, "2", "A request of this plan costs 1 credit."},
+			{5, 5, "2", "A request of this plan costs 5 credits."},
+			{1, 10, "11", "A request of this plan costs 1 to 10 credits."},
 		} {
 			p := s.plan(dynamic(c.least, c.most))
 			v := must.Get(s.call(p, nil, s.token(p, s1, nil)).stock(c.amount).verify(s.one()))(s)

@@ -131,7 +131,7 @@ func (s *settled) readParts(stored []byte) error {
 	return nil
 }
 
-var errDamaged = errors.New("the stored answer is damaged")
+var errDamaged = errors.New("the stored response is damaged")
 
 // storedAnswer returns what the ledger keeps of the answer to a settlement.
 func (f *Facilitator) storedAnswer(ctx context.Context, p *payment, raised *toll.Credits) func(ledger.Receipt) []byte {
@@ -153,7 +153,7 @@ func (f *Facilitator) storedAnswer(ctx context.Context, p *payment, raised *toll
 // answerOf returns the answer to a settlement from what the ledger keeps of it; about says what else is known.
 func answerOf(names x402.Namespace, stored []byte, about settled) (*x402.SettleResponse, error) {
 	if len(stored) == 0 {
-		return nil, fmt.Errorf("request %s has no stored answer", about.RequestID)
+		return nil, fmt.Errorf("request %s has no stored response", about.RequestID)
 	}
 	switch stored[0] {
 	case storedText:
@@ -170,7 +170,7 @@ func answerOf(names x402.Namespace, stored []byte, about settled) (*x402.SettleR
 		resp.Raw = render1(&about, credits, nil)
 		return resp, nil
 	}
-	return nil, fmt.Errorf("the stored answer of request %s has form %d: this release is too old for it", about.RequestID, stored[0])
+	return nil, fmt.Errorf("the stored response of request %s has format %d, which this release cannot read: use a newer release", about.RequestID, stored[0])
 }
 
 func quoted(s string) string {

@@ -153,7 +153,7 @@ func noSettlement() *toll.Error { return toll.NewError(toll.CodeSettlementNotFou
 func (x *Requests) removed() *toll.Error {
 	days := x.horizon / (24 * time.Hour)
 	return toll.NewError(toll.CodeSettlementGone).WithParam("keptDays", int(days)).
-		WithDetails("requests are kept for %d days after the end of their access token", days)
+		WithDetails("requests are kept for %d days after their access token expires", days)
 }
 
 func payerOrOwner(caller toll.Address) func(subscriber, owner toll.Address) bool {
@@ -209,8 +209,8 @@ func (x *Requests) owned(ctx context.Context, caller toll.Address, id string) (*
 			continue
 		}
 		if open != nil {
-			return nil, toll.Errorf(toll.CodeSettleConflict, "This agentRequestId names open holds of several accounts.").
-				WithHint("Let verify issue the ids, or make them unique; the holds end by themselves.")
+			return nil, toll.Errorf(toll.CodeSettleConflict, "Several open holds have this agentRequestId.").
+				WithHint("Let verify issue the ids, or make them unique. The open holds expire by themselves.")
 		}
 		open = r
 	}
@@ -334,7 +334,7 @@ func (x *Requests) List(ctx context.Context, caller toll.Address, q RequestQuery
 	case !filter.Since.Before(filter.Until) || filter.Until.Sub(filter.Since) > maxHistory:
 		return nil, "", by("since", "must be before until, and at most 90 days before it")
 	case !q.Subscriber.IsZero() && (q.AsBuyer || q.Plan == ""):
-		return nil, "", by("subscriber", "needs role=seller and planId")
+		return nil, "", by("subscriber", "requires role=seller and planId")
 	case q.AsBuyer:
 		filter.Subscriber = caller
 	default:
@@ -348,7 +348,7 @@ func (x *Requests) List(ctx context.Context, caller toll.Address, q RequestQuery
 	}
 	list, next, err := x.ledger.History(ctx, filter, q.Page)
 	if errors.Is(err, ledger.ErrManyHeld) {
-		return nil, "", by("status", "names too many held requests to list them: name planId and subscriber as well")
+		return nil, "", by("status", "matches too many held requests to list: add planId and subscriber")
 	}
 	if err != nil {
 		return nil, "", toll.AsError(err)

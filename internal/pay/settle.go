@@ -202,7 +202,7 @@ func (f *Facilitator) refusedSettle(ctx context.Context, p *payment, e *toll.Err
 		return nil, e
 	}
 	if e.HTTPStatus() >= 500 && e.Err != nil && ctx.Err() == nil {
-		f.Log.ErrorContext(ctx, "settle pending", "error", e.Err.Error()) // its cause leaves with no answer
+		f.Log.ErrorContext(ctx, "the outcome of a settlement is pending", "error", e.Err.Error()) // its cause leaves with no answer
 	}
 	if e.HTTPStatus() >= 500 && f.Pending != nil {
 		f.Pending()

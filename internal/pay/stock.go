@@ -31,7 +31,7 @@ func outOfRange(p *payment) *toll.Error {
 	if least := p.plan.Credits.MinAmount; least != p.plan.Credits.MaxAmount {
 		burns = least.String() + " to " + burns
 	}
-	return refusal.New(toll.CodeAmountOutOfRange, x402.ReasonAmountOutOfRange, "A request of this plan burns "+burns+".")
+	return refusal.New(toll.CodeAmountOutOfRange, x402.ReasonAmountOutOfRange, "A request of this plan costs "+burns+".")
 }
 
 // inBounds refuses an amount below the minimum of the plan: more than was asked for would be burned. On the stock body it

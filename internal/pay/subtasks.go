@@ -35,7 +35,7 @@ func (x *Requests) RecordSubTask(ctx context.Context, caller toll.Address, in *t
 		n, err := store.CountSubTasks(ctx, tx, account, t.AgentRequestID, maxSubTasks)
 		if err == nil && n >= maxSubTasks {
 			err = toll.Errorf(toll.CodeRateLimited, "A request may have at most %d sub-tasks.", maxSubTasks).
-				WithParam("quota", "sub-tasks of a request").WithParam("limit", maxSubTasks).WithHint("Record the sum of several parts as one.")
+				WithParam("quota", "sub-tasks of a request").WithParam("limit", maxSubTasks).WithHint("Combine several sub-tasks into one with the sum of their credits.")
 		}
 		if err != nil {
 			return err
@@ -73,7 +73,7 @@ func (x *Requests) worksFor(ctx context.Context, caller toll.Address, id string)
 		}
 	}
 	if errors.Is(err, noSettlement()) {
-		err = toll.NewError(toll.CodeSubTaskRequestUnknown).WithHint("Send the agentRequestId that verify or settle answered.")
+		err = toll.NewError(toll.CodeSubTaskRequestUnknown).WithHint("Send the agentRequestId that verify or settle returned.")
 	}
 	return account, err
 }

@@ -183,7 +183,7 @@ func (f *Facilitator) notBought(l *shortfall, err error) *toll.Error {
 
 // pending is the answer while an order is not decided: the same call again waits for the same order.
 func (l *shortfall) pending(tx string) *toll.Error {
-	e := refusal.New(toll.CodeSettlementPending, x402.ReasonPending, "The order of the missing credits is not decided yet; repeat the same call.")
+	e := refusal.New(toll.CodeSettlementPending, x402.ReasonPending, "The order for the missing credits is still pending; repeat the same call.")
 	e.RetryAfterSecs = 1
 	if l.id != "" {
 		e = e.WithParam("agentRequestId", l.id)

@@ -143,7 +143,7 @@ func (f *Facilitator) verifyWithHold(ctx context.Context, p *payment, id string,
 func (f *Facilitator) takeHold(p *payment) *toll.Error {
 	e := f.freeHolds.Take(p.buyer(), 1)
 	if e != nil {
-		e.Code = toll.CodeTooManyHolds
+		e.Code, e.Message = toll.CodeTooManyHolds, "The subscriber has made too many holds and settlements of 0 credits with this builder within an hour."
 		e = e.WithReason(x402.ReasonTooManyHolds)
 	}
 	return e

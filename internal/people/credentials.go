@@ -56,7 +56,7 @@ func (cs *Credentials) add(ctx context.Context, user toll.UUID, c store.Credenti
 			return err
 		}
 		if len(all) >= mostCredentials {
-			return toll.Errorf(toll.CodeForbidden, "You have as many credentials as a person may have. Remove one first.")
+			return toll.Errorf(toll.CodeForbidden, "You have reached the limit of sign-in methods. Remove a method first.")
 		}
 		if err := store.InsertCredential(ctx, tx, c); err != nil {
 			return err
@@ -74,7 +74,7 @@ func (cs *Credentials) add(ctx context.Context, user toll.UUID, c store.Credenti
 		return store.AuditAll(ctx, tx, cs.clock(), append(made, personal(ctx, tx, user, "credential.added", c.Kind)...)...)
 	})
 	if store.IsUnique(err) {
-		return toll.Errorf(toll.CodeExists, "This is a credential of somebody already.")
+		return toll.Errorf(toll.CodeExists, "This sign-in method already belongs to an account.")
 	}
 	return err
 }
@@ -103,7 +103,7 @@ func (cs *Credentials) Remove(ctx context.Context, user, id toll.UUID, keep stri
 			return toll.NewError(toll.CodePersonNotFound)
 		}
 		if left == 0 {
-			return toll.Errorf(toll.CodeForbidden, "This is your last way to sign in. Add another one first.")
+			return toll.Errorf(toll.CodeForbidden, "This is your last sign-in method. Add another method first.")
 		}
 		if err := store.DeleteCredential(ctx, tx, id, user); err != nil {
 			return err

@@ -52,7 +52,7 @@ func take[K comparable](m *meter.Meter[K], began time.Time, key K) error {
 	if r.OK {
 		return nil
 	}
-	e := toll.Errorf(toll.CodeRateLimited, "Too many tries. Wait some minutes, then try again.")
+	e := toll.Errorf(toll.CodeRateLimited, "Too many attempts. Try again in a few minutes.")
 	e.RetryAfterSecs = int((r.Retry + time.Second - 1) / time.Second)
 	return e
 }

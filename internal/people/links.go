@@ -28,8 +28,8 @@ const (
 	mostInvitations = 100
 )
 
-// errLink is the one answer to a link that is unknown, used or over.
-var errLink = toll.Errorf(toll.CodePersonNotFound, "This link was used, has ended, or is not one of this service.").WithHint("Ask for a new one.")
+// errLink is returned for every link that is unknown, used, or expired.
+var errLink = toll.Errorf(toll.CodePersonNotFound, "This link was already used, has expired, or does not belong to this service.").WithHint("Request a new link.")
 
 // usable returns nil for a link of one of these kinds that can be used now; err is that of reading it.
 func usable(l store.Link, err error, now time.Time, kinds ...string) error {
@@ -85,7 +85,7 @@ func (ls *Links) Invite(ctx context.Context, c auth.Caller, role toll.Role, note
 			return err
 		}
 		if len(open) >= mostInvitations {
-			return toll.Errorf(toll.CodeRateLimited, "A workspace has at most 100 open invitations.").WithHint("Withdraw some first.")
+			return toll.Errorf(toll.CodeRateLimited, "A workspace has at most 100 open invitations.").WithHint("Withdraw an invitation first.")
 		}
 		act := store.Act{Workspace: l.Workspace, Act: "member.invited", Object: toll.Hash(hash).String(), Detail: store.Changed{After: role}}
 		return errors.Join(store.InsertLink(ctx, tx, l), store.PutAnswer(ctx, tx, once, &out), store.AuditAll(ctx, tx, ls.clock(), act))
@@ -162,7 +162,7 @@ func (ls *Links) Join(ctx context.Context, source string, user toll.UUID, secret
 		return store.AuditAll(ctx, tx, ls.clock(), act)
 	})
 	if store.IsUnique(err) {
-		err = toll.Errorf(toll.CodeExists, "You are a member of this workspace already.")
+		err = toll.Errorf(toll.CodeExists, "You are already a member of this workspace.")
 	}
 	return at, err
 }
@@ -183,7 +183,7 @@ func join(ctx context.Context, tx *store.Tx, now time.Time, l store.Link, user t
 		return store.Act{}, errLink
 	}
 	if len(people) >= mostMembers {
-		return store.Act{}, toll.Errorf(toll.CodeForbidden, "This workspace has as many members as it may have.")
+		return store.Act{}, toll.Errorf(toll.CodeForbidden, "This workspace has reached its limit of members.")
 	}
 	act := store.Act{Workspace: l.Workspace, Act: "member.joined", Object: user.String(), Detail: store.Changed{After: l.Role}}
 	return act, addMember(ctx, tx, store.Membership{Workspace: at, UserID: user, Role: l.Role, CreatedAt: now})
@@ -193,7 +193,7 @@ func join(ctx context.Context, tx *store.Tx, now time.Time, l store.Link, user t
 func addMember(ctx context.Context, tx *store.Tx, m store.Membership) error {
 	in, err := store.MembershipsOf(ctx, tx, m.UserID)
 	if err == nil && len(in) >= mostWorkspaces {
-		err = toll.Errorf(toll.CodeForbidden, "You are a member of %d workspaces, the most that a person can have.", len(in)).WithHint("Leave one first.")
+		err = toll.Errorf(toll.CodeForbidden, "You are a member of %d workspaces, which is the limit.", len(in)).WithHint("Leave a workspace first.")
 	}
 	if err != nil {
 		return err

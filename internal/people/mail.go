@@ -89,7 +89,7 @@ func (c MailConfig) Reach(ctx context.Context) error {
 		err = fmt.Errorf("timeout: %w", ctx.Err())
 	}
 	if err != nil {
-		return fmt.Errorf("the mail server cannot be used: %s: look at it, at TOLL_SMTP_URL (--smtp-url) and at TOLL_SMTP_PASSWORD",
+		return fmt.Errorf("the mail server cannot be used: %s: check the server, TOLL_SMTP_URL (--smtp-url), and TOLL_SMTP_PASSWORD",
 			plain.Text(err.Error(), maxFault))
 	}
 	return nil
@@ -102,14 +102,14 @@ func newMailer(c MailConfig, log *slog.Logger, more ...mail.Option) (*mailer, er
 	}
 	u, err := url.Parse(c.URL)
 	if err != nil || u.Scheme != "smtp" && u.Scheme != "smtps" || u.Hostname() == "" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" {
-		return nil, errors.New("a mail server is smtp://user@host:587 or smtps://user@host:465: correct TOLL_SMTP_URL (--smtp-url)")
+		return nil, errors.New("the mail server must be smtp://user@host:587 or smtps://user@host:465: correct TOLL_SMTP_URL (--smtp-url)")
 	}
 	if _, has := u.User.Password(); has {
-		return nil, errors.New("the password of the mail server does not belong into TOLL_SMTP_URL (--smtp-url): set TOLL_SMTP_PASSWORD")
+		return nil, errors.New("the password of the mail server must not be in TOLL_SMTP_URL (--smtp-url): set TOLL_SMTP_PASSWORD")
 	}
 	from, err := netmail.ParseAddress(c.From)
 	if err != nil {
-		return nil, errors.New("mails need an address that sends them, such as pay@example.com: correct TOLL_MAIL_FROM (--mail-from)")
+		return nil, errors.New("mail needs a sender address, such as pay@example.com: correct TOLL_MAIL_FROM (--mail-from)")
 	}
 	port, err := strconv.Atoi(cmp.Or(u.Port(), map[string]string{"smtp": "587", "smtps": "465"}[u.Scheme]))
 	if err != nil {
@@ -145,7 +145,7 @@ func (m *mailer) sendNext(ctx context.Context) (time.Duration, error) {
 
 func (m *mailer) warn(ctx context.Context, err error) {
 	if err != nil {
-		m.log.WarnContext(ctx, "a mail was not sent", slog.Any("err", err))
+		m.log.WarnContext(ctx, "cannot send mail", slog.Any("err", err))
 	}
 }
 
@@ -197,8 +197,8 @@ type codeState struct {
 
 var (
 	mailSyntax = regexp.MustCompile("^[a-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[a-z0-9]([a-z0-9.-]{0,183}[a-z0-9])?$")
-	errMail    = toll.Errorf(toll.CodeBadRequest, "This is not a mail address.")
-	errCode    = toll.Errorf(toll.CodeNotAuthenticated, "The code is wrong, was used, or has ended.").WithHint("Ask for a new one.")
+	errMail    = toll.Errorf(toll.CodeBadRequest, "This is not a valid mail address.")
+	errCode    = toll.Errorf(toll.CodeNotAuthenticated, "The code is wrong, already used, or expired.").WithHint("Request a new code.")
 )
 
 func codeHash(id []byte, code string) []byte {
@@ -257,14 +257,14 @@ func (cd *Codes) Send(ctx context.Context, source string, to CodeFor) (state str
 	}
 	if sends {
 		l := letter{"", to.Mail, "Your code " + code[:4] + " " + code[4:], "Your code for " + cd.publicURL + " is\r\n\r\n    " + code[:4] + " " + code[4:] +
-			"\r\n\r\nType it there within 10 minutes. It works once. Tell it to nobody: whoever runs the service never asks for it.\r\n" +
-			"Somebody typed your address there. If that was not you, nothing happens without the code.\r\n\r\n" +
-			"Never send codes to this address again: " + cd.publicURL + PathMailStop + "?" + url.Values{"state": {stop}}.Encode() + "\r\n"}
+			"\r\n\r\nEnter it there within 10 minutes. It works once. Do not share it. The operator of the service never requests it.\r\n" +
+			"If you did not request this code, ignore this mail. Nothing happens unless the code is entered.\r\n\r\n" +
+			"To stop all codes to this address, open " + cd.publicURL + PathMailStop + "?" + url.Values{"state": {stop}}.Encode() + "\r\n"}
 		select {
 		case cd.mailer.queue <- l:
 			cd.mailer.queued.Fire()
 		default:
-			return "", toll.Errorf(toll.CodeRateLimited, "Too many mails wait to be sent. Try again in a minute, or sign in another way.")
+			return "", toll.Errorf(toll.CodeRateLimited, "Too many mails are waiting to be sent. Try again in a minute, or sign in another way.")
 		}
 	}
 	return cd.states.seal(s, "people mail code")
@@ -285,7 +285,7 @@ func codesLeft(ctx context.Context, tx *store.Tx, mail []byte, now time.Time) er
 	case len(sent) >= mostDaily:
 		return toll.Errorf(toll.CodeRateLimited, "Ten codes were sent to this address within a day. Sign in another way, or try again tomorrow.")
 	case open >= mostCodes:
-		return toll.Errorf(toll.CodeRateLimited, "Enough codes were sent to this address. Type one of them, or wait some minutes.")
+		return toll.Errorf(toll.CodeRateLimited, "Several codes were sent to this address. Use the code that you received, or wait a few minutes.")
 	}
 	return nil
 }
@@ -318,7 +318,7 @@ type mailStop struct {
 func (cd *Codes) Stopped(ctx context.Context, state string) (address string, stopped bool, err error) {
 	var s mailStop
 	if len(state) > 1024 || !cd.states.open(state, "people mail stop", &s) {
-		return "", false, toll.Errorf(toll.CodeBadRequest, "This link is not one of a mail of this service.")
+		return "", false, toll.Errorf(toll.CodeBadRequest, "This link is not from a mail of this service.")
 	}
 	stopped, err = store.HasMailStop(ctx, cd.store, sumOf(s.Mail))
 	return s.Mail, stopped, err

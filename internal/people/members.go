@@ -86,7 +86,7 @@ type MemberChange struct {
 // [toll.CodePersonNotFound], [toll.CodeLastOwner], [toll.CodeForbidden], [toll.CodeRightMissing].
 func (ms *Members) Change(ctx context.Context, c auth.Caller, user toll.UUID, in MemberChange) (toll.Member, error) {
 	if in.Role == nil && !in.SpendLimit.IsSet {
-		return toll.Member{}, toll.Faults([]toll.Fault{{Path: "role", Message: "this or spendLimitCents is required"}})
+		return toll.Member{}, toll.Faults([]toll.Fault{{Path: "role", Message: "is required without spendLimitCents"}})
 	}
 	if in.Role != nil && in.Role.Rights() == nil {
 		_, err := toll.ParseRole(string(*in.Role))
@@ -110,7 +110,7 @@ func (ms *Members) Change(ctx context.Context, c auth.Caller, user toll.UUID, in
 		}
 		switch {
 		case m.Role != toll.RoleDeveloper && in.SpendLimit.Value != nil:
-			return toll.Faults([]toll.Fault{{Path: "spendLimitCents", Message: "is for the role developer alone"}})
+			return toll.Faults([]toll.Fault{{Path: "spendLimitCents", Message: "is only for the role developer"}})
 		case m.Role != toll.RoleDeveloper, in.SpendLimit.IsSet:
 			m.SpendLimit = in.SpendLimit.Value
 		}
@@ -150,8 +150,8 @@ func (ms *Members) Remove(ctx context.Context, c auth.Caller, user toll.UUID, ke
 	out := toll.Removed{Success: true, UserID: user}
 	leaves := user == c.UserID && c.KeyID.IsZero()
 	if keep && (leaves || c.UserID.IsZero()) {
-		return out, toll.Errorf(toll.CodeForbidden, "What stands under a membership is kept by another member.").
-			WithHint("Let an owner or an admin remove you, and keep it.")
+		return out, toll.Errorf(toll.CodeForbidden, "Only another member can keep the API keys, access tokens, and apps of a membership.").
+			WithHint("Ask an owner or admin to remove you and keep them.")
 	}
 	err := ms.store.Tx(ctx, func(tx *store.Tx) error {
 		m, last, err := member(ctx, tx, c.Address, user)
@@ -280,8 +280,8 @@ func (ms *Members) Claim(ctx context.Context, source string, user toll.UUID, key
 		return toll.Address{}, err
 	}
 	if c.MadeBy != toll.MadeLocally || c.Rights.Missing(toll.AllRights()) != "" || len(c.Rights) != len(toll.AllRights()) {
-		return toll.Address{}, toll.Errorf(toll.CodeForbidden, "An account is claimed with an API key that has every right and that the operator made.").
-			WithHint("Make one with toll keys create --local.")
+		return toll.Address{}, toll.Errorf(toll.CodeForbidden, "To claim a workspace, use an API key that the operator created with every right.").
+			WithHint("Create the key with toll keys create --local.")
 	}
 	err = ms.store.Tx(ctx, func(tx *store.Tx) error {
 		if err := store.LockPrincipal(ctx, tx, c.Address); err != nil { // of two who claim it one does
@@ -295,7 +295,7 @@ func (ms *Members) Claim(ctx context.Context, source string, user toll.UUID, key
 			return err
 		}
 		if len(in) > 0 {
-			return toll.Errorf(toll.CodeExists, "This account has people already.").WithHint("Ask one of its owners for an invitation.")
+			return toll.Errorf(toll.CodeExists, "This workspace already has members.").WithHint("Ask an owner for an invitation.")
 		}
 		m := store.Membership{Workspace: c.Address, UserID: user, Role: toll.RoleOwner, CreatedAt: ms.clock()}
 		return errors.Join(addMember(ctx, tx, m), store.AuditAll(ctx, tx, ms.clock(), store.Act{Workspace: c.Address.Lower(), Act: "workspace.claimed", Object: c.KeyID.String()}))
@@ -323,7 +323,7 @@ func (ms *Members) manages(ctx context.Context, tx *store.Tx, c auth.Caller, rol
 		return auth.MissingRight(toll.RightMembers)
 	}
 	if err == nil && !m.Role.Manages(role) {
-		return toll.Errorf(toll.CodeForbidden, "Only an owner manages owners.")
+		return toll.Errorf(toll.CodeForbidden, "Only an owner can manage owners.")
 	}
 	return err
 }

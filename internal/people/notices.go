@@ -79,7 +79,7 @@ func (n *Notices) TakeMail(credential toll.UUID) bool {
 // SendMail sends a mail and returns when the server has it. A mail that is sent again keeps its id. Errors name no address.
 func (n *Notices) SendMail(ctx context.Context, id, to, subject, text string) error {
 	if n.mailer == nil {
-		return errors.New("the service has no mail server any more")
+		return errors.New("the service no longer has a mail server")
 	}
 	return n.mailer.send(ctx, letter{id, to, subject, text})
 }
@@ -101,7 +101,7 @@ func (n *Notices) noteSignIn(ctx context.Context, user toll.UUID, kind string, a
 	case n.signIns <- signIn{user, kind, who.Source, who.Agent, at}:
 		n.begun.Fire()
 	default:
-		n.mailer.warn(ctx, errors.New("too many sign-ins wait to be told"))
+		n.mailer.warn(ctx, errors.New("the sign-in notice queue is full"))
 	}
 }
 
@@ -123,7 +123,7 @@ func (n *Notices) reportSignIn(ctx context.Context) (time.Duration, error) {
 	}
 	for _, c := range all {
 		if c.Kind == Mail && n.TakeMail(c.ID) {
-			n.mailer.warn(ctx, n.mailer.send(ctx, letter{"", c.Subject, "A new sign-in", n.signInText(s)}))
+			n.mailer.warn(ctx, n.mailer.send(ctx, letter{"", c.Subject, "New sign-in", n.signInText(s)}))
 		}
 	}
 	return jobs.AtOnce, nil
@@ -154,17 +154,17 @@ func networkOf(source string) string {
 
 // howTexts are the kinds of credentials as a mail names them.
 var howTexts = map[string]string{
-	Password: "with your password", Passkey: "with a passkey", Mail: "with a code by mail", OIDC: "with an account of a provider",
-	Wallet: "with a wallet", Recovery: "with a recovery code or link, and a new password",
+	Password: "with your password", Passkey: "with a passkey", Mail: "with a code by mail", OIDC: "with a provider account",
+	Wallet: "with a wallet", Recovery: "with a recovery code or link and a new password",
 }
 
 func (n *Notices) signInText(s signIn) string {
-	return "Somebody signed in to your account at " + n.publicURL + " from a network that is new for it.\r\n\r\n" +
+	return "There was a sign-in to your account at " + n.publicURL + " from a new network.\r\n\r\n" +
 		"When: " + s.at.UTC().Format("2006-01-02 15:04 UTC") + "\r\n" +
 		"How: " + howTexts[s.kind] + "\r\n" +
-		"In: " + programOf(s.agent) + "\r\n" +
-		"From: " + s.source + "\r\n\r\n" +
-		"If that was you, there is nothing to do. If not, end the session and change how you sign in:\r\n" + n.publicURL + "/account/security\r\n"
+		"App: " + programOf(s.agent) + "\r\n" +
+		"Address: " + s.source + "\r\n\r\n" +
+		"If this was you, ignore this mail. If not, end the session and change your sign-in methods:\r\n" + n.publicURL + "/account/security\r\n"
 }
 
 // programOf names a program by words that it says of itself. Its own words are not in the mail: whoever signs in chooses them.
@@ -180,7 +180,7 @@ func programOf(agent string) string {
 	name := first("Edg", "Edge", "OPR/", "Opera", "Firefox/", "Firefox", "FxiOS/", "Firefox", "Chrome/", "Chrome", "CriOS/", "Chrome",
 		"Safari/", "Safari", "toll", "the command line")
 	if name == "" {
-		return "another program"
+		return "unknown"
 	}
 	system := first("Android", "Android", "iPhone", "an iPhone", "iPad", "an iPad", "Windows", "Windows", "Mac OS", "macOS", "Linux", "Linux")
 	if system == "" {

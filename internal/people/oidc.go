@@ -50,10 +50,10 @@ func (c OIDCConfig) Check() error {
 	}
 	u, err := url.Parse(c.Issuer)
 	if err != nil || u.Host == "" || u.Scheme != "https" && !(u.Scheme == "http" && toll.IsLoopback(u.Hostname())) {
-		return errors.New("a provider of sign-ins has an address with https: correct TOLL_OIDC_ISSUER (--oidc-issuer)")
+		return errors.New("the sign-in provider must have an https address: correct TOLL_OIDC_ISSUER (--oidc-issuer)")
 	}
 	if c.ClientID == "" {
-		return errors.New("the provider of sign-ins knows this service by a client id: set TOLL_OIDC_CLIENT_ID (--oidc-client-id)")
+		return errors.New("the sign-in provider needs the client id of this service: set TOLL_OIDC_CLIENT_ID (--oidc-client-id)")
 	}
 	return nil
 }
@@ -93,8 +93,8 @@ func (bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 	return res, err
 }
 
-// errProvider says that the provider cannot be asked now.
-var errProvider = toll.Errorf(toll.CodeNotAuthenticated, "The provider does not answer as it should. Try again, or sign in another way.")
+// errProvider means that the provider cannot be used now.
+var errProvider = toll.Errorf(toll.CodeNotAuthenticated, "The sign-in provider is unavailable or sent an invalid response. Try again, or sign in another way.")
 
 // config returns what asks the provider, and the context to ask with.
 func (o *provider) config(ctx context.Context) (context.Context, *oidc.Provider, *oauth2.Config, error) {
@@ -121,7 +121,7 @@ func (c OIDCConfig) Reach(ctx context.Context) error {
 		return err
 	}
 	if _, _, _, err = o.config(ctx); err != nil {
-		return fmt.Errorf("the provider cannot be used: %w: look at it, and at TOLL_OIDC_ISSUER (--oidc-issuer)", err)
+		return fmt.Errorf("the sign-in provider cannot be used: %w: check the provider and TOLL_OIDC_ISSUER (--oidc-issuer)", err)
 	}
 	return nil
 }
@@ -178,7 +178,7 @@ func (o *Provider) Begin(ctx context.Context, source string, f OIDCFor) (OIDCSta
 	}
 	_, _, cfg, err := o.provider.config(ctx)
 	if err != nil {
-		o.log.WarnContext(ctx, "the provider of sign-ins cannot be asked", "error", err.Error())
+		o.log.WarnContext(ctx, "sign-in provider unavailable", "error", err.Error())
 		return OIDCStart{}, errProvider
 	}
 	cookie, hash := newSecret()
@@ -212,11 +212,11 @@ func (o *Provider) Finish(ctx context.Context, source, cookie string, q url.Valu
 		return f, pr, provedAt, err
 	}
 	if q.Get("error") != "" {
-		return f, pr, provedAt, toll.Errorf(toll.CodeNotAuthenticated, "%s has not signed you in. Start again, or sign in another way.", o.provider.Name)
+		return f, pr, provedAt, toll.Errorf(toll.CodeNotAuthenticated, "%s did not sign you in. Start again, or sign in another way.", o.provider.Name)
 	}
 	token, err := o.provider.exchange(ctx, &s, q)
 	if err != nil {
-		o.log.WarnContext(ctx, "a sign-in by the provider was refused", "error", err.Error())
+		o.log.WarnContext(ctx, "sign-in through the provider failed", "error", err.Error())
 		return f, pr, provedAt, errProvider
 	}
 	if now := time.Now(); token.AuthTime > 0 {
@@ -239,7 +239,7 @@ type idClaims struct {
 // exchange gets and checks the identity token of a code.
 func (o *provider) exchange(ctx context.Context, s *oidcState, q url.Values) (c idClaims, err error) {
 	if iss := q.Get("iss"); iss != "" && iss != o.Issuer { // RFC 9207
-		return c, errors.New("the answer is of another issuer")
+		return c, errors.New("the response is from another issuer")
 	}
 	ctx, known, cfg, err := o.config(ctx)
 	if err != nil {
@@ -247,7 +247,7 @@ func (o *provider) exchange(ctx context.Context, s *oidcState, q url.Values) (c 
 	}
 	got, err := cfg.Exchange(ctx, q.Get("code"), oauth2.VerifierOption(s.Verifier))
 	if refused, ok := errors.AsType[*oauth2.RetrieveError](err); ok {
-		err = errors.New("the provider refuses the code: " + refused.ErrorCode) // the whole text is what it answers
+		err = errors.New("the provider rejected the code: " + refused.ErrorCode) // the whole text is what it answers
 	}
 	if err != nil {
 		return c, err
@@ -265,13 +265,13 @@ func (o *provider) exchange(ctx context.Context, s *oidcState, q url.Values) (c 
 	at := time.Unix(c.AuthTime, 0)
 	switch {
 	case subtle.ConstantTimeCompare([]byte(id.Nonce), []byte(s.Nonce)) != 1:
-		return c, errors.New("the identity token has another nonce")
+		return c, errors.New("the identity token has the wrong nonce")
 	case (len(id.Audience) > 1 || c.AuthorizedParty != "") && c.AuthorizedParty != o.ClientID: // OpenID Connect Core 3.1.3.7, rules 4 and 5
-		return c, errors.New("the identity token is of another party")
+		return c, errors.New("the identity token was issued to another client")
 	case c.Subject == "" || len(c.Subject) > 255:
-		return c, errors.New("the identity token has no subject of at most 255 bytes")
+		return c, errors.New("the subject of the identity token must be 1 to 255 bytes")
 	case s.Proves && (at.Before(s.Began.Add(-clockSkew)) || at.After(now.Add(clockSkew))):
-		return c, errors.New("the provider did not ask for the password again")
+		return c, errors.New("the provider did not authenticate the person again")
 	}
 	return c, nil
 }

@@ -102,7 +102,7 @@ func (pk *Passkeys) seal(options any, s *webauthn.SessionData, use string) (Cere
 	return Ceremony{string(text), state}, errors.Join(err1, err2)
 }
 
-var errPasskey = toll.Errorf(toll.CodeNotAuthenticated, "The passkey was not taken. Start again, or sign in another way.")
+var errPasskey = toll.Errorf(toll.CodeNotAuthenticated, "The passkey was not accepted. Start again, or sign in another way.")
 
 // open returns the state of a ceremony that was sealed for the same use. It uses the challenge up.
 func (pk *Passkeys) open(ctx context.Context, state, use string) (s webauthn.SessionData, err error) {
@@ -197,7 +197,7 @@ func (pk *Passkeys) SignUp(ctx context.Context, source string, in SignUp, state,
 		return toll.Person{}, toll.Address{}, errPasskey
 	}
 	u := &passkeyUser{id: toll.UUID(s.UserID)}
-	first, err := pk.credential(u, s, "of the sign-up", answer)
+	first, err := pk.credential(u, s, "from sign-up", answer)
 	if err != nil {
 		return toll.Person{}, toll.Address{}, err
 	}

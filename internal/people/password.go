@@ -46,7 +46,7 @@ var loginSyntax = regexp.MustCompile(`^[a-z0-9][a-z0-9._+@-]{1,62}[a-z0-9]$`)
 func parseLogin(s string) (string, error) {
 	s = strings.ToLower(strings.TrimSpace(s))
 	if !loginSyntax.MatchString(s) {
-		return "", toll.Errorf(toll.CodeBadRequest, "A login name has 3 to 64 of a-z, 0-9 and . _ + @ -, and begins and ends with a letter or a digit.")
+		return "", toll.Errorf(toll.CodeBadRequest, "A login name must have 3 to 64 characters from a-z, 0-9, and . _ + @ -, and must begin and end with a letter or digit.")
 	}
 	return s, nil
 }
@@ -56,10 +56,10 @@ func checkPassword(s, login string) error {
 	n, lower := utf8.RuneCountInString(s), strings.ToLower(s)
 	switch {
 	case !utf8.ValidString(s) || n < shortestPassword || len(s) > longestPassword:
-		return toll.Errorf(toll.CodeBadRequest, "A password has 8 characters at least and 256 bytes at most.")
+		return toll.Errorf(toll.CodeBadRequest, "A password must have at least 8 characters and at most 256 bytes.")
 	case badPasswords[lower], badPasswords[strings.TrimRight(lower, "0123456789!.?")], strings.Contains(lower, login),
 		strings.Trim(lower, lower[:1]) == "": // one character, repeated
-		return toll.Errorf(toll.CodeBadRequest, "This password is easy to guess. Choose another one, such as four words.")
+		return toll.Errorf(toll.CodeBadRequest, "This password is easy to guess. Choose another password, such as four words.")
 	}
 	return nil
 }

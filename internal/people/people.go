@@ -97,7 +97,7 @@ func New(d Deps) (*People, error) {
 	oidc, err3 := newProvider(d.OIDC, d.PublicURL)
 	if d.NoPasswords && passkeys == nil && mailer == nil && oidc == nil {
 		return nil, errors.Join(err1, err2, err3, errors.New(
-			"without passwords people need another way to sign in: an https address with a name, for passkeys, a mail server or a provider of accounts"))
+			"without passwords, people need another way to sign in: a public https address with a host name (for passkeys), a mail server, or a sign-in provider"))
 	}
 	states := &states{d.Seal, d.Open, d.Clock}
 	limits := newLimits(d.Store, states)

@@ -30,7 +30,7 @@ type proofState struct {
 	Ends time.Time `json:"ends"`
 }
 
-var errProof = toll.Errorf(toll.CodeNotAuthenticated, "This sign-in has ended or was used. Start again.")
+var errProof = toll.Errorf(toll.CodeNotAuthenticated, "This sign-in has expired or was already used. Start again.")
 
 // stateText is the base64 of sealed states. Strict refuses bits behind the last byte.
 var stateText = base64.RawURLEncoding.Strict()
@@ -146,7 +146,7 @@ func (ps *Proofs) Confirm(ctx context.Context, user toll.UUID, pr Proof) error {
 	if err == nil {
 		_, err = ps.credentials.used(ctx, c, false)
 	}
-	return store.NotFoundAs(err, toll.Errorf(toll.CodeNotAuthenticated, "%s is not yours here.", pr.Name))
+	return store.NotFoundAs(err, toll.Errorf(toll.CodeNotAuthenticated, "%s is not a sign-in method of your account.", pr.Name))
 }
 
 // Add makes a proof a credential of a person. Errors: [toll.CodeExists] when it is a credential already.

@@ -39,8 +39,8 @@ func (s *Signed) InTerminal() bool { return len(s.row.Data) == 0 }
 // Keep names the session among those of its person, for [Credentials.Remove].
 func (s *Signed) Keep() string { return s.row.Token }
 
-// errSession is the one answer to a session that is unknown, over, or of a person who may not sign in.
-var errSession = toll.Errorf(toll.CodeNotAuthenticated, "This session has ended, or is not one of this service.").WithHint("Sign in again.")
+// errSession is returned for an unknown or ended session, and for a person who may not sign in.
+var errSession = toll.Errorf(toll.CodeNotAuthenticated, "This session has ended or does not belong to this service.").WithHint("Sign in again.")
 
 // CookieName returns the name of the session cookie. It has the port: all ports of a host share cookies.
 func CookieName(public *url.URL) string {
@@ -127,7 +127,7 @@ func (ss *Sessions) Begin(ctx context.Context, u toll.Person, agent string) (tex
 // Prove checks the password in a session in a terminal. Errors: those of [Passwords.Prove], [toll.CodeBadRequest] for a browser.
 func (ss *Sessions) Prove(ctx context.Context, s *Signed, password string) error {
 	if !s.InTerminal() {
-		return toll.Errorf(toll.CodeBadRequest, "A browser proves a credential on the page /confirm.")
+		return toll.Errorf(toll.CodeBadRequest, "In a browser, confirm your sign-in on the page /confirm.")
 	}
 	if err := ss.passwords.Prove(ctx, s.Person.ID, password); err != nil {
 		return err
@@ -173,14 +173,14 @@ func (ss *Sessions) NoteUse(ctx context.Context, session string, workspace toll.
 		return store.PutSessionUse(ctx, tx, store.SessionUse{Session: session, Workspace: workspace, UsedAt: ss.clock()})
 	})
 	if err != nil {
-		ss.log.WarnContext(ctx, "the use of a session in a workspace was not noted", "workspace", workspace, "error", err.Error())
+		ss.log.WarnContext(ctx, "cannot save the use of a session in a workspace", "workspace", workspace, "error", err.Error())
 	}
 }
 
-var errEnded = toll.Errorf(toll.CodeWrongWorkspace, "An owner or an admin of the workspace has ended the access of this session to it.").WithHint("Sign in again.")
+var errEnded = toll.Errorf(toll.CodeWrongWorkspace, "An owner or admin ended the access of this session to the workspace.").WithHint("Sign in again.")
 
 var errWorkspace = toll.Errorf(toll.CodeWrongWorkspace, "X-Current-Org-Id must name a workspace that you are a member of.").
-	WithHint("GET /api/v1/organizations lists yours.")
+	WithHint("GET /api/v1/organizations lists your workspaces.")
 
 // List returns the sessions of a person that go on, newest first.
 func (ss *Sessions) List(ctx context.Context, user toll.UUID) ([]toll.Session, error) {

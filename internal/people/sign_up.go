@@ -28,8 +28,8 @@ type SignUps struct {
 	Registration Registration
 }
 
-// errClosed says that nobody signs up without a link.
-var errClosed = toll.Errorf(toll.CodeForbidden, "Sign-up is by invitation here.").
+// errClosed means that sign-up requires a link.
+var errClosed = toll.Errorf(toll.CodeForbidden, "Sign-up requires an invitation.").
 	WithHint("Ask the operator of this service, or the owner of a workspace, for a link.")
 
 // MaySignUp returns nil when a person with this link ("" for none) may sign up. The error is safe to show.
@@ -133,4 +133,4 @@ func ownWorkspace(ctx context.Context, tx *store.Tx, now time.Time, w store.Prin
 	return []store.Act{{Workspace: w.Address.Lower(), Act: "workspace.created", Object: w.Address.Lower()}}, addMember(ctx, tx, own)
 }
 
-var errTaken = toll.Errorf(toll.CodeExists, "This login name is taken.").WithHint("Choose another one, or sign in.")
+var errTaken = toll.Errorf(toll.CodeExists, "This login name is taken.").WithHint("Choose another login name, or sign in.")

@@ -26,9 +26,9 @@ const (
 
 // What a wallet signs: each text names what it allows.
 const (
-	textSignIn = "Sign in. For ten minutes this also counts as your confirmation for changes to your account and for programs that you let in."
-	textAdd    = "Add this wallet to your account, so that it signs you in, and become the owner of its workspace."
-	textProve  = "Confirm that it is you. For ten minutes you can change who uses your account, and let programs in."
+	textSignIn = "Sign in. For ten minutes, this also confirms changes to your account and approvals of apps."
+	textAdd    = "Add this wallet to your account as a sign-in method, and become the owner of its workspace."
+	textProve  = "Confirm that it is you. For ten minutes, you can change who can use your account and approve apps."
 )
 
 // WalletFor says for what a wallet signs.
@@ -55,13 +55,13 @@ type WalletText struct {
 }
 
 var (
-	errWallet  = toll.Errorf(toll.CodeNotAuthenticated, "The signature is not one of this wallet for this text. Start again.")
-	errNoChain = toll.Errorf(toll.CodeForbidden, "This account signs by a contract, and the service has no chain to ask it. Sign in with a wallet that has a key.").
-			WithHint("The operator connects a chain with --chain-rpc-urls.")
-	errOwnKey = toll.Errorf(toll.CodeForbidden, "This address is a workspace whose key the service holds, so its key does not sign anybody in.").
+	errWallet  = toll.Errorf(toll.CodeNotAuthenticated, "The signature does not match this wallet and text. Start again.")
+	errNoChain = toll.Errorf(toll.CodeForbidden, "This wallet is a smart contract, and the service has no chain to verify its signature. Sign in with a wallet that has a private key.").
+			WithHint("The operator can connect a chain with --chain-rpc-urls.")
+	errOwnKey = toll.Errorf(toll.CodeForbidden, "The service holds the private key of this workspace, so the key cannot be used to sign in.").
 			WithHint("Sign in as a member of the workspace.")
-	errOwned = toll.Errorf(toll.CodeForbidden, "The workspace of this wallet has people already.").
-			WithHint("Sign in as one of them, and add the wallet on your account.")
+	errOwned = toll.Errorf(toll.CodeForbidden, "The workspace of this wallet already has members.").
+			WithHint("Sign in as a member, then add the wallet to your account.")
 )
 
 type Wallets struct {
@@ -158,7 +158,7 @@ func (ws *Wallets) Finish(ctx context.Context, source, state, signature string) 
 func (ws *Wallets) signedByCode(ctx context.Context, at toll.Address, digest [32]byte, signature []byte) (bool, error) {
 	switch {
 	case evm.Wrapped(signature):
-		return false, toll.Errorf(toll.CodeNotAuthenticated, "This account is not on the chain yet (ERC-6492). Deploy it first.")
+		return false, toll.Errorf(toll.CodeNotAuthenticated, "This smart account is not deployed yet (ERC-6492). Deploy it first.")
 	case ws.accepts == nil:
 		return false, errNoChain
 	}

@@ -113,7 +113,7 @@ func (x *Exact) before(ctx context.Context, q store.Querier, p *exactPayment) (*
 	return known, nil
 }
 
-var errUsed = refusal.New(toll.CodeRequestUsed, x402.ReasonExactNonceUsed, "This authorization has paid something else.")
+var errUsed = refusal.New(toll.CodeRequestUsed, x402.ReasonExactNonceUsed, "This authorization was already used for another payment.")
 
 // named returns what the wallet pays under the payment identifier by another authorization, nil for nothing. A wallet uses an
 // identifier once, over all its plans and calls; a payment that the chain has ended frees it.
@@ -130,7 +130,7 @@ func (x *Exact) named(ctx context.Context, q store.Querier, p *exactPayment) (*s
 	case err != nil:
 		return nil, toll.AsError(err)
 	case !found, known.Server != p.server, is.Content != p.content:
-		return nil, refusal.New(toll.CodeSettleConflict, x402.ReasonIdentifierConflict, "This payment identifier was used before with other content.")
+		return nil, refusal.New(toll.CodeSettleConflict, x402.ReasonIdentifierConflict, "This payment identifier was already used for another payment.")
 	}
 	return known, nil
 }
@@ -150,7 +150,7 @@ func (x *Exact) keep(ctx context.Context, p *exactPayment, opened bool) (k *stor
 	}
 	used, err := x.checkout.Seller().CheckSale(ctx, rail.Sale{Token: p.token, Authorization: *p.signed, Signature: p.signature})
 	if err == nil && used {
-		err = refusal.New(toll.CodeRequestUsed, x402.ReasonExactNonceUsed, "The chain has carried this authorization out already.")
+		err = refusal.New(toll.CodeRequestUsed, x402.ReasonExactNonceUsed, "This authorization was already executed on the chain.")
 	}
 	if err != nil {
 		if known, e := x.before(ctx, x.store, p); e != nil || known != nil {
@@ -238,7 +238,7 @@ func (x *Exact) Settle(ctx context.Context, caller toll.Address, stock *x402.Sto
 		return nil, toll.AsError(err)
 	}
 	if kept.Nonce != p.signed.Nonce {
-		return nil, refusal.New(toll.CodeRequestUsed, x402.ReasonInFlight, "Another authorization pays under this payment identifier.")
+		return nil, refusal.New(toll.CodeRequestUsed, x402.ReasonInFlight, "Another authorization already pays with this payment identifier.")
 	}
 	wait, cancel := context.WithTimeout(ctx, x.wait)
 	defer cancel()
@@ -252,12 +252,12 @@ func (x *Exact) Settle(ctx context.Context, caller toll.Address, stock *x402.Sto
 			}
 		}
 		word, _ := paid.Params["reason"].(string)
-		return nil, &toll.Error{Code: toll.CodePaymentRequired, Reason: cmp.Or(word, exactReason(paid.FailureCode)), Message: "The payment was not carried out.", Details: paid.FailureReason}
+		return nil, &toll.Error{Code: toll.CodePaymentRequired, Reason: cmp.Or(word, exactReason(paid.FailureCode)), Message: "The payment failed.", Details: paid.FailureReason}
 	case err == nil && (paid.Status == toll.OrderConfirmed || paid.Status == toll.OrderFinal):
 		return x.answer(ctx, p, known, paid.TxHash)
 	}
 	if err != nil {
-		x.log.WarnContext(ctx, "the outcome of a payment by a wallet is not known", "payment", known.ID, "err", err)
+		x.log.WarnContext(ctx, "the outcome of a wallet payment is unknown", "payment", known.ID, "err", err)
 	}
 	return nil, toll.NewError(toll.CodeSettlementPending).WithParam("transaction", cmp.Or(paid.TxHash, p.content.String()))
 }
@@ -305,32 +305,32 @@ func (x *Exact) settledBefore(known *store.ExactPayment) (*x402.SettleResponse, 
 // here.
 func (x *Exact) terms(ctx context.Context, caller toll.Address, asked *x402.Requirements) (*saleTerms, *toll.Error) {
 	if !x.open {
-		return nil, refusal.New(toll.CodeUnsupportedScheme, x402.ReasonUnsupportedScheme, "This service settles payments of wallets for its own plans alone.").
-			WithHint("Its operator opens it with x402.exact = open.")
+		return nil, refusal.New(toll.CodeUnsupportedScheme, x402.ReasonUnsupportedScheme, "This service settles wallet payments only for its own plans.").
+			WithHint("The operator can allow other payments with x402.exact = open.")
 	}
 	seller := x.checkout.Seller()
 	if seller == nil {
 		return nil, toll.NewError(toll.CodeChainUnreachable)
 	}
 	if asked.Network != x.brand.Environment.Network() {
-		return nil, refusal.New(toll.CodeUnsupportedScheme, x402.ReasonInvalidNetwork, "The network of this service is "+x.brand.Environment.Network()+".")
+		return nil, refusal.New(toll.CodeUnsupportedScheme, x402.ReasonInvalidNetwork, "The network must be "+x.brand.Environment.Network()+".")
 	}
 	token, err := toll.ParseAddress(asked.Asset)
 	domain, ok := seller.Domain(token)
 	if err != nil || !ok {
-		return nil, refusal.New(toll.CodeBadRequirements, x402.ReasonInvalidRequirements, "The asset is neither USDC nor EURC of the network.")
+		return nil, refusal.New(toll.CodeBadRequirements, x402.ReasonInvalidRequirements, "The asset must be USDC or EURC on this network.")
 	}
 	payTo, err1 := toll.ParseAddress(asked.PayTo)
 	amount, err2 := toll.ParseCredits(asked.Amount) // base units of an answer have the range of credits
 	if err1 != nil || err2 != nil || amount == 0 {
-		return nil, refusal.New(toll.CodeBadRequirements, x402.ReasonInvalidRequirements, "payTo or amount cannot be used.")
+		return nil, refusal.New(toll.CodeBadRequirements, x402.ReasonInvalidRequirements, "payTo must be an address, and amount must be a whole number from 1 to 2^63-1.")
 	}
 	ours, err := store.IsReceiver(ctx, x.store, caller, payTo)
 	if err != nil {
 		return nil, toll.AsError(err)
 	}
 	if !ours {
-		return nil, refusal.New(toll.CodeNotPlanOwner, x402.ReasonUnauthorizedServer, "payTo is the receiver of none of your plans.")
+		return nil, refusal.New(toll.CodeNotPlanOwner, x402.ReasonUnauthorizedServer, "payTo is not a receiver of any of your plans.")
 	}
 	return newSaleTerms(asked.Network, domain, token, payTo, toll.UnitsOf(int64(amount)), asked.MaxTimeoutSeconds), nil
 }

@@ -45,7 +45,7 @@ func (x *Exact) deadPayments(ctx context.Context, before time.Time) (dead []*sto
 		}
 		is, err := seller.Dead(ctx, checkout.SaleOf(a))
 		if err != nil {
-			x.log.WarnContext(ctx, "whether authorizations can still be carried out is not known", "err", err)
+			x.log.WarnContext(ctx, "cannot check whether authorizations can still be executed", "err", err)
 			break
 		}
 		if is {

@@ -68,7 +68,7 @@ func (s *Purchases) mayOffer(ctx context.Context, caller toll.Address, r *x402.R
 		return toll.NewError(toll.CodeNotPlanOwner)
 	}
 	if scheme, network := s.brand.Scheme(plan); r.Scheme != scheme || !x402.SameNetwork(r.Network, network, s.brand.Environment) || r.Asset != s.brand.Names.Asset() {
-		return refusal.Malformed("paymentRequired.accepts", "has an entry that is not that of its plan")
+		return refusal.Malformed("paymentRequired.accepts", "has an entry that does not match its plan")
 	}
 	return nil
 }
@@ -82,7 +82,7 @@ func (s *Purchases) offerSale(ctx context.Context, r *x402.SaleRequired) {
 			ValidUntil: s.Clock().Add(offerLife).Unix(),
 		})
 		if err != nil {
-			s.Log.ErrorContext(ctx, "an offer cannot be signed", "error", err)
+			s.Log.ErrorContext(ctx, "cannot sign an offer", "error", err)
 			return
 		}
 		offers = append(offers, x402.SignedOffer{Format: x402.FormatJWS, AcceptIndex: i, Signature: jws})
@@ -99,7 +99,7 @@ func (s *Purchases) Receipt(ctx context.Context, url, network, payer, transactio
 		Version: 1, Network: network, ResourceURL: url, Payer: payer, IssuedAt: at.Unix(), Transaction: transaction,
 	})
 	if err != nil {
-		s.Log.ErrorContext(ctx, "a receipt cannot be signed", "error", err)
+		s.Log.ErrorContext(ctx, "cannot sign a receipt", "error", err)
 		return nil
 	}
 	return map[string]json.RawMessage{x402.ExtensionOfferReceipt: x402.ReceiptExtension(x402.SignedReceipt{Format: x402.FormatJWS, Signature: jws})}

@@ -75,7 +75,7 @@ func newSaleTerms(network string, domain evm.Domain, token, payTo toll.Address, 
 // [toll.CodeChainUnreachable].
 func (s *Purchases) saleTerms(plan *toll.Plan) (*saleTerms, *toll.Error) {
 	if s.Policy == ExactOff {
-		return nil, toll.NewError(toll.CodePathNotFound).WithHint("This service sells nothing to wallets that have no account.")
+		return nil, toll.NewError(toll.CodePathNotFound).WithHint("This service does not sell plans to wallets without an account.")
 	}
 	price := plan.Price
 	not := func(why string) (*saleTerms, *toll.Error) {
@@ -88,7 +88,7 @@ func (s *Purchases) saleTerms(plan *toll.Plan) (*saleTerms, *toll.Error) {
 	case plan.IsTrial:
 		return not("it is a trial")
 	case !plan.Kind().Prepaid():
-		return not("its credits are bought request by request")
+		return not("it is pay-as-you-go")
 	case price.IsFree():
 		return not("it is free")
 	}
@@ -180,8 +180,8 @@ func (s *Purchases) Buy(ctx context.Context, id toll.PlanID, payment string, wai
 		case !plan.IsListed:
 			return nil, toll.NewError(toll.CodePlanUnlisted).WithDetails("planId %s", id)
 		}
-		return nil, unpaid(required, toll.Errorf(toll.CodePaymentRequired, "This plan is sold for a payment by a wallet.").
-			WithHint("Sign an entry of accepts, and repeat the call with the payment in payment-signature."))
+		return nil, unpaid(required, toll.Errorf(toll.CodePaymentRequired, "Pay for this plan with a wallet.").
+			WithHint("Sign an entry of accepts, then repeat the call with the payment in payment-signature."))
 	}
 	return s.sellPlan(ctx, plan, terms, required, payment, wait)
 }
@@ -194,7 +194,7 @@ func (s *Purchases) sellPlan(ctx context.Context, plan *toll.Plan, terms *saleTe
 	}
 	signed, e := s.signatures.signed(ctx, terms, p)
 	if e == nil && x402.EchoMismatch(required.Extensions, p.Extensions) != "" {
-		e = refusal.New(toll.CodeBadRequirements, x402.ReasonEchoMismatch, "The payment changes what the extensions advertised.")
+		e = refusal.New(toll.CodeBadRequirements, x402.ReasonEchoMismatch, "The payment must repeat the advertised extensions unchanged.")
 	}
 	if e != nil && e.HTTPStatus() >= 500 {
 		return nil, e
@@ -226,7 +226,7 @@ func (s *Purchases) sellPlan(ctx context.Context, plan *toll.Plan, terms *saleTe
 		b.AccessToken, err = s.walletToken(ctx, plan.ID, signed.From, limit)
 		if err != nil {
 			// The plan is bought: the wallet signs in for its access token.
-			s.Log.WarnContext(ctx, "a wallet got no access token with its purchase", "order", sold.Order.OrderID, "err", err)
+			s.Log.WarnContext(ctx, "cannot create an access token for the purchase of a wallet", "order", sold.Order.OrderID, "err", err)
 		}
 	}
 	return b, nil
@@ -238,17 +238,17 @@ func saleFits(now time.Time, t *saleTerms, p *x402.ExactPayment, a *evm.Authoriz
 	at := func(d time.Duration) *big.Int { return big.NewInt(now.Add(d).Unix()) }
 	switch {
 	case a.To != t.payTo:
-		return refusal.New(toll.CodePaymentRequired, x402.ReasonExactRecipient, "The authorization pays another account.")
+		return refusal.New(toll.CodePaymentRequired, x402.ReasonExactRecipient, "The authorization does not pay the account in payTo.")
 	case a.Value.Cmp(t.total.Int()) != 0:
-		return refusal.New(toll.CodePaymentRequired, x402.ReasonExactValue, "The authorization is for another amount than the price.")
+		return refusal.New(toll.CodePaymentRequired, x402.ReasonExactValue, "The amount of the authorization is not the price.")
 	case after.Cmp(at(0)) > 0:
-		return refusal.New(toll.CodePaymentRequired, x402.ReasonExactValidAfter, "The authorization does not count yet.")
+		return refusal.New(toll.CodePaymentRequired, x402.ReasonExactValidAfter, "The authorization is not valid yet.")
 	case before.Cmp(at(minSignedFor)) < 0:
-		return refusal.New(toll.CodePaymentRequired, x402.ReasonExactValidBefore, "The authorization ends too soon to be carried out.")
+		return refusal.New(toll.CodePaymentRequired, x402.ReasonExactValidBefore, "The authorization expires too soon to be executed.")
 	case before.Cmp(at(maxSignedFor)) > 0:
-		return refusal.New(toll.CodePaymentRequired, x402.ReasonExactValidBefore, "The authorization counts for more than an hour.")
+		return refusal.New(toll.CodePaymentRequired, x402.ReasonExactValidBefore, "The authorization must expire within an hour.")
 	case !t.entry.Pays(&p.Accepted):
-		return refusal.New(toll.CodeBadRequirements, x402.ReasonInvalidRequirements, "The accepted entry is not the price as it is now.")
+		return refusal.New(toll.CodeBadRequirements, x402.ReasonInvalidRequirements, "The accepted entry does not match the current price.")
 	}
 	return nil
 }

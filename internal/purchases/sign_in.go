@@ -44,7 +44,7 @@ func (s *Purchases) PlanToken(ctx context.Context, id toll.PlanID, payment, sign
 		return nil, nil, e
 	}
 	if s.Policy == ExactOff {
-		return nil, nil, toll.NewError(toll.CodePathNotFound).WithHint("This service knows no wallets without an account.")
+		return nil, nil, toll.NewError(toll.CodePathNotFound).WithHint("This service does not issue access tokens to wallets without an account.")
 	}
 	terms, notSold := s.saleTerms(plan)
 	route := s.Auth.Issuer() + "/x402/plans/" + string(id) + "/token"
@@ -55,8 +55,8 @@ func (s *Purchases) PlanToken(ctx context.Context, id toll.PlanID, payment, sign
 		b, err := s.sellPlan(ctx, plan, terms, s.saleRequired(ctx, plan, terms, route), payment, wait)
 		return b, nil, s.withSignIn(plan, route, err)
 	}
-	refused := toll.Errorf(toll.CodePaymentRequired, "This access token is for a wallet that signs in, or pays.").
-		WithHint("Sign extensions.sign-in-with-x and repeat the call with the proof in sign-in-with-x; or pay an entry of accepts.")
+	refused := toll.Errorf(toll.CodePaymentRequired, "To get this access token, sign in with a wallet or pay.").
+		WithHint("Sign extensions.sign-in-with-x, then repeat the call with the proof in sign-in-with-x, or pay an entry of accepts.")
 	if signIn != "" {
 		admitted, e := s.admit(ctx, plan, route, signIn)
 		if e == nil {
@@ -156,7 +156,7 @@ func (s *Purchases) admit(ctx context.Context, plan *toll.Plan, route, signIn st
 		return nil, e
 	}
 	if w, err := store.PrincipalByAddress(ctx, s.Store, by.wallet); err == nil && len(w.SealedKey) > 0 {
-		return nil, s.badProof("its address is a workspace whose key the service holds: use an API key of it")
+		return nil, s.badProof("its address is the wallet of a workspace, whose key this service holds: use an API key of the workspace")
 	} else if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return nil, toll.AsError(err)
 	}
@@ -176,7 +176,7 @@ func (s *Purchases) admit(ctx context.Context, plan *toll.Plan, route, signIn st
 		return nil, toll.AsError(err)
 	}
 	if has := balance.Balance > 0 && plan.Kind().Covers(balance.Balance, balance.IsSubscriber, 1); !has {
-		return nil, refusal.New(toll.CodeInsufficientCredits, x402.ReasonInsufficientFunds, "This wallet has no credits of the plan.")
+		return nil, refusal.New(toll.CodeInsufficientCredits, x402.ReasonInsufficientFunds, "This wallet has no credits for this plan.")
 	}
 	t, err := s.walletToken(ctx, plan.ID, by.wallet, nil)
 	if err != nil {
@@ -186,7 +186,7 @@ func (s *Purchases) admit(ctx context.Context, plan *toll.Plan, route, signIn st
 }
 
 func (s *Purchases) badProof(why string) *toll.Error {
-	return refusal.New(toll.CodePaymentRequired, s.brand.Names.ReasonSignIn(), "The sign-in is not taken: "+why+".")
+	return refusal.New(toll.CodePaymentRequired, s.brand.Names.ReasonSignIn(), "The sign-in was rejected: "+why+".")
 }
 
 type proof struct {
@@ -203,15 +203,15 @@ func (s *Purchases) checkProof(ctx context.Context, plan *toll.Plan, route strin
 	ends := made.Add(signInLife)
 	switch {
 	case !ok:
-		return nil, s.badProof("its nonce is not one of this route")
+		return nil, s.badProof("its nonce was not issued for this route")
 	case p.Domain != hostOf(route), p.URI != route, p.Version != "1":
-		return nil, s.badProof("it is for another place")
+		return nil, s.badProof("its domain, URI, or version does not match this route")
 	case p.ChainID != s.brand.Environment.Network(), p.Type != x402.TypeEIP191, !x402.KnownSignature(p.SignatureScheme):
-		return nil, s.badProof("its chain or its kind of signature is not served")
+		return nil, s.badProof("its chain or signature type is not supported")
 	case err != nil:
-		return nil, s.badProof("issuedAt is no time")
+		return nil, s.badProof("issuedAt is not a valid time")
 	case !now.Before(ends), made.After(now.Add(signInAhead)), !now.Before(issued.Add(signInLife)), issued.After(now.Add(signInAhead)):
-		return nil, s.badProof("it is too old, or of the future")
+		return nil, s.badProof("it is too old or dated in the future")
 	}
 	if p.ExpirationTime != "" {
 		if t, err := toll.ParseTime(p.ExpirationTime); err != nil || !now.Before(t) {
@@ -220,22 +220,22 @@ func (s *Purchases) checkProof(ctx context.Context, plan *toll.Plan, route strin
 	}
 	if p.NotBefore != "" {
 		if t, err := toll.ParseTime(p.NotBefore); err != nil || now.Before(t) {
-			return nil, s.badProof("it does not count yet")
+			return nil, s.badProof("it is not valid yet")
 		}
 	}
 	wallet, err := toll.ParseAddress(p.Address)
 	if err != nil {
-		return nil, s.badProof("its address is none")
+		return nil, s.badProof("its address is not valid")
 	}
 	digest, signature := evm.PersonalDigest(p.Text()), p.SignatureBytes()
 	if signer, err := evm.Recover(digest, signature); err == nil && signer == wallet {
 		return &proof{wallet, nonce, ends}, nil
 	}
 	if evm.Wrapped(signature) {
-		return nil, s.badProof("its signature is one of an account that is not on the chain yet (ERC-6492)")
+		return nil, s.badProof("its account is not on the chain yet (ERC-6492)")
 	}
 	if ok, err = s.signatures.accepts(ctx, wallet, digest, signature); err == nil && !ok {
-		return nil, s.badProof("its signature is not that of its address")
+		return nil, s.badProof("its signature does not match its address")
 	}
 	return &proof{wallet, nonce, ends}, toll.AsError(err)
 }

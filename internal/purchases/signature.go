@@ -25,19 +25,19 @@ type signatures struct {
 func (s signatures) signed(ctx context.Context, t *saleTerms, p *x402.ExactPayment) (*evm.Authorization, *toll.Error) {
 	switch asset, err := toll.ParseAddress(p.Accepted.Asset); {
 	case p.Accepted.Scheme != x402.SchemeExact:
-		return nil, refusal.New(toll.CodeUnsupportedScheme, x402.ReasonUnsupportedScheme, "The scheme of this route is exact.")
+		return nil, refusal.New(toll.CodeUnsupportedScheme, x402.ReasonUnsupportedScheme, "The scheme must be exact.")
 	case p.Accepted.Network != t.entry.Network:
-		return nil, refusal.New(toll.CodeUnsupportedScheme, x402.ReasonInvalidNetwork, "The network of this route is "+t.entry.Network+".")
+		return nil, refusal.New(toll.CodeUnsupportedScheme, x402.ReasonInvalidNetwork, "The network must be "+t.entry.Network+".")
 	case err != nil || asset != t.token:
-		return nil, refusal.New(toll.CodeBadRequirements, x402.ReasonInvalidRequirements, "The payment is in another token than the price.")
+		return nil, refusal.New(toll.CodeBadRequirements, x402.ReasonInvalidRequirements, "The payment must use the token of the price.")
 	}
 	a := &p.Authorization
 	after, before := a.ValidAfter.Int(), a.ValidBefore.Int()
 	switch {
 	case !after.IsUint64():
-		return nil, refusal.New(toll.CodePaymentRequired, x402.ReasonExactValidAfter, "The authorization does not count yet.")
+		return nil, refusal.New(toll.CodePaymentRequired, x402.ReasonExactValidAfter, "The authorization is not valid yet.")
 	case !before.IsUint64():
-		return nil, refusal.New(toll.CodePaymentRequired, x402.ReasonExactValidBefore, "The authorization counts for more than an hour.")
+		return nil, refusal.New(toll.CodePaymentRequired, x402.ReasonExactValidBefore, "The authorization must expire within an hour.")
 	}
 	signed := &evm.Authorization{
 		From: a.From, To: a.To, Value: a.Value.Int(), ValidAfter: after.Uint64(), ValidBefore: before.Uint64(), Nonce: a.Nonce,
@@ -55,8 +55,8 @@ func (s signatures) signed(ctx context.Context, t *saleTerms, p *x402.ExactPayme
 // took before: what is paid stays paid, whatever it says later.
 func (s signatures) byCode(ctx context.Context, t *saleTerms, a *evm.Authorization, signature []byte) *toll.Error {
 	if evm.Wrapped(signature) {
-		return refusal.New(toll.CodePaymentRequired, x402.ReasonExactSignature, "The signature is one of an account that is not on the chain yet (ERC-6492).").
-			WithHint("Deploy the account, and sign without the wrapper.")
+		return refusal.New(toll.CodePaymentRequired, x402.ReasonExactSignature, "The account that signed is not on the chain yet (ERC-6492).").
+			WithHint("Deploy the account, then sign without the ERC-6492 wrapper.")
 	}
 	digest := a.Digest(t.domain)
 	known, err := store.AuthorizationByNonce(ctx, s.store, s.chainID, t.token, a.From, a.Nonce)
@@ -73,7 +73,7 @@ func (s signatures) byCode(ctx context.Context, t *saleTerms, a *evm.Authorizati
 	case err != nil:
 		return toll.AsError(err)
 	case !ok:
-		return refusal.New(toll.CodePaymentRequired, x402.ReasonExactSignature, "The signature is not that of the account that pays.")
+		return refusal.New(toll.CodePaymentRequired, x402.ReasonExactSignature, "The signature does not match the account that pays.")
 	}
 	return nil
 }

@@ -25,7 +25,7 @@ const (
 var errOtherAccount = errors.New("the database was used with another account of the card processor")
 
 // errUnknown says that a request was not sent.
-var errUnknown = errors.New("fiat: the account of the secret key is not known yet")
+var errUnknown = errors.New("card: the account of the secret key is not known yet")
 
 // Start pins the account of the database, as far as the processor answers, and starts the loops. The rail is connected before.
 // Errors: a database that was used with another account.
@@ -109,11 +109,11 @@ func (p *Cards) pin(ctx context.Context, id string) error {
 		case err != nil:
 			return err
 		case used:
-			remedy := "set " + setSecretKey + " as it was then"
+			remedy := "restore the earlier " + setSecretKey
 			if p.cfg.URL != "" {
 				remedy = "a card double that lost its state has a new account, so start it with its earlier file (toll card-double --file), or " + remedy
 			}
-			return fmt.Errorf("%w (%s) than this one (%s): %s, or use a new database; TOLL_CARD=off (--card off) starts "+
+			return fmt.Errorf("%w (%s), not with this account (%s): %s, or use a new database; TOLL_CARD=off (--card off) starts "+
 				"without fiat plans", errOtherAccount, known, id, remedy)
 		}
 		return store.PutSetting(ctx, tx, card.AccountSetting, []byte(id))

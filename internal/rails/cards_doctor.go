@@ -37,7 +37,7 @@ func (c *CardConfig) Inspect(ctx context.Context, deps Deps, add check.Report) {
 	case from == noCards:
 		add(name, check.Warning, "fiat plans cannot be ordered. %s", missing)
 	case from == doubleCards:
-		add(name, check.OK, "test cards only, on the double of Stripe in the service; no money moves")
+		add(name, check.OK, "test cards only, on the Stripe double built into the service; no money moves")
 	default:
 		inspectAccount(ctx, c, &deps, k, add)
 	}
@@ -58,16 +58,16 @@ func inspectAccount(ctx context.Context, cfg *CardConfig, deps *Deps, k cardKeys
 	switch {
 	case err == nil:
 	case card.IsSilence(err) && cfg.URL != "":
-		add("cards", check.Failed, "nothing answers at %s: start the card double there (toll card-double), or correct %s", cfg.URL, setURL)
+		add("cards", check.Failed, "%s does not respond: start the card double there (toll card-double), or correct %s", cfg.URL, setURL)
 		return
 	case card.IsSilence(err):
-		add("cards", check.Failed, "Stripe does not answer: look for it at status.stripe.com, and whether this machine may reach api.stripe.com")
+		add("cards", check.Failed, "Stripe does not respond: check status.stripe.com, and that this machine can reach api.stripe.com")
 		return
 	case card.IsDenied(err):
-		add("cards", check.Failed, "the processor does not accept the secret key (%s): correct %s", err, setSecretKey)
+		add("cards", check.Failed, "the card processor rejects the secret key (%s): correct %s", err, setSecretKey)
 		return
 	default:
-		add("cards", check.Failed, "the processor cannot be used now: %s. Look for Stripe at status.stripe.com", err)
+		add("cards", check.Failed, "the card processor cannot be used now: %s. Check status.stripe.com", err)
 		return
 	}
 	mode := "test mode"
@@ -83,14 +83,14 @@ func inspectAccount(ctx context.Context, cfg *CardConfig, deps *Deps, k cardKeys
 	case err != nil:
 		add("cards", check.Failed, "%s", err)
 	case found.ID == "":
-		add("cards", check.Failed, "the restricted key may not read the account, and without it the service does not charge cards: see card permissions")
+		add("cards", check.Failed, "the restricted key cannot read the account, so the service does not charge cards: see card permissions")
 	case used && string(known) != found.ID:
-		add("cards", check.Failed, "the key is of the account %s, and this database was used with %s: correct %s", found.ID, known, setSecretKey)
+		add("cards", check.Failed, "the key belongs to the account %s, but this database was used with %s: correct %s", found.ID, known, setSecretKey)
 	default:
 		add("cards", check.OK, "account %s in %s, %s, API version %s", found.ID, found.Country, mode, found.Version)
 	}
 	if len(found.Missing) > 0 {
-		add("card permissions", check.Failed, "the restricted key lacks %s: add them on Stripe's page of keys", strings.Join(found.Missing, ", "))
+		add("card permissions", check.Failed, "the restricted key has no permission for %s: add it on Stripe's API keys page", strings.Join(found.Missing, ", "))
 	}
 	inspectWebhooks(deps, k, cfg.URL == "", found, add)
 }
@@ -103,13 +103,13 @@ func inspectWebhooks(deps *Deps, k cardKeys, real bool, found *card.Account, add
 	u, err := url.Parse(address)
 	switch {
 	case real && (err != nil || toll.IsLoopback(u.Hostname())):
-		add(name, check.Warning, "Stripe cannot reach %s; payments are found within a minute. Set TOLL_PUBLIC_URL (--public-url) to the address that others use", address)
+		add(name, check.Warning, "Stripe cannot reach %s; payments are found within a minute. Set TOLL_PUBLIC_URL (--public-url) to the public address of this service", address)
 	case found.Webhooks == nil:
-		add(name, check.Warning, "the key may not read the webhook endpoints, so nothing is known about %s", address)
+		add(name, check.Warning, "the key cannot read the webhook endpoints, so %s cannot be checked", address)
 	case !slices.Contains(found.Webhooks, address):
-		add(name, check.Warning, "the account sends no events to %s; payments are found within a minute. Add that endpoint on Stripe's page of webhooks", address)
+		add(name, check.Warning, "the account sends no events to %s; payments are found within a minute. Add that endpoint on Stripe's webhooks page", address)
 	case len(k.webhook) == 0:
-		add(name, check.Warning, "events come to %s and cannot be verified: set %s", address, setWebhookSecret)
+		add(name, check.Warning, "events sent to %s cannot be verified: set %s", address, setWebhookSecret)
 	default:
 		add(name, check.OK, "%s", address)
 	}
@@ -119,12 +119,12 @@ func inspectWebhooks(deps *Deps, k cardKeys, real bool, found *card.Account, add
 func inspectRecords(ctx context.Context, st *store.Store, add check.Report) {
 	orphans, err := store.CardOrphans(ctx, st, cardDoctorRows)
 	if err == nil && len(orphans) > 0 {
-		add("card money", check.Warning, "%d payments, refunds or disputes at the processor belong to no order, such as %s: %s",
+		add("card money", check.Warning, "%d payments, refunds, or disputes at the card processor do not belong to an order, such as %s: %s",
 			len(orphans), orphans[0].Object, orphans[0].Reason)
 	}
 	undecided, e := store.CardPaymentsUndecided(ctx, st)
 	if e == nil && undecided > 0 {
-		add("card money", check.Failed, "%d payments could not be written to their orders; the log says why", undecided)
+		add("card money", check.Failed, "%d payments could not be applied to their orders: see the log", undecided)
 	}
 	if err = errors.Join(err, e); err != nil {
 		add("card money", check.Failed, "%s", err)

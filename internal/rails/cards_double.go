@@ -42,7 +42,7 @@ type runningDouble struct {
 func startDouble(ctx context.Context, listen string, deps *Deps) (*runningDouble, error) {
 	set, err := deps.doubleSetting(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("keys of the card double: %w", err)
+		return nil, fmt.Errorf("the keys of the card double: %w", err)
 	}
 	ln, err := listenOn(ctx, listen, set.Listen)
 	if err != nil {
@@ -62,7 +62,7 @@ func startDouble(ctx context.Context, listen string, deps *Deps) (*runningDouble
 	if set.Listen != ln.Addr().String() {
 		set.Listen = ln.Addr().String()
 		if err := deps.putDouble(ctx, set); err != nil {
-			deps.Log.WarnContext(ctx, "the card double will not listen where it does now after a restart", "err", err)
+			deps.Log.WarnContext(ctx, "cannot save the address of the card double, which may change after a restart", "err", err)
 		}
 	}
 	deps.Log.InfoContext(ctx, "card double", "url", d.url, "file", doubleFile)

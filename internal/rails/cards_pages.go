@@ -9,7 +9,7 @@ import (
 	"github.com/tollhq/toll/internal/card/double"
 )
 
-var errNoDouble = errors.New("the service has no double of the card processor")
+var errNoDouble = errors.New("this service does not run a card double")
 
 // FillPage pays an order on its page of the double in this process, as a person in a browser does who agrees to 3-D Secure. A page
 // that is paid already is no error. Errors: [double.ErrDeclined], those of the rail.

@@ -68,33 +68,33 @@ func (c *CardConfig) Check() error {
 	switch c.Mode {
 	case CardAuto, CardOff:
 	default:
-		return fmt.Errorf("TOLL_CARD (--card) must be off or empty; got %q. Empty is the card processor that fits the keys", c.Mode)
+		return fmt.Errorf("TOLL_CARD (--card) must be off or empty; got %q. If it is empty, the keys select the card processor", c.Mode)
 	}
 	keyed := c.SecretKey != "" || c.SecretKeyFile != ""
 	switch {
 	case c.SecretKey != "" && c.SecretKeyFile != "":
-		return errors.New("the secret key of the card processor is in a file or in the environment: set one of " + setSecretKey + " and TOLL_STRIPE_SECRET_KEY")
+		return errors.New("the secret key of the card processor is set twice: set only one of " + setSecretKey + " and TOLL_STRIPE_SECRET_KEY")
 	case !keyed && (c.PublishableKey != "" || len(c.WebhookSecrets) > 0 || c.WebhookSecretFile != "" || c.URL != ""):
-		return errors.New("the card processor needs a secret key beside its other settings: set " + setSecretKey)
+		return errors.New("the card processor also needs a secret key: set " + setSecretKey)
 	case len(c.WebhookSecrets) > 0 && c.WebhookSecretFile != "":
-		return errors.New("webhook secrets are in a file or in the environment: set one of " + setWebhookSecret + " and TOLL_STRIPE_WEBHOOK_SECRETS")
+		return errors.New("the webhook secrets are set twice: set only one of " + setWebhookSecret + " and TOLL_STRIPE_WEBHOOK_SECRETS")
 	case c.PublishableKey != "" && !publishableKeys.MatchString(c.PublishableKey):
-		return errors.New("a publishable key begins with pk_test_ or pk_live_: correct " + setPublishableKey)
+		return errors.New("a publishable key must begin with pk_test_ or pk_live_: correct " + setPublishableKey)
 	case c.RefundFees < 0:
-		return fmt.Errorf("the fees of refunds of a builder and day are 1 cent or more; got %d: correct "+setRefundFees, c.RefundFees)
+		return fmt.Errorf("the limit for refund fees per builder and day must be at least 1 cent; got %d: correct "+setRefundFees, c.RefundFees)
 	case c.Descriptor != "" && (len(c.Descriptor) > 10 || !descriptors.MatchString(c.Descriptor)):
-		return errors.New("a suffix on bank statements has at most 10 letters, digits, spaces, dots and hyphens, and a letter: correct " + setDescriptor)
+		return errors.New("a suffix on bank statements must have at most 10 letters, digits, spaces, dots, or hyphens, with at least one letter: correct " + setDescriptor)
 	}
 	if c.URL != "" {
 		u, err := url.Parse(c.URL)
 		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" {
-			return errors.New("the address of a card double is http:// or https:// and a host, without a path: correct " + setURL)
+			return errors.New("the address of a card double must be http:// or https:// followed by a host, without a path: correct " + setURL)
 		}
 	}
 	if c.DoubleListen != "" {
 		host, _, err := net.SplitHostPort(c.DoubleListen)
 		if err != nil || !toll.IsLoopback(host) {
-			return errors.New("the card double listens on an address of this machine, such as 127.0.0.1:8406: correct " + setDoubleListen)
+			return errors.New("the card double must listen on a loopback address, such as 127.0.0.1:8406: correct " + setDoubleListen)
 		}
 	}
 	_, err := c.keys()
@@ -111,14 +111,14 @@ func (c *CardConfig) CheckIn(env toll.Environment) error {
 	case err != nil:
 		return err
 	case env != toll.Live && k.live:
-		return errors.New("a sandbox needs a secret key of the test mode, and this one is of the live mode: correct " + setSecretKey +
+		return errors.New("a sandbox needs a test mode secret key, but this is a live mode key: correct " + setSecretKey +
 			", or start a new database with TOLL_ENVIRONMENT (--environment live)")
 	case env != toll.Live:
 		return nil
 	case c.URL != "" || c.DoubleListen != "":
-		return errors.New("live does not take payments of a card double, whose money is worth nothing: unset " + setURL + " and " + setDoubleListen)
+		return errors.New("the live environment cannot use a card double, because its money is worth nothing: unset " + setURL + " and " + setDoubleListen)
 	case k.secret != "" && !k.live:
-		return errors.New("live needs a secret key of the live mode, and this one is of the test mode: correct " + setSecretKey)
+		return errors.New("the live environment needs a live mode secret key, but this is a test mode key: correct " + setSecretKey)
 	}
 	return nil
 }
@@ -150,7 +150,7 @@ func (c *CardConfig) keys() (k cardKeys, err error) {
 			return cardKeys{}, err
 		}
 		if len(lines) != 1 {
-			return cardKeys{}, fmt.Errorf("the file %s must hold one secret key, on a line of its own: correct %s", c.SecretKeyFile, setSecretKey)
+			return cardKeys{}, fmt.Errorf("the file %s must contain exactly one secret key, on its own line: correct %s", c.SecretKeyFile, setSecretKey)
 		}
 		k.secret = lines[0]
 	}
@@ -163,18 +163,18 @@ func (c *CardConfig) keys() (k cardKeys, err error) {
 		return k, nil
 	}
 	if !secretKeys.MatchString(k.secret) {
-		return cardKeys{}, errors.New("a secret key of the card processor begins with sk_ or rk_, and then test_ or live_: correct " + setSecretKey)
+		return cardKeys{}, errors.New("a secret key of the card processor must begin with sk_test_, sk_live_, rk_test_, or rk_live_: correct " + setSecretKey)
 	}
 	k.live = strings.HasPrefix(k.secret[len("sk_"):], "live_")
 	if k.publishable != "" && strings.HasPrefix(k.publishable, "pk_live_") != k.live {
-		return cardKeys{}, errors.New("the publishable key is of another mode (test or live) than the secret key: correct " + setPublishableKey)
+		return cardKeys{}, errors.New("the publishable key and the secret key must have the same mode (test or live): correct " + setPublishableKey)
 	}
 	if len(k.webhook) > maxSecrets {
-		return cardKeys{}, fmt.Errorf("at most %d webhook secrets can be in use, the second while they are rotated: correct %s", maxSecrets, setWebhookSecret)
+		return cardKeys{}, fmt.Errorf("at most %d webhook secrets can be set, the second one during a rotation: correct %s", maxSecrets, setWebhookSecret)
 	}
 	for _, s := range k.webhook {
 		if !webhookSecrets.MatchString(s) {
-			return cardKeys{}, errors.New("a webhook secret begins with whsec_: correct " + setWebhookSecret)
+			return cardKeys{}, errors.New("a webhook secret must begin with whsec_: correct " + setWebhookSecret)
 		}
 	}
 	return k, nil
@@ -193,14 +193,14 @@ const (
 func (c *CardConfig) source(env toll.Environment, k cardKeys, embedded bool) (s cardSource, missing string) {
 	switch {
 	case c.Mode == CardOff:
-		return noCards, "The operator has switched card payments off (TOLL_CARD, --card)."
+		return noCards, "The operator has turned off card payments (TOLL_CARD, --card)."
 	case k.secret != "":
 		return stripeCards, ""
 	case env == toll.Live:
-		return noCards, "The operator has to set " + setSecretKey + " to a file with the secret key of a Stripe account."
+		return noCards, "The operator must set " + setSecretKey + " to a file with the secret key of a Stripe account."
 	case !embedded:
-		return noCards, "Several processes may share this database, so none of them runs a card double: the operator sets " + setSecretKey +
-			", and " + setURL + " for a double of its own (toll card-double)."
+		return noCards, "Several processes may share this database, so the service does not run a card double. The operator must set " + setSecretKey +
+			", and " + setURL + " to use a separate card double (toll card-double)."
 	}
 	return doubleCards, ""
 }

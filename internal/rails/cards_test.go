@@ -302,15 +302,15 @@ func TestInspect(t *testing.T) {
 		"the double":         {CardConfig{}, w.deps, "cards ok; ", "no money moves"},
 		"no double":          {CardConfig{}, postgres, "cards warning; ", "--stripe-url"},
 		"nothing on live":    {CardConfig{}, onLive, "cards warning; ", "TOLL_STRIPE_SECRET_KEY_FILE"},
-		"test key on live":   {CardConfig{SecretKey: key}, onLive, "cards failed; ", "of the test mode"},
+		"test key on live":   {CardConfig{SecretKey: key}, onLive, "cards failed; ", "test mode key"},
 		"live key on test":   {CardConfig{SecretKey: live, URL: s.url}, w.deps, "cards failed; ", "--environment live"},
-		"a double on live":   {CardConfig{SecretKey: live, URL: s.url}, onLive, "cards failed; ", "whose money is worth nothing"},
+		"a double on live":   {CardConfig{SecretKey: live, URL: s.url}, onLive, "cards failed; ", "its money is worth nothing"},
 		"all is well":        {CardConfig{SecretKey: key, URL: s.url, WebhookSecrets: hooks}, w.deps, "cards ok; card webhooks ok; ", "in US, test mode, API version " + double.Version},
 		"no secret":          {CardConfig{SecretKey: key, URL: s.url}, w.deps, "cards ok; card webhooks warning; ", "cannot be verified"},
 		"no webhook":         {CardConfig{SecretKey: key, URL: bare.url, WebhookSecrets: hooks}, w.deps, "cards ok; card webhooks warning; ", "sends no events to https://pay.example.com/hook"},
-		"restricted":         {CardConfig{SecretKey: restricted, URL: s.url}, w.deps, "cards ok; card permissions failed; card webhooks warning; ", "lacks customers, payment methods"},
-		"another key":        {CardConfig{SecretKey: other, URL: s.url}, w.deps, "cards failed; ", "does not accept the secret key (stripe answered 401"},
-		"Stripe is away":     {CardConfig{SecretKey: key, URL: away.url}, w.deps, "cards failed; ", "nothing answers at " + away.url},
+		"restricted":         {CardConfig{SecretKey: restricted, URL: s.url}, w.deps, "cards ok; card permissions failed; card webhooks warning; ", "no permission for customers, payment methods"},
+		"another key":        {CardConfig{SecretKey: other, URL: s.url}, w.deps, "cards failed; ", "rejects the secret key (Stripe responded with 401"},
+		"Stripe is away":     {CardConfig{SecretKey: key, URL: away.url}, w.deps, "cards failed; ", away.url + " does not respond"},
 		"no file":            {CardConfig{SecretKeyFile: "none"}, w.deps, "cards failed; ", "no such file"},
 		"an address of ours": {CardConfig{SecretKey: key, URL: s.url}, local, "cards ok; card webhooks warning; ", "sends no events to http://127.0.0.1:8402/hook"},
 	} {
@@ -355,7 +355,7 @@ func TestInspect(t *testing.T) {
 	write(func(tx *store.Tx) error {
 		return store.PutJob(t.Context(), tx, store.Job{Kind: store.JobCardDecide, Key: []byte(toll.NewUUID()), Due: time.Now()})
 	})
-	if got, details := inspect(CardConfig{Mode: CardOff}, w.deps); got != "cards ok; card money warning; card money failed; " || !strings.Contains(details, "1 payments could not be written") {
+	if got, details := inspect(CardConfig{Mode: CardOff}, w.deps); got != "cards ok; card money warning; card money failed; " || !strings.Contains(details, "1 payments could not be applied") {
 		t.Errorf("an undecided payment: %s\n%s", got, details)
 	}
 }

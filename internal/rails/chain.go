@@ -77,7 +77,7 @@ func NewChain(ctx context.Context, cfg ChainConfig, deps Deps) (*Chain, error) {
 	n.source, n.missing = cfg.source(n.env(), deps.Data)
 	if n.source == noChain {
 		if cfg.Mode == ChainEmbedded {
-			return nil, errors.New("the embedded chain needs a data directory: set TOLL_DATA (--data), or name endpoints with TOLL_CHAIN_RPC_URLS (--chain-rpc-urls)")
+			return nil, errors.New("the embedded chain needs a data directory: set TOLL_DATA (--data), or set endpoints with TOLL_CHAIN_RPC_URLS (--chain-rpc-urls)")
 		}
 		if cfg.Mode != ChainOff {
 			deps.Log.WarnContext(ctx, "crypto plans cannot be ordered", "reason", n.missing)
@@ -97,7 +97,7 @@ func NewChain(ctx context.Context, cfg ChainConfig, deps Deps) (*Chain, error) {
 		return nil, err
 	}
 	if n.keys, err = openKeys(ctx, &n.deps, cfg.Relayers, cfg.Mirror); err != nil {
-		return nil, fmt.Errorf("keys of the chain: %w", err)
+		return nil, fmt.Errorf("the keys of the chain: %w", err)
 	}
 	if err := n.connect(n.keys, nil); err != nil {
 		return nil, err
@@ -123,7 +123,7 @@ func (n *Chain) dir() string { return filepath.Join(n.deps.Data, "chain") }
 
 // otherChain returns [errForeign] with what to do.
 func (n *Chain) otherChain() error {
-	return fmt.Errorf("%w than this one: set TOLL_CHAIN_RPC_URLS (--chain-rpc-urls) and TOLL_DATA (--data) as they were then, or use a new database; "+
+	return fmt.Errorf("%w: restore the earlier TOLL_CHAIN_RPC_URLS (--chain-rpc-urls) and TOLL_DATA (--data), or use a new database; "+
 		"TOLL_CHAIN=off (--chain off) starts without crypto plans", errForeign)
 }
 
@@ -159,7 +159,7 @@ func (n *Chain) probe(ctx context.Context, known common.Hash) error {
 	for _, e := range pool.Health() {
 		if e.ChainID != 0 && e.ChainID != n.chainID() {
 			env := n.env()
-			return fmt.Errorf("the endpoint %s is of the chain %d, and %s is %d: correct TOLL_CHAIN_RPC_URLS (--chain-rpc-urls), or the environment",
+			return fmt.Errorf("the endpoint %s serves chain %d, but %s is chain %d: correct TOLL_CHAIN_RPC_URLS (--chain-rpc-urls), or the environment",
 				e.Name, e.ChainID, env, n.chainID())
 		}
 	}
@@ -232,9 +232,9 @@ func unusableChain(err error) error {
 	case errors.Is(err, errForeign), errors.Is(err, devchain.ErrForeign):
 		e.Code = toll.CodeChainContracts
 	case errors.Is(err, devchain.ErrInUse):
-		return e.WithHint("Another process runs the embedded chain of this data directory. Several processes need endpoints (TOLL_CHAIN_RPC_URLS, --chain-rpc-urls).")
+		return e.WithHint("Another process runs the embedded chain of this data directory. To run several processes, set endpoints (TOLL_CHAIN_RPC_URLS, --chain-rpc-urls).")
 	case errors.Is(err, devchain.ErrAbsent):
-		return e.WithHint("This program was built without the embedded chain. The operator names endpoints with TOLL_CHAIN_RPC_URLS (--chain-rpc-urls).")
+		return e.WithHint("This program was built without the embedded chain. The operator must set endpoints with TOLL_CHAIN_RPC_URLS (--chain-rpc-urls).")
 	}
 	return e
 }

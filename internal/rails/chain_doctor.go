@@ -40,7 +40,7 @@ func (c *ChainConfig) Inspect(ctx context.Context, deps Deps, add check.Report) 
 		case known != (common.Hash{}) && errors.Is(err, os.ErrNotExist):
 			add(name, check.Failed, "%s", n.otherChain())
 		case known == (common.Hash{}):
-			add(name, check.OK, "embedded; it is made in %s when it is first needed", n.dir())
+			add(name, check.OK, "embedded; created in %s when it is first needed", n.dir())
 		default:
 			add(name, check.OK, "embedded, in %s", n.dir())
 		}
@@ -66,7 +66,7 @@ func (n *Chain) inspectRPC(ctx context.Context, known common.Hash, add check.Rep
 			usable = true
 			add("endpoint", check.OK, "%s, at block %d", e.Name, e.Head)
 		case e.ChainID != 0 && e.ChainID != n.chainID():
-			add("endpoint", check.Failed, "%s is of the chain %d, and %s is %d", e.Name, e.ChainID, env, n.chainID())
+			add("endpoint", check.Failed, "%s serves chain %d, but %s is chain %d", e.Name, e.ChainID, env, n.chainID())
 		default:
 			add("endpoint", check.Warning, "%s is not used: %s", e.Name, e.Reason)
 		}
@@ -81,7 +81,7 @@ func (n *Chain) inspectRPC(ctx context.Context, known common.Hash, add check.Rep
 		add(name, check.Failed, "%s", err)
 		return
 	case rail == nil:
-		add("relayer", check.Warning, "no service has been started with this chain yet; its first start makes the account that pays the gas")
+		add("relayer", check.Warning, "no service has been started with this chain yet; the first start creates the account that pays for gas")
 		return
 	}
 	for _, relayer := range relayers {
@@ -91,11 +91,11 @@ func (n *Chain) inspectRPC(ctx context.Context, known common.Hash, add check.Rep
 	}
 	switch err := rail.Ready(ctx); codeOf(err) {
 	case "":
-		add(name, check.OK, "%s, contracts as they are known", env.Network())
+		add(name, check.OK, "%s, with the expected contracts", env.Network())
 	case toll.CodeChainRelayerLow:
-		add(name, check.Failed, "no relayer has the gas money that it must have: send ETH on %s to one of them", env.Network())
+		add(name, check.Failed, "no relayer has enough ETH for gas: send ETH on %s to a relayer", env.Network())
 	case toll.CodeChainContracts:
-		add(name, check.Failed, "the contracts there do not have the code that is known: is that chain really %s?", env.Network())
+		add(name, check.Failed, "the contracts on the chain do not have the expected code: check that the endpoints serve %s", env.Network())
 	case toll.CodeChainFeeCap:
 		add(name, check.Warning, "the base fee is above the cap, so nothing is sent until it falls: wait, or raise TOLL_CHAIN_MAX_BASE_FEE_WEI")
 	default:

@@ -33,7 +33,7 @@ func VerifyProof(ctx context.Context, urls []string, p *toll.BurnProof) (*ProofR
 	id, ok := strings.CutPrefix(p.Network, "eip155:")
 	chainID, err := strconv.ParseUint(id, 10, 64)
 	if !ok || err != nil {
-		return nil, fmt.Errorf("%q is not a network of this kind of proof", p.Network)
+		return nil, fmt.Errorf("proofs of the network %q cannot be verified", p.Network)
 	}
 	pool, err := endpoints.New(endpoints.Config{URLs: urls, ChainID: chainID, Idle: true})
 	if err != nil {

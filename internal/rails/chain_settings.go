@@ -82,27 +82,27 @@ func (c *ChainConfig) Check() error {
 	case ChainAuto, ChainOff:
 	case ChainEmbedded:
 		if len(c.RPCURLs) > 0 {
-			return errors.New("the chain is either the embedded one or that of TOLL_CHAIN_RPC_URLS (--chain-rpc-urls): set one of them")
+			return errors.New("the embedded chain cannot be combined with TOLL_CHAIN_RPC_URLS (--chain-rpc-urls): set only one of them")
 		}
 	default:
-		return fmt.Errorf("the chain %q is neither embedded nor off: leave TOLL_CHAIN (--chain) empty for the chain that fits the environment", c.Mode)
+		return fmt.Errorf("the chain %q is not embedded or off: leave TOLL_CHAIN (--chain) empty to use the default chain of the environment", c.Mode)
 	}
 	for _, n := range []*big.Int{c.MaxBaseFee, c.Tip, c.RelayerFloor} {
 		if n != nil && (n.Sign() < 0 || n.BitLen() > 256) {
-			return errors.New("an amount of wei is a whole number from 0")
+			return errors.New("an amount in wei must be a whole number, 0 or more")
 		}
 	}
 	switch {
 	case c.HTTP != "" && len(c.RPCURLs) > 0:
-		return errors.New("only the embedded chain answers JSON-RPC: TOLL_CHAIN_HTTP (--chain-http) does not go with TOLL_CHAIN_RPC_URLS (--chain-rpc-urls)")
+		return errors.New("only the embedded chain serves JSON-RPC: TOLL_CHAIN_HTTP (--chain-http) cannot be combined with TOLL_CHAIN_RPC_URLS (--chain-rpc-urls)")
 	case c.Relayers < 0 || c.Relayers > maxRelayers:
-		return fmt.Errorf("there are 1 to %d relayers", maxRelayers)
+		return fmt.Errorf("the number of relayers must be 1 to %d", maxRelayers)
 	case c.BatchOps < 0 || c.BatchBytes < 0 || c.MaxLimitCents < 0 || c.MaxDuration < 0 || c.VoidAfter < 0:
-		return errors.New("a bound of the chain is negative")
+		return errors.New("a limit of the chain must not be negative")
 	case c.MirrorPeriod != 0 && (c.MirrorPeriod < time.Minute || c.MirrorPeriod%time.Second != 0):
-		return errors.New("a period of the mirror is whole seconds, at least a minute")
+		return errors.New("the period of the mirror must be whole seconds, at least one minute")
 	case c.Confirmations > math.MaxInt32 || c.TopUpConfirmations > math.MaxInt32:
-		return errors.New("confirmations are a number of blocks")
+		return errors.New("the number of confirmations must be at most 2147483647")
 	}
 	return nil
 }
@@ -112,10 +112,10 @@ func (c *ChainConfig) CheckIn(env toll.Environment) error {
 	switch {
 	case env != toll.Live:
 	case c.Mode == ChainEmbedded || c.HTTP != "":
-		return errors.New("live does not run on the embedded chain, whose money is worth nothing: set TOLL_CHAIN_RPC_URLS (--chain-rpc-urls) to endpoints of " +
+		return errors.New("the live environment cannot use the embedded chain, because its money is worth nothing: set TOLL_CHAIN_RPC_URLS (--chain-rpc-urls) to endpoints of " +
 			toll.Live.Network())
 	case c.Mode == ChainAuto && len(c.RPCURLs) == 1:
-		return errors.New("live needs two endpoints, which have to agree on what is final: name another one in TOLL_CHAIN_RPC_URLS (--chain-rpc-urls), with a comma between")
+		return errors.New("the live environment needs two endpoints, which must agree on final blocks: add another endpoint to TOLL_CHAIN_RPC_URLS (--chain-rpc-urls), separated by a comma")
 	}
 	return nil
 }
@@ -133,13 +133,13 @@ const (
 func (c *ChainConfig) source(env toll.Environment, data string) (s chainSource, missing string) {
 	switch {
 	case c.Mode == ChainOff:
-		return noChain, "The operator has switched the chain off (TOLL_CHAIN, --chain)."
+		return noChain, "The operator has turned off the chain (TOLL_CHAIN, --chain)."
 	case len(c.RPCURLs) > 0:
 		return rpcChain, ""
 	case env == toll.Live:
-		return noChain, "The operator has to set TOLL_CHAIN_RPC_URLS (--chain-rpc-urls) to two endpoints of " + env.Network() + "."
+		return noChain, "The operator must set TOLL_CHAIN_RPC_URLS (--chain-rpc-urls) to two endpoints of " + env.Network() + "."
 	case data == "":
-		return noChain, "The embedded chain needs a data directory: the operator sets TOLL_DATA (--data), or names endpoints with " +
+		return noChain, "The embedded chain needs a data directory: the operator must set TOLL_DATA (--data), or endpoints with " +
 			"TOLL_CHAIN_RPC_URLS (--chain-rpc-urls)."
 	}
 	return embeddedChain, ""

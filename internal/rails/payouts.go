@@ -42,11 +42,11 @@ func MarkPayout(ctx context.Context, st *store.Store, p Payout, beyond bool) err
 	case !months.MatchString(p.Month):
 		return fmt.Errorf("the month must have the form YYYY-MM; got %q", p.Month)
 	case !currencies.MatchString(p.Currency):
-		return fmt.Errorf("the currency must be three lower-case letters; got %q", p.Currency)
+		return fmt.Errorf("the currency must be three lowercase letters; got %q", p.Currency)
 	case p.Cents == 0 || p.Cents < -toll.MaxCents || p.Cents > toll.MaxCents:
-		return fmt.Errorf("the amount must be 1 to %s cents, or as many below 0 for a correction; got %s", toll.MaxCents, p.Cents)
+		return fmt.Errorf("the amount must be 1 to %s cents, or the same range below 0 for a correction; got %s", toll.MaxCents, p.Cents)
 	case p.Cents < 0 && strings.TrimSpace(p.Note) == "":
-		return errors.New("a correction needs a note that says what it corrects")
+		return errors.New("a correction needs a note with its reason")
 	case len(p.Note) > maxNote:
 		return fmt.Errorf("the note must have at most %d bytes", maxNote)
 	}
@@ -70,7 +70,7 @@ func MarkPayout(ctx context.Context, st *store.Store, p Payout, beyond bool) err
 				continue
 			}
 			if k.Seller != p.Builder || k.Currency != p.Currency || k.Cents != row.Cents {
-				return fmt.Errorf("another payout was recorded with the id %s", p.ID)
+				return fmt.Errorf("another payout with the id %s is already recorded", p.ID)
 			}
 			return nil
 		}
@@ -105,7 +105,7 @@ func corrects(known []*store.CardPayout, p *Payout) error {
 		}
 	}
 	if paid+p.Cents < 0 {
-		return fmt.Errorf("payouts of %s cents in %s of %s are recorded, and this correction is %s", paid, strings.ToUpper(p.Currency), p.Month, p.Cents)
+		return fmt.Errorf("only payouts of %s cents in %s for %s are recorded, but this correction is %s", paid, strings.ToUpper(p.Currency), p.Month, p.Cents)
 	}
 	return nil
 }
@@ -120,7 +120,7 @@ func owes(ctx context.Context, tx *store.Tx, p *Payout) error {
 		}
 	}
 	if err == nil && p.Cents > due {
-		err = fmt.Errorf("%w: %s cents in %s of %s, and this payout is %s", ErrNotOwed, due, strings.ToUpper(p.Currency), p.Month, p.Cents)
+		err = fmt.Errorf("%w: %s cents in %s for %s, but this payout is %s", ErrNotOwed, due, strings.ToUpper(p.Currency), p.Month, p.Cents)
 	}
 	return err
 }

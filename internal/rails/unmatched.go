@@ -124,7 +124,7 @@ func inspectUnmatched(ctx context.Context, q store.Querier, add check.Report) {
 	case err != nil:
 		add("unmatched payments", check.Failed, "%s", err)
 	case len(events) > 0:
-		add("unmatched payments", check.Warning, "%d operations on the chain belong to no order, such as transaction %s; toll orders unmatched lists them",
+		add("unmatched payments", check.Warning, "%d operations on the chain do not belong to an order, such as transaction %s: list them with toll orders unmatched",
 			len(events), first.TxHash)
 	}
 }

@@ -41,7 +41,7 @@ func BadURL(url string) *toll.Error {
 	}
 	// PostgreSQL cannot store other text, and would fail together with the whole batch.
 	if strings.IndexByte(url, 0) >= 0 || !utf8.ValidString(url) {
-		return Malformed("resource.url", "must be UTF-8 without NUL")
+		return Malformed("resource.url", "must be UTF-8 without NUL characters")
 	}
 	return nil
 }
@@ -78,7 +78,7 @@ func By(names x402.Namespace, err error) *toll.Error {
 		}
 		return e
 	case ledger.ExceedsHold:
-		return New(toll.CodeAmountOutOfRange, x402.ReasonExceedsAmount, fmt.Sprintf("%d asked, %d held.", r.Needed, r.Available))
+		return New(toll.CodeAmountOutOfRange, x402.ReasonExceedsAmount, fmt.Sprintf("%d requested, %d held.", r.Needed, r.Available))
 	case ledger.TooManyHolds:
 		return soon(New(toll.CodeTooManyHolds, x402.ReasonTooManyHolds, ""))
 	case ledger.PermissionUnknown:
@@ -104,10 +104,10 @@ var refusals = map[ledger.Refused]*toll.Error{
 	ledger.RedemptionLimit: New(toll.CodeRedemptionLimit, x402.ReasonRedemptionLimit, ""),
 	ledger.InFlight:        New(toll.CodeRequestUsed, x402.ReasonInFlight, ""),
 	ledger.Duplicate:       New(toll.CodeRequestUsed, x402.ReasonDuplicate, ""),
-	ledger.Replay:          New(toll.CodeRequestUsed, x402.ReasonDuplicate, "This request is settled, and was not verified before."),
+	ledger.Replay:          New(toll.CodeRequestUsed, x402.ReasonDuplicate, "This request is already settled and was not verified before."),
 	ledger.Conflict:        New(toll.CodeSettleConflict, x402.ReasonConflict, ""),
 	ledger.HoldExpired:     New(toll.CodeHoldExpired, x402.ReasonHoldExpired, ""),
 	ledger.HoldOver:        New(toll.CodeHoldOver, "", ""),
 	ledger.IdentifierConflict: New(toll.CodeSettleConflict, x402.ReasonIdentifierConflict,
-		"This payment identifier was used before with other content."),
+		"This payment identifier was already used with different content."),
 }

@@ -16,11 +16,11 @@ import (
 // Budget is the usual budget of a check, in steps of well under a microsecond.
 const Budget = 20_000
 
-// ErrMisfit means that the value does not fit the schema.
-var ErrMisfit = errors.New("the value does not fit the schema")
+// ErrMisfit means that the value does not match the schema.
+var ErrMisfit = errors.New("the value does not match the schema")
 
 // ErrWork means that the check exceeds its budget, for example because the schema refers to itself without end.
-var ErrWork = errors.New("the schema takes too much work")
+var ErrWork = errors.New("the schema is too complex to check")
 
 // Dialect is the only accepted value of $schema.
 const Dialect = "https://json-schema.org/draft/2020-12/schema"
@@ -123,7 +123,7 @@ func (c *checker) word(s map[string]any, word string, arg, v any) bool {
 	}
 	switch word {
 	case "$schema":
-		return arg == Dialect || c.fail("the schema is not of draft 2020-12")
+		return arg == Dialect || c.fail("the schema must use draft 2020-12")
 	case "$id", "$anchor", "$dynamicRef", "$dynamicAnchor", "$recursiveRef", "$recursiveAnchor", "$vocabulary",
 		"definitions", "dependencies", "additionalItems", "unevaluatedItems", "unevaluatedProperties":
 		return c.fail("the schema has %s, which is not supported", word)
@@ -171,11 +171,11 @@ func (c *checker) reference(arg, v any) bool {
 	to, _ := arg.(string)
 	name, inside := strings.CutPrefix(to, "#/$defs/")
 	if !inside || strings.ContainsAny(name, "/~%") {
-		return c.fail("the schema has a reference that does not lead to its own $defs")
+		return c.fail("the schema has a reference that does not point to its own $defs")
 	}
 	def, ok := c.defs[name]
 	if !ok {
-		return c.fail("the schema has a reference that leads nowhere")
+		return c.fail("the schema has a reference to a missing definition")
 	}
 	return c.fits(def, v)
 }

@@ -22,7 +22,7 @@ func decoded(t interface{ Fatalf(string, ...any) }, text string) (v any) {
 }
 
 func TestCheck(t *testing.T) {
-	const fits, not = "", "the value does not fit the schema"
+	const fits, not = "", "the value does not match the schema"
 	for _, c := range []struct{ schema, value, want string }{
 		{`true`, `1`, fits}, {`false`, `1`, not}, {`{}`, `null`, fits}, {`7`, `1`, "a part of the schema is neither"},
 		{`{"type":"object"}`, `{}`, fits}, {`{"type":["string","null"]}`, `null`, fits}, {`{"type":"integer"}`, `1.5`, not},
@@ -48,10 +48,10 @@ func TestCheck(t *testing.T) {
 		{`{"allOf":[{"minimum":1},{"maximum":3}]}`, `2`, fits}, {`{"anyOf":[{"const":1},{"const":2}]}`, `3`, not}, {`{"oneOf":[true,true]}`, `3`, not},
 		{`{"oneOf":[false,true]}`, `3`, fits}, {`{"not":{"const":1}}`, `1`, not}, {`{"allOf":[]}`, `1`, "allOf is malformed"},
 		{`{"if":{"const":1},"then":{"type":"string"},"else":true}`, `1`, not}, {`{"if":{"const":1},"then":{"type":"string"}}`, `2`, fits},
-		{`{"$ref":"#/$defs/a","$defs":{"a":{"type":"string"}}}`, `"x"`, fits}, {`{"$ref":"#/$defs/b","$defs":{"a":{}}}`, `"x"`, "leads nowhere"},
+		{`{"$ref":"#/$defs/a","$defs":{"a":{"type":"string"}}}`, `"x"`, fits}, {`{"$ref":"#/$defs/b","$defs":{"a":{}}}`, `"x"`, "missing definition"},
 		{`{"$defs":{"t":{"properties":{"n":{"$ref":"#/$defs/t"}},"required":["v"]}},"$ref":"#/$defs/t"}`, `{"v":1,"n":{"v":2}}`, fits},
-		{`{"$ref":"https://x.example/s.json"}`, `1`, "does not lead to its own $defs"}, {`{"$ref":"#"}`, `1`, "does not lead to its own $defs"},
-		{`{"$schema":"http://json-schema.org/draft-07/schema#"}`, `1`, "not of draft 2020-12"}, {`{"$schema":"` + schema.Dialect + `"}`, `1`, fits},
+		{`{"$ref":"https://x.example/s.json"}`, `1`, "does not point to its own $defs"}, {`{"$ref":"#"}`, `1`, "does not point to its own $defs"},
+		{`{"$schema":"http://json-schema.org/draft-07/schema#"}`, `1`, "must use draft 2020-12"}, {`{"$schema":"` + schema.Dialect + `"}`, `1`, fits},
 		{`{"$id":"https://x.example/"}`, `1`, "has $id"}, {`{"unevaluatedProperties":false}`, `{}`, "has unevaluatedProperties"},
 		{`{"properties":{"$id":{"type":"string"}}}`, `{"$id":"x"}`, fits}, {`{"title":7,"format":"uri","x-other":{}}`, `"x"`, fits},
 	} {

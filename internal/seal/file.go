@@ -47,7 +47,7 @@ func read(path string) (*Ring, error) {
 		return nil, fmt.Errorf("seal: master key: %w", err)
 	}
 	if mode := info.Mode().Perm(); mode&others(info) != 0 && runtime.GOOS != "windows" {
-		return nil, fmt.Errorf("seal: master key %s has mode %04o; others can touch it: chmod 600 it", path, mode)
+		return nil, fmt.Errorf("seal: master key %s has mode %04o, which gives other users access: run chmod 600 on it", path, mode)
 	}
 	text, err := io.ReadAll(io.LimitReader(f, 128))
 	if err != nil {

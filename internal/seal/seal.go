@@ -71,7 +71,7 @@ func NewRing(p KeyProvider) (*Ring, error) {
 	id, err := hex.DecodeString(p.KeyID())
 	copy(r.id[:], id)
 	if err != nil || p.KeyID() != r.KeyID() {
-		return nil, errors.New("seal: the key id of the provider is not 16 lower-case hexadecimal digits")
+		return nil, errors.New("seal: the key id of the provider must be 16 lowercase hexadecimal digits")
 	}
 	return r, nil
 }

@@ -18,7 +18,7 @@ func Words(path, setting string) ([]string, error) {
 		return nil, fmt.Errorf("%s: %w", setting, err)
 	}
 	if mode := info.Mode().Perm(); mode&others(info) != 0 && runtime.GOOS != "windows" {
-		return nil, fmt.Errorf("the file %s has mode %04o; others can read the secrets in it: chmod 600 it", path, mode)
+		return nil, fmt.Errorf("the file %s has mode %04o, which gives other users access to its secrets: run chmod 600 on it", path, mode)
 	}
 	if info.Size() > maxWords {
 		return nil, fmt.Errorf("the file %s is larger than %d bytes: correct %s", path, maxWords, setting)

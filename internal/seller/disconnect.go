@@ -21,12 +21,12 @@ const (
 // Check panics for an unknown value. The panic message begins with room.
 func (g Disconnect) Check(room string) {
 	if g < DisconnectByMethod || g > DisconnectRelease {
-		panic(room + ": OnDisconnect is paid.DisconnectByMethod, paid.Settle or paid.Release")
+		panic(room + ": OnDisconnect must be paid.DisconnectByMethod, paid.Settle, or paid.Release")
 	}
 }
 
 // ErrHoldEnded is the cause of a context that ended with its hold.
-var ErrHoldEnded = errors.New("paid: the hold that pays for this answer has ended")
+var ErrHoldEnded = errors.New("paid: the hold for this response has expired")
 
 // WorkContext returns the context of paid work, with the values and the deadline of caller. It ends with caller, except after a
 // disconnect if goesOn, called then, returns true. In that case, it ends with the hold or the signature of a wallet, with the

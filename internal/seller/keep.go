@@ -103,7 +103,7 @@ func (k *Keeper) renew(f x402.Renewer, now time.Time, left time.Duration) time.D
 	defer cancel()
 	r, err := f.Renew(ctx, &x402.RenewRequest{AgentRequestID: p.AgentRequestID, HoldSecs: p.HoldSecs})
 	if err == nil && r.AgentRequestID != p.AgentRequestID {
-		err = toll.Errorf(toll.CodeInternal, "The answer names another request.")
+		err = toll.Errorf(toll.CodeInternal, "The response is for another request.")
 	}
 	if err == nil {
 		// The service measures the life of the hold with its clock. Measured from before the call, our end is never later.

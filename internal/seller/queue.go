@@ -110,7 +110,7 @@ func (q *Queue) work(p *Sale, u Unsettled) {
 		<-q.slots
 		u.Attempts++
 		if s.Success {
-			p.Log.Info(p.Room+": a stream is settled late", p.about()...)
+			p.Log.Info(p.Room+": a stream was settled late", p.about()...)
 			p.outcome(context.Background(), s)
 			return
 		}

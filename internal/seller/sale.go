@@ -157,7 +157,7 @@ func (s *Seller) OpenStock(ctx context.Context, o Offer, p Sale) (*Sale, *Refusa
 	case !v.IsValid:
 		return nil, p.refused(v)
 	case !strings.EqualFold(v.Payer, p.Payer) || v.Network != p.Stock.Requirements.Network:
-		err = toll.Errorf(toll.CodeInternal, "The verdict is not about this payment.")
+		err = toll.Errorf(toll.CodeInternal, "The verdict is for another payment.")
 	}
 	if err != nil {
 		return nil, p.Unavailable("verify", &p.Offer, err)

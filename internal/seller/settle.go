@@ -90,13 +90,13 @@ func (p *Sale) settleOnce(ctx context.Context, amount toll.Credits) (s *x402.Set
 	if err == nil && p.confirms(s, amount) {
 		return s, !s.Success && s.ErrorReason == x402.ReasonPending, 0
 	}
-	e := toll.Errorf(toll.CodeInternal, "The answer is not to this settlement.")
+	e := toll.Errorf(toll.CodeInternal, "The response is for another settlement.")
 	if err != nil {
 		e = toll.AsError(err)
 	}
 	status := e.HTTPStatus()
 	passes := status >= 500 || status == http.StatusTooManyRequests || status == http.StatusRequestTimeout // it may succeed later
-	p.Log.Error(p.Room+": a settlement has no outcome yet", p.about("error", e.Error(), "facilitatorCorrelationId", e.CorrelationID)...)
+	p.Log.Error(p.Room+": the outcome of a settlement is not known yet", p.about("error", e.Error(), "facilitatorCorrelationId", e.CorrelationID)...)
 	return &x402.SettleResponse{
 		ErrorReason: x402.ReasonPending, ErrorMessage: "The outcome of the settlement is not known yet.", Code: toll.CodeSettlementPending,
 		Network: network, Payer: p.Payer, Extra: &x402.SettleExtra{AgentRequestID: p.AgentRequestID, PlanID: p.PlanID, AgentID: p.AgentID},
@@ -116,7 +116,7 @@ func (p *Sale) confirms(s *x402.SettleResponse, amount toll.Credits) bool {
 	return s.Extra == nil || s.Extra.AgentRequestID == "" || s.Extra.AgentRequestID == p.AgentRequestID
 }
 
-// Release releases the hold, if any, even after ctx ended. It logs a failure; the hold then lapses at its end.
+// Release releases the hold, if any, even after ctx ended. It logs a failure; the hold then expires.
 func (p *Sale) Release(ctx context.Context) {
 	if p.AgentRequestID == "" || p.Unheld {
 		return
@@ -135,7 +135,7 @@ func (p *Sale) Release(ctx context.Context) {
 			break
 		}
 	}
-	p.Log.Warn(p.Room+": a hold was not released and will lapse", p.about("error", toll.AsError(err).Error())...)
+	p.Log.Warn(p.Room+": a hold was not released and will expire", p.about("error", toll.AsError(err).Error())...)
 }
 
 func (p *Sale) about(more ...any) []any {

@@ -146,7 +146,7 @@ func TestSale_Settle(t *testing.T) {
 				s.Network != "eip155:84532" || s.Payer != "0xabc" || s.Extra.AgentRequestID != "req_1" || s.Extra.PlanID != plan {
 				t.Errorf("%s: %+v", name, s)
 			}
-			if text := log.String(); !strings.Contains(text, `msg="room: a settlement has no outcome yet" item=one agentRequestId=req_1 error=`) ||
+			if text := log.String(); !strings.Contains(text, `msg="room: the outcome of a settlement is not known yet" item=one agentRequestId=req_1 error=`) ||
 				strings.Contains(text, "a.b.c") {
 				t.Errorf("%s: log %s", name, text)
 			}
@@ -232,7 +232,7 @@ func TestSale_Release(t *testing.T) {
 			if got := strings.Join(d.calls, ","); got != c.calls {
 				t.Errorf("%s: %s, want %s", name, got, c.calls)
 			}
-			if told := strings.Contains(log.String(), `"room: a hold was not released and will lapse" item=one agentRequestId=req_1 error=`); told != c.lapses {
+			if told := strings.Contains(log.String(), `"room: a hold was not released and will expire" item=one agentRequestId=req_1 error=`); told != c.lapses {
 				t.Errorf("%s: log %s", name, &log)
 			}
 			(&seller.Sale{Seller: p.Seller}).Release(ctx) // nothing was verified

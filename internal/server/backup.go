@@ -131,11 +131,11 @@ func Restore(ctx context.Context, cfg Config, location string) (info backup.Info
 	}
 	target := filepath.Join(cfg.Data, databaseName)
 	if _, err := os.Lstat(target); !errors.Is(err, os.ErrNotExist) {
-		return info, fmt.Errorf("%s is there already: restore into a directory without a database", target)
+		return info, fmt.Errorf("%s already exists: restore into a directory without a database", target)
 	}
 	ring, err := cfg.openRing(false)
 	if errors.Is(err, os.ErrNotExist) {
-		return info, fmt.Errorf("%w: a backup does not hold the master key; name its file with TOLL_MASTER_KEY_FILE (--master-key-file)", err)
+		return info, fmt.Errorf("%w: a backup does not contain the master key; set TOLL_MASTER_KEY_FILE (--master-key-file) to its file", err)
 	}
 	if err != nil {
 		return info, err
@@ -156,10 +156,10 @@ func (c Config) removeLeft() {
 		for _, kind := range append([]tempfile.Kind{seal.NewKey}, backup.Copies...) {
 			names, err := kind.Clean(dir)
 			for _, name := range names {
-				c.Log.Info("removed what a killed process left", "path", filepath.Join(dir, name))
+				c.Log.Info("removed a temporary file of a killed process", "path", filepath.Join(dir, name))
 			}
 			if err != nil {
-				c.Log.Warn("what a killed process left was not removed", "error", err.Error())
+				c.Log.Warn("cannot remove temporary files of a killed process", "error", err.Error())
 			}
 		}
 	}

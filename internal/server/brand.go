@@ -38,14 +38,14 @@ func (c Config) withBrand(ctx context.Context, q store.Querier, environment toll
 	}
 	if given != (x402.Namespace{}) && given != c.Namespace {
 		return c, fmt.Errorf(
-			"this database has the namespace %s, and %s is given: leave --namespace (TOLL_NAMESPACE) out, or name the right "+
-				"database; a database keeps its namespace, as its API keys and access tokens are signed with it",
+			"this database has the namespace %s, not %s: omit --namespace (TOLL_NAMESPACE), or choose the right "+
+				"database; the namespace of a database cannot change, because its API keys and access tokens are signed with it",
 			c.Namespace.String(), given.String())
 	}
 	if prefix != "" && c.KeyPrefix != "" && c.KeyPrefix != prefix {
 		return c, fmt.Errorf(
-			"new API keys of this database have the prefix %q, and %q is given: leave --key-prefix (TOLL_KEY_PREFIX) out, "+
-				"or change it with: toll keys set-prefix %s --local",
+			"new API keys of this database have the prefix %q, not %q: omit --key-prefix (TOLL_KEY_PREFIX), "+
+				"or change the prefix with: toll keys set-prefix %s --local",
 			prefix, c.KeyPrefix, c.KeyPrefix)
 	}
 	c.KeyPrefix = cmp.Or(prefix, c.KeyPrefix)

@@ -315,7 +315,7 @@ func TestAccessPage(t *testing.T) {
 	v := m.visitor()
 	got := m.exchange(m.codeIn(v.submit(formOf(t, m.consent(v, m.query())).with("limit", "7").with("decision", "approve"))))
 	list := v.get("/account/access")
-	for _, text := range []string{"Notes", "the plan Plan, of which it may burn 7 more of 7 credits", "https://agent.example.com/mcp", "not yet"} {
+	for _, text := range []string{"Notes", "Plan Plan, can spend 7 more of 7 credits", "https://agent.example.com/mcp", "Never"} {
 		if !strings.Contains(list.body, text) {
 			t.Errorf("the page does not say %q:\n%s", text, mainPart.FindString(list.body))
 		}
@@ -347,7 +347,7 @@ func TestAccessPage(t *testing.T) {
 		return err
 	}
 	must.Do(t, settle("one"))
-	if body := v.get("/account/access").body; !strings.Contains(body, "6 more of 7") || strings.Contains(body, "not yet") {
+	if body := v.get("/account/access").body; !strings.Contains(body, "6 more of 7") || strings.Contains(body, "Never") {
 		t.Errorf("after a use:\n%s", body)
 	}
 	if res := v.submit(revoke); res.status != http.StatusOK || strings.Contains(res.body, "Notes") || !strings.Contains(res.body, `role="status"`) {

@@ -34,7 +34,7 @@ func TestBuyingOnPages(t *testing.T) {
 		form := formOf(t, bob.get(plan))
 		first, second := bob.submit(form), bob.submit(form) // a double click
 		page := bob.follow(first)
-		if !strings.Contains(page.body, "The plan is ordered.") || first.header.Get("Location") != second.header.Get("Location") {
+		if !strings.Contains(page.body, "Plan ordered.") || first.header.Get("Location") != second.header.Get("Location") {
 			t.Errorf("after the order: %s, %s\n%s", first.header, second.header, mainPart.FindString(page.body))
 		}
 		b, err := buyer.Balance(t.Context(), r.PlanID)
@@ -133,7 +133,7 @@ func TestSearchOnPages(t *testing.T) {
 				t.Errorf("%s is found by somebody else", id)
 			}
 		}
-		for text, want := range map[string]string{"weath": "Weather", "SUN": "Sunny", "audit": at("/audit"), "alic": "ALICE", "make an api": at("/keys/new"), "register": at("/agents/new"), "your acc": "/account/security", "docu": `href="/docs"`} {
+		for text, want := range map[string]string{"weath": "Weather", "SUN": "Sunny", "audit": at("/audit"), "alic": "ALICE", "create api": at("/keys/new"), "create ag": at("/agents/new"), "your acc": "/account/security", "docu": `href="/docs"`} {
 			if res := alice.get(at("/search?q=") + url.QueryEscape(text)); !strings.Contains(res.body, want) {
 				t.Errorf("%s: no %s in\n%s", text, want, mainPart.FindString(res.body))
 			}
@@ -168,7 +168,7 @@ func TestServicePage(t *testing.T) {
 		if nav := operator.get("/w/" + w).body; !strings.Contains(nav, `/operator"`) {
 			t.Error("the navigation of the operator lacks the page")
 		}
-		reads(t, operator.get("/w/"+w+"/operator/accounts"), http.StatusOK, "<h1>Accounts</h1>", w, bob.workspace(), "the service")
+		reads(t, operator.get("/w/"+w+"/operator/accounts"), http.StatusOK, "<h1>Workspaces</h1>", w, bob.workspace(), "service")
 		own := "/w/" + bob.workspace()
 		if res := bob.get(own + "/operator/accounts"); res.status != http.StatusForbidden || strings.Contains(res.body, w) {
 			t.Errorf("another person reads the accounts: %d", res.status)
@@ -198,11 +198,11 @@ func TestBackupsOnPages(t *testing.T) {
 	})
 	name := filepath.Base(made[0])
 	reads(t, operator.get(page), http.StatusOK, name, "every day; the newest 3 are kept", "Last backup", ">Verify<")
-	if body := operator.get(page).body; strings.Contains(body, "it is whole") || strings.Contains(body, "A backup was not made") {
+	if body := operator.get(page).body; strings.Contains(body, "verified ") || strings.Contains(body, "A backup failed") {
 		t.Errorf("before anything was verified:\n%s", mainPart.FindString(body))
 	}
 	res := operator.act(page, "act", "verify", "backup", name)
-	reads(t, operator.follow(res), http.StatusOK, "The backup is whole", "it is whole")
+	reads(t, operator.follow(res), http.StatusOK, "The backup is intact", "verified ")
 	// Another one is made when somebody asks for it, but not at once after the one before: it would push out old ones.
 	backups := func() []string {
 		return must.Get(filepath.Glob(filepath.Join(dir, "*.backup")))(t)
@@ -215,7 +215,7 @@ func TestBackupsOnPages(t *testing.T) {
 		made[0] = filepath.Join(dir, name)
 	}
 	older(30 * time.Minute)
-	reads(t, operator.follow(operator.act(page, "act", "backup")), http.StatusOK, "A backup is made if the newest one is an hour old")
+	reads(t, operator.follow(operator.act(page, "act", "backup")), http.StatusOK, "The backup starts if the newest backup is at least an hour old")
 	if err := o.s.BackUp(t.Context()); err != nil || len(backups()) != 1 {
 		t.Errorf("a backup half an hour after another: %v, %v", backups(), err)
 	}
@@ -231,7 +231,7 @@ func TestBackupsOnPages(t *testing.T) {
 	res = operator.act(page, "act", "verify", "backup", name)
 	reads(t, operator.follow(res), http.StatusOK, "The backup cannot be read", "A backup cannot be read")
 	must.Do(t, errors.Join(os.Rename(dir, dir+"-away"), o.s.BackUp(t.Context())))
-	reads(t, operator.get(page), http.StatusOK, "A backup was not made")
+	reads(t, operator.get(page), http.StatusOK, "A backup failed")
 	bob := o.signUp("bob", "")
 	if res := bob.post("/w/"+bob.workspace()+"/operator", url.Values{"act": {"verify"}, "backup": {name}, "ticket": {"x"}}); res.status != http.StatusForbidden {
 		t.Errorf("another person: %d", res.status)
@@ -266,7 +266,7 @@ func TestMemberPage(t *testing.T) {
 		if body := mainPart.FindString(alice.get(own).body); strings.Contains(body, "<form") {
 			t.Errorf("the last owner can change the own membership:\n%s", body)
 		}
-		if page := alice.follow(alice.act(at, "act", "role", "role", "billing")); !strings.Contains(page.body, "The role is changed.") || !strings.Contains(page.body, "billing") {
+		if page := alice.follow(alice.act(at, "act", "role", "role", "billing")); !strings.Contains(page.body, "Role changed.") || !strings.Contains(page.body, "billing") {
 			t.Errorf("after the change:\n%s", mainPart.FindString(page.body))
 		}
 		if page := alice.follow(alice.act(at, "act", "sessions")); !strings.Contains(page.body, "session ended.") {
@@ -275,7 +275,7 @@ func TestMemberPage(t *testing.T) {
 		if strings.Contains(dev.get(members).body, "DEV") {
 			t.Error("the session goes on")
 		}
-		if page := alice.follow(alice.act(at, "act", "remove")); !strings.Contains(page.body, "DEV is removed.") || strings.Contains(page.body, at) {
+		if page := alice.follow(alice.act(at, "act", "remove")); !strings.Contains(page.body, "DEV was removed.") || strings.Contains(page.body, at) {
 			t.Errorf("after the removal:\n%s", mainPart.FindString(page.body))
 		}
 		o.ahead.Add(int64(2 * time.Second)) // keys are looked at once a second

@@ -122,7 +122,7 @@ func TestNoCardSecretIsLeft(t *testing.T) {
 		} else {
 			places["the database"] = dump(t, o.Database)
 		}
-		if !strings.Contains(log, "stripe answered 500") || !strings.Contains(log, "stripe answered 402 card_declined") {
+		if !strings.Contains(log, "Stripe responded with 500") || !strings.Contains(log, "Stripe responded with 402 card_declined") {
 			t.Error("the log has no refusals of the processor: the search looks at the wrong place")
 		}
 		for place, content := range places {

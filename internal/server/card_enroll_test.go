@@ -22,7 +22,7 @@ func TestEnrollPage(t *testing.T) {
 	c := newCardShop(t)
 	v := newVisitor(t, c.url)
 	res := v.signIn(v.get("/cards/enroll"), c.holder.Key)
-	reads(t, res, http.StatusOK, "<h1>Enrol a card</h1>", "Continue to the card page")
+	reads(t, res, http.StatusOK, "<h1>Enroll card</h1>", "Continue to the card page")
 	res = v.submit(formOf(t, res))
 	reads(t, res, http.StatusOK)
 	to, _ := linkOf(t, res)
@@ -38,7 +38,7 @@ func TestEnrollPage(t *testing.T) {
 	if err != nil || len(cards) != 1 || cards[0].Last4 != "3155" {
 		t.Fatalf("%+v, %v", cards, err)
 	}
-	reads(t, res, http.StatusOK, "<h1>The card is enrolled</h1>", "ending in 3155, valid until 12/2039", cards[0].ID)
+	reads(t, res, http.StatusOK, "<h1>Card enrolled</h1>", "ending in 3155, valid until 12/2039", cards[0].ID)
 }
 
 // backOfSetup returns the path of ours to which the page of the last enrolment leads back.
@@ -70,7 +70,7 @@ func TestCardEnroll_EnrollPage(t *testing.T) {
 	}
 	stopped := func(res shown) {
 		t.Helper()
-		reads(t, res, http.StatusTooManyRequests, "Too many cards were tried", "wait 10 minutes at most")
+		reads(t, res, http.StatusTooManyRequests, "Too many cards were tried", "wait up to 10 minutes")
 		if s, err := strconv.Atoi(res.header.Get("Retry-After")); err != nil || s < 1 {
 			t.Errorf("Retry-After %q", res.header.Get("Retry-After"))
 		}
@@ -113,14 +113,14 @@ func TestEnrollPage_Refusals(t *testing.T) {
 	c := newCardShop(t)
 	v := newVisitor(t, c.url)
 	res := v.post("/cards/enroll", url.Values{})
-	reads(t, res, http.StatusOK, "Sign in to enrol a card", `name="next" value="/cards/enroll"`)
+	reads(t, res, http.StatusOK, "Sign in to enroll a card", `name="next" value="/cards/enroll"`)
 	form := formOf(t, v.signIn(res, c.holder.Key))
 	mallory := newVisitor(t, c.url)
 	theirs := formOf(t, mallory.signIn(mallory.get("/cards/enroll"), c.owner.Key))
 	for what, p := range map[string]page{
 		"no ticket": form.with("ticket"), "a wrong one": form.with("ticket", "a.b"), "one of another session": form.with("ticket", theirs.values.Get("ticket")),
 	} {
-		reads(t, v.submit(p), http.StatusForbidden, "The form is not one of this session")
+		reads(t, v.submit(p), http.StatusForbidden, "This form belongs to another session")
 		_ = what
 	}
 	if res := v.submit(form, "Origin", "https://evil.example.com", "Sec-Fetch-Site", "cross-site"); res.status != http.StatusForbidden {
@@ -128,7 +128,7 @@ func TestEnrollPage_Refusals(t *testing.T) {
 	}
 	reader := must.Get(c.buyer.CreateKey(t.Context(), client.KeyParams{Rights: toll.Rights{toll.RightRead}}))(t)
 	r := newVisitor(t, c.url)
-	reads(t, r.signIn(r.get("/cards/enroll"), reader.Key), http.StatusForbidden, "the right spend", "sign in with an API key that has it")
+	reads(t, r.signIn(r.get("/cards/enroll"), reader.Key), http.StatusForbidden, "the right spend", "sign in with an API key that has this right")
 	if res := r.post("/cards/enroll", form.values); res.status != http.StatusForbidden {
 		t.Errorf("without the right: %d", res.status)
 	}
@@ -140,8 +140,8 @@ func TestEnrollPage_Refusals(t *testing.T) {
 	res = v.submit(form)
 	to, _ := linkOf(t, res)
 	back := c.backOfSetup()
-	reads(t, v.get(back), http.StatusOK, "<h1>No card is enrolled yet</h1>", "Look again", "Continue to the card page")
-	reads(t, v.get(back+"&success=true"), http.StatusOK, "<h1>No card is enrolled yet</h1>")
+	reads(t, v.get(back), http.StatusOK, "<h1>Card not enrolled yet</h1>", "Check again", "Continue to the card page")
+	reads(t, v.get(back+"&success=true"), http.StatusOK, "<h1>Card not enrolled yet</h1>")
 	for _, path := range []string{"/cards/enroll?setup=" + toll.NewUUID(), "/cards/enroll?setup=x", "/cards/enroll?setup=%00"} {
 		if res := v.get(path); res.status < 400 || res.status > 404 {
 			t.Errorf("%s: %d", path, res.status)
@@ -151,12 +151,12 @@ func TestEnrollPage_Refusals(t *testing.T) {
 	reads(t, mallory.get(back), http.StatusNotFound)
 	stranger := newVisitor(t, c.url)
 	res = stranger.get(back)
-	reads(t, res, http.StatusOK, "Sign in to enrol a card")
-	reads(t, stranger.signIn(res, c.holder.Key), http.StatusOK, "<h1>The card is enrolled</h1>", "visa card ending in 4242")
+	reads(t, res, http.StatusOK, "Sign in to enroll a card")
+	reads(t, stranger.signIn(res, c.holder.Key), http.StatusOK, "<h1>Card enrolled</h1>", "visa card ending in 4242")
 
 	// A page that ends without a card.
 	reads(t, v.submit(formOf(t, v.get("/cards/enroll"))), http.StatusOK)
 	back = c.backOfSetup()
 	c.ahead.Store(int64(40 * time.Minute))
-	reads(t, v.get(back), http.StatusOK, "<h1>No card is enrolled</h1>", "The page ended before a card was saved.", "Continue to the card page")
+	reads(t, v.get(back), http.StatusOK, "<h1>Card not enrolled</h1>", "The page expired before a card was saved.", "Continue to the card page")
 }

@@ -480,7 +480,7 @@ func TestLinkForTheOwner(t *testing.T) {
 			p := newShopper(t)
 			must.Do(t, p.open(link))
 			must.Do(t, p.submit("/again", nil))
-			if strings.Contains(p.body, "<h1>The order is paid</h1>") {
+			if strings.Contains(p.body, "<h1>Order paid</h1>") {
 				continue
 			}
 			must.Do(t, errors.Join(p.follow(), p.types(askingCard)))

@@ -31,8 +31,8 @@ func TestPageOfAnOrder(t *testing.T) {
 	v := newVisitor(t, c.url)
 	id, page := c.order(client.CheckoutParams{SessionType: "hosted", SuccessURL: successURL, CancelURL: cancelURL})
 	res := v.get(page)
-	reads(t, res, http.StatusOK, "<h1>Pay an order</h1>", "Five &lt;b&gt;dollars&lt;/b&gt;", "5.00 USD", "100 credits", c.owner.Address.String(), id,
-		"This is a sandbox", "Your card is not kept", "takes unspent credits back", `href="`+cancelURL+`"`, "shop.example.com")
+	reads(t, res, http.StatusOK, "<h1>Pay for an order</h1>", "Five &lt;b&gt;dollars&lt;/b&gt;", "5.00 USD", "100 credits", c.owner.Address.String(), id,
+		"This is a sandbox", "Your card is not stored", "takes back unused credits", `href="`+cancelURL+`"`, "shop.example.com")
 	to, label := linkOf(t, res)
 	if label != "Pay 5.00 USD by card" || !strings.HasPrefix(to, c.s.Cards().Double()+"/c/pay/cs_test_") {
 		t.Errorf("%q leads to %s", label, to)
@@ -45,24 +45,24 @@ func TestPageOfAnOrder(t *testing.T) {
 	// The redirect happens once. Later, and in other browsers, the page has a link in its place.
 	for _, v := range []*visitor{v, newVisitor(t, c.url)} {
 		res = v.get(done)
-		reads(t, res, http.StatusOK, "<h1>The order is paid</h1>")
+		reads(t, res, http.StatusOK, "<h1>Order paid</h1>")
 		if to, _ := linkOf(t, res); to != successURL {
 			t.Errorf("the link leads to %s", to)
 		}
 	}
-	reads(t, v.get(page), http.StatusOK, "<h1>The order is paid</h1>", "what it buys is there")
+	reads(t, v.get(page), http.StatusOK, "<h1>Order paid</h1>", "the order is complete")
 
 	for _, tt := range []struct {
 		cents toll.Cents
 		texts []string
 	}{
-		{250, []string{"<h1>The order is refunded in part</h1>", "Refunded: 2.50 USD of 5.00 USD.", "Taken back: 50 credits of 100 credits."}},
-		{0, []string{"<h1>The order is refunded</h1>", "Refunded: 5.00 USD of 5.00 USD.", "Taken back: 100 credits of 100 credits."}},
+		{250, []string{"<h1>Order partially refunded</h1>", "Refunded: 2.50 USD of 5.00 USD.", "Taken back: 50 credits of 100 credits."}},
+		{0, []string{"<h1>Order refunded</h1>", "Refunded: 5.00 USD of 5.00 USD.", "Taken back: 100 credits of 100 credits."}},
 	} {
 		must.Get(c.seller.RefundOrder(t.Context(), id, tt.cents))(t)
 		eventually(t, "the refund is there", func() bool { return strings.Contains(v.get(page).body, tt.texts[1]) })
 		res := v.get(page)
-		if reads(t, res, http.StatusOK, tt.texts...); strings.Contains(res.body, "is there") {
+		if reads(t, res, http.StatusOK, tt.texts...); strings.Contains(res.body, "the order is complete") {
 			t.Errorf("what was refunded is there:\n%s", mainPart.FindString(res.body))
 		}
 	}
@@ -81,7 +81,7 @@ func TestReturnPages(t *testing.T) {
 	open := func(what, path string) {
 		t.Helper()
 		res := v.get(path)
-		reads(t, res, http.StatusOK, "<h1>The order is not paid yet</h1>", `href="/checkout/`+first+`?t=`)
+		reads(t, res, http.StatusOK, "<h1>Order not paid yet</h1>", `href="/checkout/`+first+`?t=`)
 		if c.status(first) != toll.OrderCreated || strings.Contains(res.body, successURL) {
 			t.Errorf("%s: %s\n%s", what, c.status(first), mainPart.FindString(res.body))
 		}
@@ -114,7 +114,7 @@ func TestReturnPages(t *testing.T) {
 
 	// The back button, and forms that were sent before.
 	for range 2 {
-		reads(t, v.get(other), http.StatusOK, "<h1>The order is paid</h1>")
+		reads(t, v.get(other), http.StatusOK, "<h1>Order paid</h1>")
 		if res := v.post(other, url.Values{}); res.status != http.StatusSeeOther || res.header.Get("Location") != other {
 			t.Errorf("a form of a paid order: %d to %q", res.status, res.header.Get("Location"))
 		}
@@ -150,7 +150,7 @@ func TestLinksOfOrders(t *testing.T) {
 	reads(t, v.get(page), http.StatusOK)
 	at := "/checkout/" + id
 	refused := v.get("/checkout/" + toll.NewUUID() + "?" + link)
-	reads(t, refused, http.StatusNotFound, "This link is wrong, or it has ended.")
+	reads(t, refused, http.StatusNotFound, "This link is invalid or has expired.")
 	sessions := c.sessions()
 	check := func(what, path string) {
 		t.Helper()
@@ -197,7 +197,7 @@ func TestFrameOfAnOrder(t *testing.T) {
 	id, page := c.order(client.CheckoutParams{CancelURL: cancelURL})
 	_, hosted := c.order(client.CheckoutParams{SessionType: "hosted"})
 	res := v.get(page)
-	reads(t, res, http.StatusOK, "<h1>Pay an order</h1>", `href="`+cancelURL+`"`, c.s.Cards().Double()+"/dahlia/stripe.js")
+	reads(t, res, http.StatusOK, "<h1>Pay for an order</h1>", `href="`+cancelURL+`"`, c.s.Cards().Double()+"/dahlia/stripe.js")
 	secret := regexp.MustCompile(`cs_test_\w+_secret_\w+`)
 	shownSecret := secret.FindString(res.body)
 	m := policyOfFrames.FindStringSubmatch(res.header.Get("Content-Security-Policy"))
@@ -280,7 +280,7 @@ func TestReturnIsNoOpenRedirect(t *testing.T) {
 	victim := newVisitor(t, c.url)
 	for range 2 {
 		res := victim.get(done)
-		reads(t, res, http.StatusOK, "<h1>The order is paid</h1>", "<code>evil.example.com</code>")
+		reads(t, res, http.StatusOK, "<h1>Order paid</h1>", "<code>evil.example.com</code>")
 		if strings.Contains(res.body, "<script") || res.header.Get("Location") != "" || res.header.Get("Refresh") != "" {
 			t.Errorf("%v\n%s", res.header, mainPart.FindString(res.body))
 		}
@@ -319,7 +319,7 @@ func TestPageOfAnotherOrder(t *testing.T) {
 	}
 	failed, page := again()
 	res := v.get(page)
-	reads(t, res, http.StatusOK, "<h1>Confirm a payment</h1>", "Failed order", failed, "5.00 USD", "Continue to the payment")
+	reads(t, res, http.StatusOK, "<h1>Confirm your payment</h1>", "Failed order", failed, "5.00 USD", "Continue to payment")
 	form := formOf(t, res)
 	if res := v.submit(form, "Origin", "https://evil.example.com", "Sec-Fetch-Site", "cross-site"); res.status != http.StatusForbidden {
 		t.Errorf("a form of another site: %d", res.status)
@@ -342,12 +342,12 @@ func TestPageOfAnotherOrder(t *testing.T) {
 		t.Error("the failed order goes on")
 	}
 	to, _ := linkOf(t, v.get(places[0]))
-	reads(t, v.get(c.fill(to, askedCard)), http.StatusOK, "<h1>The order is paid</h1>", "You can close this page")
+	reads(t, v.get(c.fill(to, askedCard)), http.StatusOK, "<h1>Order paid</h1>", "You can close this page")
 	o, err := c.buyer.Order(ctx, id)
 	if err != nil || o.Replaces == nil || *o.Replaces != failed || o.Status != toll.OrderConfirmed || c.status(failed) != toll.OrderFailed {
 		t.Errorf("%+v, %v", o, err)
 	}
-	reads(t, v.submit(form), http.StatusOK, "<h1>The order is paid</h1>", id)
+	reads(t, v.submit(form), http.StatusOK, "<h1>Order paid</h1>", id)
 	if limit, err := c.buyer.Delegation(ctx, d.DelegationID); err != nil || limit.AmountSpentCents != 0 {
 		t.Errorf("%+v, %v", limit, err)
 	}
@@ -361,7 +361,7 @@ func TestPageOfAnotherOrder(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	reads(t, v.submit(formOf(t, v.get(page))), http.StatusConflict, "another price or other credits")
+	reads(t, v.submit(formOf(t, v.get(page))), http.StatusConflict, "The price or the credits of the plan have changed")
 	if got := c.books().Currencies["usd"].Charges; got != 1 || c.balance() != 100 || c.status(other) != toll.OrderFailed {
 		t.Errorf("%d charges, %s credits", got, c.balance())
 	}
@@ -389,7 +389,7 @@ func TestPagesWithoutPayment(t *testing.T) {
 	}
 	fault(double.Fault{Kind: "500", Count: 1000})
 	res := v.get(page)
-	reads(t, res, http.StatusServiceUnavailable, "<h1>The card processor does not answer</h1>", "Try again", page[:50])
+	reads(t, res, http.StatusServiceUnavailable, "<h1>Card processor unavailable</h1>", "Try again", page[:50])
 	if res.header.Get("Retry-After") == "" {
 		t.Errorf("%v", res.header)
 	}
@@ -404,7 +404,7 @@ func TestPagesWithoutPayment(t *testing.T) {
 	servertest.PostForm(t, stripe.URL+"/v1/checkout/sessions/"+path.Base(to)+"/expire", secret, nil, new(any))
 	for range 2 {
 		res := v.get(page)
-		reads(t, res, http.StatusOK, "<h1>The order is not paid</h1>", "The page has expired without a payment.", `href="`+cancelURL+`"`)
+		reads(t, res, http.StatusOK, "<h1>Order not paid</h1>", "The payment page expired before it was paid.", `href="`+cancelURL+`"`)
 		if strings.Contains(res.body, "/c/pay/") {
 			t.Errorf("a page that has expired is linked:\n%s", mainPart.FindString(res.body))
 		}
@@ -415,7 +415,7 @@ func TestPagesWithoutPayment(t *testing.T) {
 
 	_, address := start(t, server.Config{Data: storetest.Dir(t), Rails: rails.Config{Card: rails.CardConfig{Mode: rails.CardOff}}})
 	for _, path := range []string{"/cards/enroll", page, page + "&x=1"} {
-		reads(t, newVisitor(t, address).get(path), http.StatusFailedDependency, "Card payments are not configured here.")
+		reads(t, newVisitor(t, address).get(path), http.StatusFailedDependency, "Card payments are not available.")
 	}
 }
 

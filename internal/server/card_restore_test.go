@@ -101,13 +101,13 @@ func TestCardsAfterRestore(t *testing.T) {
 	if got, _ := servertest.Run(t, program, c.o, "doctor", "--url", c.services[0].URL); !strings.Contains(got, "was restored from a backup") {
 		t.Errorf("doctor: %s", got)
 	}
-	fails(t, program, c.o, "1 payments belong to no order", "recovery", "end")
+	fails(t, program, c.o, "1 payments match no order", "recovery", "end")
 	object := lostObject(t, listed)
 	for range 2 { // a repeat changes nothing
 		works(t, program, c.o, "orders", "resolve", object, "--grant")
 	}
-	fails(t, program, c.o, "granted already", "orders", "resolve", object, "--refund")
-	fails(t, program, c.o, "not a payment without an order", "orders", "resolve", "pi_unknown", "--refund")
+	fails(t, program, c.o, "already granted", "orders", "resolve", object, "--refund")
+	fails(t, program, c.o, "not an unmatched payment", "orders", "resolve", "pi_unknown", "--refund")
 	eventually(t, "the lost order has the credits that are left", func() bool {
 		o, err := c.as(k).Order(ctx, lost.OrderID)
 		b, err2 := c.as(k).Balance(ctx, c.plan)

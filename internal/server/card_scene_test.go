@@ -443,12 +443,12 @@ func (p *shopper) pays(link, number string) error {
 	if err := p.open(link); err != nil {
 		return err
 	}
-	if strings.Contains(p.body, "Pay on the page of the card processor") { // in the place of a frame
+	if strings.Contains(p.body, "Pay on the card processor's page") { // in the place of a frame
 		if err := p.submit("/checkout/", nil); err != nil {
 			return err
 		}
 	}
-	for _, title := range []string{"The order is paid", "The order is not paid"} {
+	for _, title := range []string{"Order paid", "Order not paid"} {
 		if strings.Contains(p.body, "<h1>"+title+"</h1>") {
 			return errDecided
 		}
@@ -478,7 +478,7 @@ func (p *shopper) enrols(service, key, number string) error {
 	if err := p.types(number); err != nil {
 		return err
 	}
-	if !strings.Contains(p.body, "<h1>The card is enrolled</h1>") {
+	if !strings.Contains(p.body, "<h1>Card enrolled</h1>") {
 		return fmt.Errorf("%d at %s: %s", p.status, p.at.Path, textOf(p.body))
 	}
 	return nil

@@ -93,7 +93,7 @@ func TestChainStart_Settings(t *testing.T) {
 		"live and one endpoint":     {with(live, rails.ChainConfig{RPCURLs: []string{"https://one.example.com"}}), "two endpoints"},
 		"live and a generated key":  {ownKey, "TOLL_MASTER_KEY_FILE"},
 		"a mode that is none":       {server.Config{Data: storetest.Dir(t), Rails: rails.Config{Chain: rails.ChainConfig{Mode: "on"}}}, "TOLL_CHAIN"},
-		"both":                      {server.Config{Data: storetest.Dir(t), Rails: rails.Config{Chain: rails.ChainConfig{Mode: rails.ChainEmbedded, RPCURLs: []string{"http://x"}}}}, "set one of them"},
+		"both":                      {server.Config{Data: storetest.Dir(t), Rails: rails.Config{Chain: rails.ChainConfig{Mode: rails.ChainEmbedded, RPCURLs: []string{"http://x"}}}}, "set only one of them"},
 		"no URL":                    {server.Config{Data: storetest.Dir(t), Rails: rails.Config{Chain: rails.ChainConfig{RPCURLs: []string{"ipc:/x?key=hidden"}}}}, "http"},
 		"a server without a place for the chain": {server.Config{
 			Database: storetest.Config(t, storetest.Postgres).Database, MasterKeyFile: freshMasterKey(t), Rails: rails.Config{Chain: rails.ChainConfig{Mode: rails.ChainEmbedded}},

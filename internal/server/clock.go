@@ -56,7 +56,7 @@ func (c *clock) read(ctx context.Context, q store.Querier) error {
 func parseOffset(text string) (time.Duration, error) {
 	secs, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || secs < 0 || secs > int64(maxClockOffset/time.Second) {
-		return 0, fmt.Errorf("the setting %s is no number of seconds", settingClockOffset)
+		return 0, fmt.Errorf("the setting %s is not a valid number of seconds", settingClockOffset)
 	}
 	return time.Duration(secs) * time.Second, nil
 }
@@ -86,7 +86,7 @@ func (c *clock) advance(ctx context.Context, d time.Duration) error {
 			return err
 		}
 		if d > maxClockOffset-sum {
-			return toll.Errorf(toll.CodeBadNumber, "The clock can be moved by 100 years in all.")
+			return toll.Errorf(toll.CodeBadNumber, "The clock can be moved forward by at most 100 years in total.")
 		}
 		sum += d
 		return store.PutSetting(ctx, tx, settingClockOffset, strconv.AppendInt(nil, int64(sum/time.Second), 10))

@@ -159,23 +159,23 @@ func (c Config) check() error {
 	switch c.Environment {
 	case "", toll.Sandbox, toll.Live:
 	default:
-		return fmt.Errorf("the environment %q is neither sandbox nor live", c.Environment)
+		return fmt.Errorf("the environment must be sandbox or live; got %q", c.Environment)
 	}
 	if c.Database != "" && !strings.HasPrefix(c.Database, "postgres://") && !strings.HasPrefix(c.Database, "postgresql://") {
 		// The text may hold a password, so it is not repeated.
-		return errors.New("the database must be a postgres:// address; an embedded database is chosen by its data directory")
+		return errors.New("the database must be a postgres:// address; to use an embedded database, set the data directory")
 	}
 	if keys := given(c.MasterKeyFile != "") + given(c.MasterKey != "") + given(c.KeyProvider != nil); keys > 1 {
-		return errors.New("the master key is in a file or in the environment: set one of TOLL_MASTER_KEY_FILE (--master-key-file) and TOLL_MASTER_KEY")
+		return errors.New("two master keys are configured: set only one of TOLL_MASTER_KEY_FILE (--master-key-file) and TOLL_MASTER_KEY")
 	}
 	if c.Database != "" && !c.ownMasterKey() && c.masterKeyPath() == "" {
 		return errors.New("a database needs a master key: set TOLL_MASTER_KEY_FILE (--master-key-file) to a file with 64 hexadecimal digits " +
-			"and mode 0600, the same for every process, or name the data directory that holds it (--data)")
+			"and mode 0600, the same for every process, or set the data directory that contains it (--data)")
 	}
 	switch c.TokenFormat {
 	case "", "jwt", "x402":
 	default:
-		return fmt.Errorf("the token format %q is neither jwt nor x402", c.TokenFormat)
+		return fmt.Errorf("the token format must be jwt or x402; got %q", c.TokenFormat)
 	}
 	if err := errors.Join(c.Rails.Check(), c.Mail.Check(), c.OIDC.Check(), c.Brand.Check(), c.checkDrain(), c.checkBackups()); err != nil {
 		return err
@@ -183,7 +183,7 @@ func (c Config) check() error {
 	switch purchases.Policy(c.Exact) {
 	case "", purchases.ExactPlans, purchases.ExactOff, purchases.ExactOpen:
 	default:
-		return fmt.Errorf("x402 exact is off, plans or open, and not %q", c.Exact)
+		return fmt.Errorf("x402 exact must be off, plans, or open; got %q", c.Exact)
 	}
 	if _, err := c.treasury(); err != nil {
 		return err
@@ -191,10 +191,10 @@ func (c Config) check() error {
 	switch c.Registration {
 	case "", people.Open, people.Invited:
 	default:
-		return fmt.Errorf("registration is open or invited, and not %q", c.Registration)
+		return fmt.Errorf("registration must be open or invited; got %q", c.Registration)
 	}
 	if c.RateLimitKey < 0 || c.RateLimitIP < 0 {
-		return errors.New("a rate limit is a number of calls a second, or 0 for none")
+		return errors.New("a rate limit must be a number of requests per second, or 0 for no limit")
 	}
 	if _, err := api.ParseProxies(c.TrustedProxies); err != nil {
 		return fmt.Errorf("trusted proxies: %w", err)
@@ -212,7 +212,7 @@ func (c Config) treasury() (toll.Address, error) {
 	}
 	a, err := toll.ParseAddress(c.ExactTreasury)
 	if err != nil || a.IsZero() {
-		return toll.Address{}, fmt.Errorf("the treasury %q is not 0x and 40 hexadecimal digits, or nobody's", c.ExactTreasury)
+		return toll.Address{}, fmt.Errorf("the treasury %q is not a valid address: it must be 0x and 40 hexadecimal digits, not all zero", c.ExactTreasury)
 	}
 	return a, nil
 }
@@ -230,7 +230,7 @@ func checkMode(path string) error {
 		return fmt.Errorf("database file: %w", err)
 	}
 	if mode := info.Mode().Perm(); mode&0o077 != 0 {
-		return fmt.Errorf("database file %s has mode %04o; others can read it: chmod 600 it", path, mode)
+		return fmt.Errorf("database file %s has mode %04o, which gives other users access: run chmod 600 on it", path, mode)
 	}
 	return nil
 }
@@ -238,16 +238,16 @@ func checkMode(path string) error {
 // checkLive refuses what is careless once money is real.
 func (c Config) checkLive(publicURL string) error {
 	if c.LoopbackWebhooks {
-		return errors.New("live does not send webhooks to this machine: leave TOLL_LOOPBACK_WEBHOOKS (--loopback-webhooks) off")
+		return errors.New("live does not send webhooks to this machine: turn TOLL_LOOPBACK_WEBHOOKS (--loopback-webhooks) off")
 	}
 	if !c.ownMasterKey() && !c.LocalMasterKey {
-		return errors.New("live needs a master key of your own: set TOLL_MASTER_KEY_FILE (--master-key-file) to a file with 64 hexadecimal " +
+		return errors.New("live needs your own master key: set TOLL_MASTER_KEY_FILE (--master-key-file) to a file with 64 hexadecimal " +
 			"digits and mode 0600, kept outside the data directory and its backups, or TOLL_MASTER_KEY to the digits; " +
-			"TOLL_ALLOW_LOCAL_MASTER_KEY=true takes the one that is made in the data directory")
+			"TOLL_ALLOW_LOCAL_MASTER_KEY=true allows the key generated in the data directory")
 	}
 	u, err := url.Parse(publicURL)
 	if err != nil || u.Scheme != "https" && !toll.IsLoopback(u.Hostname()) {
-		return fmt.Errorf("live needs a public address with https, and this one is %s: set TOLL_PUBLIC_URL (--public-url)", publicURL)
+		return fmt.Errorf("live needs a public address with https, but it is %s: set TOLL_PUBLIC_URL (--public-url)", publicURL)
 	}
 	return nil
 }

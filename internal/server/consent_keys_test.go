@@ -45,7 +45,7 @@ func TestAPIKey(t *testing.T) {
 		q.Del("plan_id")
 		q.Set("scope", "read "+word)
 		q.Set("resource", m.issuer+"/api/v1")
-		if s := v.get("/oauth/authorize?" + q.Encode()); s.status != http.StatusBadRequest || !strings.Contains(s.body, "No program can have the right "+word) {
+		if s := v.get("/oauth/authorize?" + q.Encode()); s.status != http.StatusBadRequest || !strings.Contains(s.body, "An app cannot get the right "+word) {
 			t.Errorf("scope %s: %d %s", word, s.status, mainPart.FindString(s.body))
 		}
 	}
@@ -160,7 +160,7 @@ func TestEndsWithKey(t *testing.T) {
 	program = m.exchangeFor(m.issuer+"/api/v1", m.codeIn(v.submit(formOf(t, s).with("decision", "approve"))))
 	own = must.Get(client.New(program.Access, client.WithURL(m.url)).AccessToken(t.Context(), m.plan))(t)
 	res := v.submit(formOf(t, v.get("/account/access")))
-	if !strings.Contains(res.body, "With it ended: 1 API key, 1 access token.") || works(program.Access) || pays(own.AccessToken) {
+	if !strings.Contains(res.body, "Also revoked: 1 API key, 1 access token.") || works(program.Access) || pays(own.AccessToken) {
 		t.Errorf("%s", mainPart.FindString(res.body))
 	}
 }

@@ -32,7 +32,7 @@ func TestConsentPlans_Choices(t *testing.T) {
 	}
 	q.Set("agent_id", string(m.agent))
 	s := m.consent(v, q)
-	if !strings.Contains(s.body, string(m.plan)) || !strings.Contains(s.body, `name="order" value="`+string(dear.PlanID)+`"`) || !strings.Contains(s.body, "from the wallet of this workspace") || !strings.Contains(s.body, "2.50 USDC") {
+	if !strings.Contains(s.body, string(m.plan)) || !strings.Contains(s.body, `name="order" value="`+string(dear.PlanID)+`"`) || !strings.Contains(s.body, "from this workspace") || !strings.Contains(s.body, "2.50 USDC") {
 		t.Errorf("plans of the agent:\n%s", mainPart.FindString(s.body))
 	}
 	form := formOf(t, s)
@@ -81,7 +81,7 @@ func TestConsentPlans_Choices(t *testing.T) {
 	q.Set("plan_id", string(detached.PlanID))
 	form = formOf(t, m.consent(v, q)).with("decision", "approve")
 	res := v.submit(form)
-	if res.status != http.StatusBadRequest || res.header.Get("Location") != "" || !strings.Contains(res.body, "The agent does not have this plan.") {
+	if res.status != http.StatusBadRequest || res.header.Get("Location") != "" || !strings.Contains(res.body, "The plan is not attached to the agent.") {
 		t.Errorf("a plan that the agent does not have: %d to %q\n%s", res.status, res.header.Get("Location"), mainPart.FindString(res.body))
 	}
 	must.Get(m.builder.AttachPlan(t.Context(), m.agent, detached.PlanID))(t)
@@ -138,7 +138,7 @@ func TestPlanOfServer(t *testing.T) {
 
 	q := m.query()
 	q.Del("plan_id")
-	if p, body := suggested(q); p != "" || strings.Contains(body, "server that asks") {
+	if p, body := suggested(q); p != "" || strings.Contains(body, "requesting server") {
 		t.Errorf("nobody knows the server, and %s is suggested", p)
 	}
 	for _, e := range []struct {
@@ -176,7 +176,7 @@ func TestPlanOfServer(t *testing.T) {
 		want := map[bool]toll.PlanID{true: m.plan}[e.matches]
 		if p, body := suggested(
 			q,
-		); p != want || strings.Contains(body, "server that asks") != e.matches ||
+		); p != want || strings.Contains(body, "requesting server") != e.matches ||
 			!strings.Contains(body, string(newest)) {
 			t.Errorf("%+v: %q is suggested, want %q", e, p, want)
 		}
@@ -373,7 +373,7 @@ func TestSpendLimit_Consent(t *testing.T) {
 	if body := m.consent(bob, q).body; strings.Contains(body, "12.34 USDC") {
 		t.Errorf("the delegation is offered:\n%s", mainPart.FindString(body))
 	}
-	if res := bob.submit(approve()); res.status != http.StatusBadRequest || !strings.Contains(res.body, "Choose one of the delegations") {
+	if res := bob.submit(approve()); res.status != http.StatusBadRequest || !strings.Contains(res.body, "Choose a delegation from the list") {
 		t.Errorf("%d %s", res.status, mainPart.FindString(res.body))
 	}
 }

@@ -35,7 +35,7 @@ func Inspect(ctx context.Context, cfg Config) (checks check.List, address string
 	}
 	add := checks.Add
 	if err := cfg.existing(); err != nil {
-		add("database", check.Failed, "%s: start toll serve there, or name another place with --data or --database", err)
+		add("database", check.Failed, "%s: start toll serve there, or choose another database with --data or --database", err)
 		return checks, address
 	}
 	if cfg.Database == "" {
@@ -49,10 +49,10 @@ func Inspect(ctx context.Context, cfg Config) (checks check.List, address string
 	}
 	defer func() { _ = f.close() }() // nothing was written
 	if !cfg.ownMasterKey() {
-		add("master key", check.Warning, "%s lies beside the database; a copy of the directory holds both: set TOLL_MASTER_KEY_FILE (--master-key-file)",
+		add("master key", check.Warning, "%s is stored next to the database, so a copy of the directory contains both: set TOLL_MASTER_KEY_FILE (--master-key-file)",
 			cfg.masterKeyPath())
 	} else {
-		add("master key", check.OK, "the key with the id %s opens what is stored", f.ring.KeyID())
+		add("master key", check.OK, "the master key with the id %s opens the stored secrets", f.ring.KeyID())
 	}
 	inspectMaster(ctx, cfg, f, add)
 	public := publicURL(f.auth.Issuer())
@@ -61,7 +61,7 @@ func Inspect(ctx context.Context, cfg Config) (checks check.List, address string
 	case err != nil:
 		add("public address", check.Failed, "%s", err)
 	case guess != "":
-		add("public address", check.Warning, "no service has been started yet; the first one says its address")
+		add("public address", check.Warning, "not known yet; the first start of the service stores it")
 	default:
 		add("public address", check.OK, "%s", public)
 	}
@@ -102,11 +102,11 @@ func inspectProxies(trusted, public string, add check.Report) {
 	case err != nil:
 		add(name, check.Failed, "%s: correct %s", err, set)
 	case slices.ContainsFunc(proxies, func(p netip.Prefix) bool { return p.Bits() == 0 }):
-		add(name, check.Warning, "%s is every address, so that callers choose the address by which they are limited: name only your proxies in %s", trusted, set)
+		add(name, check.Warning, "%s trusts every address, so callers can forge the address that the rate limit uses: list only your proxies in %s", trusted, set)
 	case len(proxies) == 0 && urlErr == nil && u.Scheme == "https" && !toll.IsLoopback(u.Hostname()):
-		add(name, check.Warning, "%s is the address of a proxy, and none is trusted, so that all callers share one limit: set %s", public, set)
+		add(name, check.Warning, "%s is served by a proxy, but no proxy is trusted, so all callers share one rate limit: set %s", public, set)
 	default:
-		add(name, check.OK, "%s", cmp.Or(trusted, "none is trusted; callers connect to the service"))
+		add(name, check.OK, "%s", cmp.Or(trusted, "no proxy is trusted; callers connect directly"))
 	}
 }
 
@@ -137,15 +137,15 @@ func inspectBackups(ctx context.Context, cfg Config, f *foundation, add check.Re
 	case err != nil:
 		add(name, check.Failed, "%s", err)
 	case last.IsZero() && dir != "":
-		add(name, check.Warning, "%s has none; a running service makes the first one at once", dir)
+		add(name, check.Warning, "%s has no backup yet; a running service creates the first one immediately", dir)
 	case last.IsZero() && f.auth.Environment() != toll.Live:
-		add(name, check.OK, "none are known; a sandbox can be lost")
+		add(name, check.OK, "no backup recorded; acceptable for a sandbox")
 	case last.IsZero():
-		add(name, check.Warning, "none are known: set TOLL_BACKUP_DIR (--backup-dir); on PostgreSQL, run toll backup --record after each dump")
+		add(name, check.Warning, "no backup recorded: set TOLL_BACKUP_DIR (--backup-dir); on PostgreSQL, run toll backup --record after each dump")
 	case age > cfg.Backups.Every+lateBackup:
-		add(name, check.Warning, "the newest one is %s old, and TOLL_BACKUP_EVERY (--backup-every) is %s", age, cfg.Backups.Every)
+		add(name, check.Warning, "the newest backup is %s old, but TOLL_BACKUP_EVERY (--backup-every) is %s", age, cfg.Backups.Every)
 	default:
-		add(name, check.OK, "the newest one is %s old", age)
+		add(name, check.OK, "the newest backup is %s old", age)
 	}
 }
 
@@ -153,7 +153,7 @@ func inspectMail(ctx context.Context, cfg people.MailConfig, add check.Report) {
 	if err := cfg.Reach(ctx); err != nil {
 		add("mail", check.Failed, "%s", err)
 	} else {
-		add("mail", check.OK, "%s", cmp.Or(cfg.URL, "off; no codes are sent"))
+		add("mail", check.OK, "%s", cmp.Or(cfg.URL, "off; no sign-in codes are sent"))
 	}
 }
 
@@ -162,7 +162,7 @@ func inspectProvider(ctx context.Context, cfg people.OIDCConfig, add check.Repor
 	if err := cfg.Reach(ctx); err != nil {
 		add(name, check.Failed, "%s", err)
 	} else if cfg.Issuer != "" && cfg.ClientSecret == "" {
-		add(name, check.Warning, "%s answers. Without TOLL_OIDC_CLIENT_SECRET it must know this service as a public client", cfg.Issuer)
+		add(name, check.Warning, "%s responds. Without TOLL_OIDC_CLIENT_SECRET, this service must be registered there as a public client", cfg.Issuer)
 	} else {
 		add(name, check.OK, "%s", cmp.Or(cfg.Issuer, "off"))
 	}
@@ -176,11 +176,11 @@ func inspectSchema(ctx context.Context, cfg Config, add check.Report) (*foundati
 			pending := schema.Pending()
 			beside := "stop the service first"
 			if len(schema.Unsafe()) == 0 {
-				beside = "with --online it can go on meanwhile"
+				beside = "with --online the service can keep running"
 			}
 			add("database", check.Warning, "schema %d; %d migrations to schema %d are pending. The release "+
-				"that serves it now can go on. To upgrade, run toll migrate (%s). Nothing else of the "+
-				"database was checked", schema.Version, len(pending), schema.Known, beside)
+				"that serves it now can continue. To upgrade, run toll migrate (%s). No other "+
+				"database checks were run", schema.Version, len(pending), schema.Known, beside)
 			return nil, false
 		}
 	}
@@ -212,7 +212,7 @@ func inspectDirectory(dir string, add check.Report) {
 	case err != nil:
 		add("data directory", check.Failed, "%s", err)
 	case info.Mode().Perm()&0o077 != 0:
-		add("data directory", check.Warning, "others can look into %s: chmod 700 it", dir)
+		add("data directory", check.Warning, "other users can access %s: run chmod 700 on it", dir)
 	default:
 		add("data directory", check.OK, "%s", dir)
 	}
@@ -222,8 +222,8 @@ func inspectDirectory(dir string, add check.Report) {
 	for _, kind := range backup.Copies {
 		names, _ := kind.Left(dir) // what cannot be read was said above
 		for _, name := range names {
-			add("data directory", check.Warning, "%s is a plain copy of the database, which a killed command "+
-				"left: the next start of the service removes it, and so does the next toll backup or "+
+			add("data directory", check.Warning, "%s is an unencrypted copy of the database, left by a killed "+
+				"command: the next start of the service removes it, and so does the next toll backup or "+
 				"toll restore", filepath.Join(dir, name))
 		}
 	}
@@ -237,10 +237,10 @@ func inspectDirectory(dir string, add check.Report) {
 	}
 	switch {
 	case free < scarceDisk:
-		add("disk", check.Failed, "%d MiB free for %s: make room, or the service cannot write any more",
+		add("disk", check.Failed, "%d MiB free for %s: free up space, or the service will stop accepting writes",
 			free>>20, dir)
 	case free < max(lowDisk, size):
-		add("disk", check.Warning, "%d MiB free for %s; a backup needs %d MiB there, and the database grows",
+		add("disk", check.Warning, "%d MiB free for %s; a backup needs %d MiB there, and the database keeps growing",
 			free>>20, dir, size>>20)
 	default:
 		add("disk", check.OK, "%d MiB free for %s", free>>20, dir)

@@ -71,10 +71,10 @@ func (s *Server) CreateKey(ctx context.Context, req KeyRequest) (toll.APIKey, er
 
 func (r KeyRequest) check() error {
 	if r.Account == "" {
-		return errors.New("the account has no name")
+		return errors.New("the workspace has no name")
 	}
 	if r.ExpiresIn != 0 && r.ExpiresIn < time.Minute {
-		return toll.NewError(toll.CodeKeyExpiryPast).WithDetails("a key lives at least 60 seconds")
+		return toll.NewError(toll.CodeKeyExpiryPast).WithDetails("a key must be valid for at least 60 seconds")
 	}
 	if r.Version != "" {
 		if _, err := apiversion.Parse(r.Version); err != nil {
@@ -87,7 +87,7 @@ func (r KeyRequest) check() error {
 func createKey(ctx context.Context, a *auth.Auth, now time.Time, req KeyRequest) (toll.APIKey, error) {
 	address, err := a.CreatePrincipal(ctx, req.Account)
 	if errors.Is(err, store.ErrNotFound) {
-		err = fmt.Errorf("no account has the address %s", req.Account)
+		err = fmt.Errorf("no workspace has the address %s", req.Account)
 	}
 	if err != nil {
 		return toll.APIKey{}, err

@@ -107,7 +107,7 @@ func TestKeysOnPages(t *testing.T) {
 			t.Errorf("after the change:\n%s", mainPart.FindString(page.body))
 		}
 		page = dev.follow(dev.act(rotated, "act", "end"))
-		if !strings.Contains(page.body, "The key has ended.") || strings.Contains(page.body, `value="end"`) {
+		if !strings.Contains(page.body, "API key revoked.") || strings.Contains(page.body, `value="end"`) {
 			t.Errorf("after the end:\n%s", mainPart.FindString(page.body))
 		}
 		o.ahead.Add(int64(2 * time.Second)) // keys are looked at once a second

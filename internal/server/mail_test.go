@@ -168,7 +168,7 @@ func TestMailCode(t *testing.T) {
 			t.Errorf("the mail:\n%s", text)
 		}
 		res := v.submit(form.with("code", code))
-		if res.status != http.StatusOK || !strings.Contains(res.body, "Make an account") {
+		if res.status != http.StatusOK || !strings.Contains(res.body, "Create account") {
 			t.Fatalf("a new address: %d %s", res.status, mainPart.FindString(res.body))
 		}
 		if again := v.submit(form.with("code", code)); again.status != http.StatusUnauthorized {
@@ -320,7 +320,7 @@ func TestMailCodeIsNoProof(t *testing.T) {
 			return v, v.submit(form.with("code", post.code(n, "bob@example.com")))
 		}
 		alice := o.signUp("bob@example.com", "") // a login name that looks like an address
-		if _, res := byMail(1); !strings.Contains(res.body, "Make an account") {
+		if _, res := byMail(1); !strings.Contains(res.body, "Create account") {
 			t.Errorf("an account was joined by its login name: %d", res.status)
 		}
 		res := alice.act("/account/security", "act", "mail", "mail", "bob@example.com")
@@ -339,7 +339,7 @@ func TestMailCodeIsNoProof(t *testing.T) {
 				t.Errorf("%v after a code by mail: %d %s", act, res.status, mainPart.FindString(res.body))
 			}
 		}
-		if body := weak.get("/device").body; !strings.Contains(body, "not enough for this") {
+		if body := weak.get("/device").body; !strings.Contains(body, "not enough here") {
 			t.Errorf("a device after a code by mail:\n%s", mainPart.FindString(body))
 		}
 		// Another person cannot take the address, nor finish what this one began.
@@ -357,7 +357,7 @@ func TestMailCodeIsNoProof(t *testing.T) {
 		form, _ := only.askCode("only@example.com")
 		made := only.submit(form.with("code", post.code(5, "only@example.com")))
 		only.submit(formOf(t, made).with("name", "Only"))
-		if res := only.act("/account/security", "act", "codes"); !strings.Contains(res.body, "nothing here that counts") {
+		if res := only.act("/account/security", "act", "codes"); !strings.Contains(res.body, "None of your sign-in methods can confirm this") {
 			t.Errorf("recovery codes after a code by mail: %d %s", res.status, mainPart.FindString(res.body))
 		}
 		if res := only.act("/account/security", "act", "password", "login", "only", "password", goodPassword); res.status != http.StatusOK || !strings.Contains(res.body, "The password is set") {

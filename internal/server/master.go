@@ -35,10 +35,10 @@ func inspectMaster(ctx context.Context, cfg Config, f *foundation, add check.Rep
 		}
 	}
 	if left > 0 {
-		add("other master key", check.Warning, "%d secrets are sealed with it: toll keys rotate-master seals them anew", left)
+		add("other master key", check.Warning, "%d secrets are still sealed with it: run toll keys rotate-master to reseal them", left)
 		return
 	}
-	add("other master key", check.OK, "nothing is sealed with it any more: start without TOLL_OTHER_MASTER_KEY_FILE (--other-master-key-file)")
+	add("other master key", check.OK, "no secret is sealed with it any longer: start without TOLL_OTHER_MASTER_KEY_FILE (--other-master-key-file)")
 }
 
 // ownMasterKey reports whether the operator named a master key.

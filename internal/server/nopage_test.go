@@ -21,9 +21,9 @@ func TestNoPage(t *testing.T) {
 		status int
 		says   string
 	}{
-		{"/nothing-here", 404, "There is no such page"}, {"/p", 404, "There is no such page"}, {"/w/" + alice.workspace() + "/nothing", 404, "There is no such page"},
-		{"/%3Cscript%3Ealert(1)%3C/script%3E", 404, "There is no such page"}, {"/oauth/nothing", 404, "There is no such page"},
-		{"/sign-out", 405, "only takes what a form sends"}, {"/theme?next=%22%3E%3Cscript%3E", 405, "only takes what a form sends"},
+		{"/nothing-here", 404, "Page not found"}, {"/p", 404, "Page not found"}, {"/w/" + alice.workspace() + "/nothing", 404, "Page not found"},
+		{"/%3Cscript%3Ealert(1)%3C/script%3E", 404, "Page not found"}, {"/oauth/nothing", 404, "Page not found"},
+		{"/sign-out", 405, "only accepts form submissions"}, {"/theme?next=%22%3E%3Cscript%3E", 405, "only accepts form submissions"},
 	} {
 		for who, v := range map[string]*visitor{"nobody": nobody, "alice": alice} {
 			if who == "nobody" && strings.HasPrefix(tc.path, "/w/") {

@@ -50,7 +50,7 @@ func TestNotifications(t *testing.T) {
 		alice := o.seller("alice")
 		w := alice.workspace()
 		page := "/w/" + w + "/notifications"
-		if body := alice.get(page).body; !strings.Contains(body, "You have proved no mail address yet") {
+		if body := alice.get(page).body; !strings.Contains(body, "You have no confirmed mail address yet") {
 			t.Errorf("without an address:\n%s", mainPart.FindString(body))
 		}
 		bob := o.signUp("bob", alice.invite(w, "developer"))
@@ -100,7 +100,7 @@ func TestNotifications(t *testing.T) {
 			to[l.to] = l.text
 		}
 		for _, who := range []string{"alice@example.com", "bob@example.com"} {
-			if text := to[who]; !strings.Contains(text, "Subject: A new API key") || !strings.Contains(text, "Robot") ||
+			if text := to[who]; !strings.Contains(text, "Subject: New API key") || !strings.Contains(text, "Robot") ||
 				!strings.Contains(text, "Auto-Submitted") || !strings.Contains(text, "Message-ID: ") || strings.Contains(text, "@localhost>") {
 				t.Errorf("to %s:\n%s", who, text)
 			}
@@ -197,7 +197,7 @@ func TestNotifications_ByRole(t *testing.T) {
 func TestNotifications_NoServer(t *testing.T) {
 	eachTown(t, func(o *town) {
 		alice := o.signUp("alice", "")
-		if body := alice.get("/w/" + alice.workspace() + "/notifications").body; !strings.Contains(body, "This service sends no mail") {
+		if body := alice.get("/w/" + alice.workspace() + "/notifications").body; !strings.Contains(body, "This service cannot send mail") {
 			o.t.Errorf("%s", mainPart.FindString(body))
 		}
 	})
@@ -231,7 +231,7 @@ func TestNewSignIn(t *testing.T) {
 				got[l.to] = l.text
 			}
 			for _, to := range []string{"alice@example.com", "alice@example.org"} {
-				if text := got[to]; !strings.Contains(text, "From: "+source) || !strings.Contains(text, "with your password") ||
+				if text := got[to]; !strings.Contains(text, "Address: "+source) || !strings.Contains(text, "with your password") ||
 					!strings.Contains(text, "Firefox on Linux") || !strings.Contains(text, "/account/security") || strings.Contains(text, "evil") {
 					t.Errorf("to %s:\n%s", to, text)
 				}

@@ -30,7 +30,7 @@ func TestAgentAsClient(t *testing.T) {
 
 	page := m.consent(v, query())
 	for _, text := range []string{
-		"works with the agent", string(m.agent), m.owner.String(), "<strong><code>app.example.com</code></strong>", appCallback, "Nobody registered this address",
+		"work with the agent", string(m.agent), m.owner.String(), "<strong><code>app.example.com</code></strong>", appCallback, "This address is not registered",
 	} {
 		if !strings.Contains(page.body, text) {
 			t.Errorf("the page does not say %q:\n%s", text, mainPart.FindString(page.body))
@@ -109,10 +109,10 @@ func TestAgentAsClient(t *testing.T) {
 	// A registration of the agent stays what it is: its redirect is known, others are still said to be of nobody.
 	m.register(`{"client_name":"Registered","redirect_uris":["https://app.example.com/registered"],"agent_id":"` + m.clientID + `"}`)
 	page = m.consent(v, query("redirect_uri", "https://app.example.com/registered"))
-	if strings.Contains(page.body, "Nobody registered") || !strings.Contains(page.body, "Registered") {
+	if strings.Contains(page.body, "This address is not registered") || !strings.Contains(page.body, "Registered") {
 		t.Errorf("%s", mainPart.FindString(page.body))
 	}
-	if page = m.consent(v, query()); !strings.Contains(page.body, "Nobody registered") {
+	if page = m.consent(v, query()); !strings.Contains(page.body, "This address is not registered") {
 		t.Errorf("%s", mainPart.FindString(page.body))
 	}
 }

@@ -37,7 +37,7 @@ func TestOAuthWithoutDatabase(t *testing.T) {
 	away("plans")
 	q := p.request("plan_id", string(p.plan))
 	res := v.get("/oauth/authorize?" + q.Encode())
-	later("the page of a program elsewhere", res, "The service cannot do this now.")
+	later("the page of a program elsewhere", res, "The service cannot process this request right now.")
 	if links := linkTag.FindAllString(mainPart.FindString(res.body), -1); len(links) > 0 {
 		t.Errorf("it leads to %q", links)
 	}
@@ -55,6 +55,6 @@ func TestOAuthWithoutDatabase(t *testing.T) {
 	away("oauth_refresh_tokens")
 	later("a revocation", p.send(http.MethodPost, "/oauth/revoke", url.Values{"token": {got.Refresh}}.Encode()), `"temporarily_unavailable"`)
 	away("oauth_redirects")
-	later("the page of a program that nobody can look up", v.get("/oauth/authorize?"+p.request().Encode()), "The service cannot do this now.")
+	later("the page of a program that nobody can look up", v.get("/oauth/authorize?"+p.request().Encode()), "The service cannot process this request right now.")
 	later("a registration", p.send(http.MethodPost, "/oauth/register", `{"redirect_uris":["`+local+`"]}`, "Content-Type", "application/json"), `"temporarily_unavailable"`)
 }

@@ -176,7 +176,7 @@ func TestOidc(t *testing.T) {
 			t.Errorf("in another browser: %d", res.status)
 		}
 		res := v.get(back)
-		if res.status != http.StatusOK || !strings.Contains(res.body, "Make an account") {
+		if res.status != http.StatusOK || !strings.Contains(res.body, "Create account") {
 			t.Fatalf("a new account: %d %s", res.status, mainPart.FindString(res.body))
 		}
 		if res := v.get(back); res.status != http.StatusUnauthorized {
@@ -226,7 +226,7 @@ func TestOidc(t *testing.T) {
 			t.Errorf("an answer of another issuer: %d", res.status)
 		}
 		u, _ := url.Parse(n.toProvider(p, ""))
-		if res := n.get(u.Path + "?error=access_denied&state=" + url.QueryEscape(u.Query().Get("state"))); res.status != http.StatusUnauthorized || !strings.Contains(res.body, "has not signed you in") {
+		if res := n.get(u.Path + "?error=access_denied&state=" + url.QueryEscape(u.Query().Get("state"))); res.status != http.StatusUnauthorized || !strings.Contains(res.body, "did not sign you in") {
 			t.Errorf("a refusal: %d", res.status)
 		}
 		if res := n.post("/sign-in/oidc", url.Values{}, "Origin", "https://evil.example.com", "Sec-Fetch-Site", "cross-site"); res.status != http.StatusForbidden {
@@ -246,13 +246,13 @@ func TestTakeover_OIDCByMail(t *testing.T) {
 		}
 		first := newVisitor(t, o.address)
 		res := first.get(first.toProvider(p, ""))
-		if !strings.Contains(res.body, "Make an account") {
+		if !strings.Contains(res.body, "Create account") {
 			t.Fatalf("joined by a login name: %d", res.status)
 		}
 		first.submit(formOf(t, res).with("name", "Ann"))
 		p.as(map[string]any{"sub": "mallory-1"}) // with the same address
 		second := newVisitor(t, o.address)
-		if res := second.get(second.toProvider(p, "")); !strings.Contains(res.body, "Make an account") {
+		if res := second.get(second.toProvider(p, "")); !strings.Contains(res.body, "Create account") {
 			t.Errorf("joined by a mail address: %d", res.status)
 		}
 	})

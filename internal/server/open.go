@@ -90,7 +90,7 @@ func open(ctx context.Context, cfg Config, as Access) (_ *foundation, err error)
 	}
 	first := environment == ""
 	if first && as == Reading {
-		return nil, fmt.Errorf("%w: no service has been started on it", ErrNoDatabase)
+		return nil, fmt.Errorf("%w: no service has been started with it", ErrNoDatabase)
 	}
 	if first {
 		environment = string(cfg.Environment)
@@ -136,7 +136,7 @@ func (c Config) ringOf(environment toll.Environment, create bool) (*seal.Ring, e
 	}
 	ring, err := c.openRing(create)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w: name the master key file of the first start with TOLL_MASTER_KEY_FILE (--master-key-file)", err)
+		return nil, fmt.Errorf("%w: set TOLL_MASTER_KEY_FILE (--master-key-file) to the master key file that the first start used", err)
 	}
 	return ring, err
 }

@@ -21,7 +21,7 @@ import (
 func (s *Server) Operation(ctx context.Context) (o operator.Operation, err error) {
 	for name, is := range s.ready(ctx) {
 		if is == "failing" {
-			o.Checks.Add(name, check.Failed, "It fails now: the log says why.")
+			o.Checks.Add(name, check.Failed, "Failing. See the log for the cause.")
 		}
 	}
 	var backups sync.WaitGroup
@@ -56,12 +56,12 @@ func (s *Server) Operation(ctx context.Context) (o operator.Operation, err error
 	}
 	o.Limits = append(o.Limits,
 		operator.Limit{Name: "Release", Text: cmp.Or(s.cfg.Release, "unknown")}, operator.Limit{Name: "Database", Text: string(s.base.store.Engine())},
-		operator.Limit{Name: "Address", Text: s.PublicURL()}, operator.Limit{Name: "Sign-up", Text: string(s.people.SignUps.Registration)},
-		operator.Limit{Name: "Passwords", Text: map[bool]string{true: "off (--no-passwords)", false: "taken"}[s.people.Credentials.NoPasswords]},
-		operator.Limit{Name: "Mails", Text: cmp.Or(s.cfg.Mail.From, "none: no mail server is set (--smtp-url)")}, operator.Limit{Name: "Look", Text: s.cfg.Brand.Text()},
+		operator.Limit{Name: "Public address", Text: s.PublicURL()}, operator.Limit{Name: "Sign-up", Text: string(s.people.SignUps.Registration)},
+		operator.Limit{Name: "Passwords", Text: map[bool]string{true: "off (--no-passwords)", false: "on"}[s.people.Credentials.NoPasswords]},
+		operator.Limit{Name: "Mail sender", Text: cmp.Or(s.cfg.Mail.From, "none: no mail server is set (--smtp-url)")}, operator.Limit{Name: "Branding", Text: s.cfg.Brand.Text()},
 	)
-	each("Calls of a key", s.cfg.RateLimitKey, "a second")
-	each("Calls of an address", s.cfg.RateLimitIP, "a second")
+	each("Rate limit per API key", s.cfg.RateLimitKey, "requests per second")
+	each("Rate limit per IP address", s.cfg.RateLimitIP, "requests per second")
 	return o, nil
 }
 

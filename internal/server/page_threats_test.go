@@ -261,7 +261,7 @@ func TestEveryWayIn(t *testing.T) {
 		} {
 			v := newVisitor(t, o.address)
 			res := signIn(v)
-			if res.status != http.StatusOK || !strings.Contains(res.body, "Make an account") {
+			if res.status != http.StatusOK || !strings.Contains(res.body, "Create account") {
 				t.Fatalf("%s: %d %s", what, res.status, mainPart.FindString(res.body))
 			}
 			leads(what+" of somebody new", v.submit(formOf(t, res).with("name", "Ann").with("next", next)))

@@ -280,7 +280,7 @@ func TestPasskeySignUp(t *testing.T) {
 				t.Fatalf("sign-up: %d %s", res.status, mainPart.FindString(res.body))
 			}
 			body := alice.get("/account/security").body
-			if !strings.Contains(body, "Alice") || !strings.Contains(body, "Passkey of the sign-up") || !strings.Contains(body, "owner") {
+			if !strings.Contains(body, "Alice") || !strings.Contains(body, "Passkey from sign-up") || !strings.Contains(body, "owner") {
 				t.Errorf("after the sign-up:\n%s", mainPart.FindString(body))
 			}
 			refused("an answer twice", newVisitor(t, o.address).submit(used))
@@ -375,7 +375,7 @@ func TestClaim(t *testing.T) {
 		k := newVisitor(t, o.address)
 		s := client.NewSignIn(callback, "toll-cli")
 		at := strings.TrimPrefix(s.URL(client.New("", client.WithURL(o.address))), o.address)
-		if res := k.submit(formOf(t, k.get(at)).with("api_key", key.Key)); res.status != http.StatusForbidden || !strings.Contains(res.body, "A person of this workspace") {
+		if res := k.submit(formOf(t, k.get(at)).with("api_key", key.Key)); res.status != http.StatusForbidden || !strings.Contains(res.body, "Only a member of this workspace") {
 			t.Errorf("a key for a program: %d %s", res.status, mainPart.FindString(res.body))
 		}
 	})

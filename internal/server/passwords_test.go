@@ -33,7 +33,7 @@ func TestNoPasswords(t *testing.T) {
 			}
 		}
 		for _, path := range []string{"/sign-in", "/sign-up"} {
-			if body := nobody.get(path).body; !strings.Contains(body, "takes no passwords") {
+			if body := nobody.get(path).body; !strings.Contains(body, "does not accept passwords") {
 				t.Errorf("%s does not say so", path)
 			}
 		}
@@ -42,7 +42,7 @@ func TestNoPasswords(t *testing.T) {
 			"a sign-up":      nobody.submit(signUp.with("name", "Eve").with("login", "eve").with("password", goodPassword)),
 			"a new password": alice.post("/account/security", changed),
 		} {
-			if res.status != http.StatusForbidden || !strings.Contains(res.body, "takes no passwords") {
+			if res.status != http.StatusForbidden || !strings.Contains(res.body, "does not accept passwords") {
 				t.Errorf("%s: %d %s", what, res.status, mainPart.FindString(res.body))
 			}
 		}

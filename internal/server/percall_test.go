@@ -200,7 +200,7 @@ func TestWalletsPayPerCall(t *testing.T) {
 		if ask, err := x402.ReadChallenge(req.Header, nil); err != nil || len(ask.Entries) != 1 || p.pays(c.URL, "") != "402 Payment required" {
 			t.Errorf("%+v %v", ask, err)
 		}
-		if !strings.Contains(log.String(), "payTo is the receiver of none of your plans.") {
+		if !strings.Contains(log.String(), "payTo is not a receiver of any of your plans.") {
 			t.Errorf("the log of the seller says %s", log.String())
 		}
 	})

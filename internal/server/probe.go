@@ -23,8 +23,8 @@ type probe struct {
 	began atomic.Int64 // of the write that is under way, in nanoseconds; 0 = none
 }
 
-// databaseFailure returns why the database does not take writes, as far as this process knows, nil
-// when it does. It returns at once: the ledger and all other writers have noted their last outcome.
+// databaseFailure returns why the database does not accept writes, as far as this process knows, or nil
+// if it does. It does not block: the ledger and all other writers record their last outcome.
 func (s *Server) databaseFailure() error {
 	_, failure := s.base.store.Writes()
 	began := s.probe.began.Load()
@@ -60,20 +60,20 @@ func (s *Server) reportDatabase() func(context.Context) error {
 		failure := s.databaseFailure()
 		switch {
 		case failure == nil && !since.IsZero():
-			s.cfg.Log.Info("the database takes writes again",
+			s.cfg.Log.Info("the database accepts writes again",
 				"path", s.base.store.Location(), "after", time.Since(since).Round(time.Second).String())
 			since, logged = time.Time{}, time.Time{}
 		case failure != nil && time.Since(logged) > probeRepeat:
 			if logged = time.Now(); since.IsZero() {
 				since = logged
 			}
-			s.cfg.Log.Error("the database does not take writes", s.failureFields(failure)...)
+			s.cfg.Log.Error("the database does not accept writes", s.failureFields(failure)...)
 		}
 		return nil
 	}
 }
 
-// failureFields are the fields of a log line about a database that does not take writes.
+// failureFields returns the attributes of the log line about a database that does not accept writes.
 func (s *Server) failureFields(failure error) []any {
 	fields := []any{
 		"path", s.base.store.Location(),

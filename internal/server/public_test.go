@@ -64,7 +64,7 @@ func TestPublicPages(t *testing.T) {
 		s := o.openShop(evil, "https://agent.example.com/ask")
 		nobody := newVisitor(t, o.address)
 		for path, want := range map[string]string{
-			"/explore": string(s.agent), "/explore?q=AGENT.example": string(s.agent), "/explore?q=zebra": "Nothing matches", "/receipts": "Paste one",
+			"/explore": string(s.agent), "/explore?q=AGENT.example": string(s.agent), "/explore?q=zebra": "No results", "/receipts": "Paste a receipt",
 			s.agentPage(): string(s.plan), s.planPage(): "Sign up to buy", s.planPage() + "?agent=" + string(s.agent): "50 requests",
 		} {
 			res := nobody.get(path)
@@ -216,7 +216,7 @@ func TestReceipts(t *testing.T) {
 			if text == whole {
 				t.Fatalf("%s: the receipt is the same: %s", what, whole)
 			}
-			if res := check(text); res.status != http.StatusOK || !strings.Contains(res.body, "does not hold") {
+			if res := check(text); res.status != http.StatusOK || !strings.Contains(res.body, "is not valid") {
 				t.Errorf("%s: %d\n%s", what, res.status, mainPart.FindString(res.body))
 			}
 		}

@@ -254,7 +254,7 @@ func TestReadyTellsOfAStoppedPostgres(t *testing.T) {
 	eventually(t, "not ready without a database", func() bool { return !readyNow(t, p.URL) })
 	eventually(t, "a line about the database", func() bool {
 		log := p.Log.String()
-		return strings.Contains(log, "does not take writes") && strings.Contains(log, `"path":"127.0.0.1:`)
+		return strings.Contains(log, "does not accept writes") && strings.Contains(log, `"path":"127.0.0.1:`)
 	})
 	postgres("start", dir)
 	eventually(t, "ready", func() bool { return readyNow(t, p.URL) })

@@ -35,7 +35,7 @@ func (r *Recovery) Open() error {
 	case !r.ChainRead:
 		return errors.New("the chain has not been read since the restore: start toll serve and wait")
 	case r.Unmatched > 0:
-		return fmt.Errorf("%d payments belong to no order: toll orders unmatched lists them, and toll orders resolve deals with each", r.Unmatched)
+		return fmt.Errorf("%d payments match no order: list them with toll orders unmatched and resolve each with toll orders resolve", r.Unmatched)
 	}
 	return nil
 }
@@ -67,7 +67,7 @@ func (s *Server) watchRecovery(ctx context.Context) error {
 		return err
 	}
 	if was := s.restored.Swap(mark != nil); mark != nil && !was {
-		alarm.Log(ctx, s.cfg.Log, alarm.DatabaseRestored, "the database was restored; see toll recovery show", "backup_at", mark.BackupAt)
+		alarm.Log(ctx, s.cfg.Log, alarm.DatabaseRestored, "the database was restored; run toll recovery show", "backup_at", mark.BackupAt)
 	}
 	return nil
 }
@@ -82,6 +82,6 @@ func inspectRecovery(ctx context.Context, st *store.Store, add check.Report) {
 	case r.Open() != nil:
 		add("recovery", check.Warning, "the database was restored from a backup of %s: %s", r.BackupAt, r.Open())
 	default:
-		add("recovery", check.Warning, "the database was restored from a backup of %s, and nothing is left to do: toll recovery end", r.BackupAt)
+		add("recovery", check.Warning, "the database was restored from a backup of %s, and recovery is complete: run toll recovery end", r.BackupAt)
 	}
 }

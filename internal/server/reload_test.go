@@ -23,7 +23,7 @@ func TestReload_LogLevel(t *testing.T) {
 	put("info\n")
 	p := servertest.Start(t, servertest.Options{Data: t.TempDir(), Args: []string{"--log-level", "@" + file}})
 	lines := func(text string) int { return strings.Count(p.Log.String(), text) }
-	const done, failed = "settings were reloaded", "settings were not reloaded"
+	const done, failed = "reloaded settings", "failed to reload settings"
 	reload := func(level, want string, n int) {
 		t.Helper()
 		put(level)

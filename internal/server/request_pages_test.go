@@ -116,11 +116,11 @@ func TestRequestPages(t *testing.T) {
 		}
 		r := must.Get(alice.api.Request(t.Context(), "settled-one"))(t)
 		for _, v := range []*seller{alice, bob} {
-			reads(t, v.get(v.w+"/requests/settled-one"), http.StatusOK, "1,500 credits set aside", "1,234 credits burned", r.Transaction.String(),
-				"The receipt", "/receipts#"+r.Transaction.String(), subscriber)
+			reads(t, v.get(v.w+"/requests/settled-one"), http.StatusOK, "1,500 credits held", "1,234 credits burned", r.Transaction.String(),
+				"Receipt", "/receipts#"+r.Transaction.String(), subscriber)
 		}
-		reads(t, alice.get(list+"/released-one"), http.StatusOK, "77 credits given back")
-		reads(t, alice.get(list+"/held-one"), http.StatusOK, "55 credits set aside", "Settled, released or lapsed")
+		reads(t, alice.get(list+"/released-one"), http.StatusOK, "77 credits released")
+		reads(t, alice.get(list+"/held-one"), http.StatusOK, "55 credits held", "Settled, released, or lapsed")
 		if res := alice.get(alice.w + "/search?q=" + r.Transaction.String()); !strings.Contains(res.body, "/requests/settled-one") {
 			t.Errorf("the search by transaction:\n%s", mainPart.FindString(res.body))
 		}
@@ -211,7 +211,7 @@ func TestOwnRanges(t *testing.T) {
 		}
 		for _, query := range []string{between(day(1), day(0)), between(day(0), day(0)), between(day(-400), day(1)), between("x", day(1)), between(day(0), "y")} {
 			for _, path := range []string{"/usage", "/revenue"} {
-				if res := s.seller.get(s.seller.w + path + query); res.status != http.StatusBadRequest || !strings.Contains(res.body, "must be before") {
+				if res := s.seller.get(s.seller.w + path + query); res.status != http.StatusBadRequest || !strings.Contains(res.body, "1 to 366 days after the start") {
 					t.Errorf("%s%s: %d", path, query, res.status)
 				}
 			}

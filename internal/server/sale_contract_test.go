@@ -126,10 +126,10 @@ func TestContractsBuyOnTheChain(t *testing.T) {
 			change func([]byte) []byte
 			says   string
 		}{
-			"not taken":    {"", func(b []byte) []byte { return b }, "its signature is not that of its address"},
+			"not taken":    {"", func(b []byte) []byte { return b }, "its signature does not match its address"},
 			"wrapped":      {"eip6492", func(b []byte) []byte { return slices.Concat(b, bytes.Repeat([]byte{0x64, 0x92}, 16)) }, "ERC-6492"},
-			"of a Solana":  {"siws", good, "kind of signature"},
-			"much too big": {"", func([]byte) []byte { return make([]byte, 2000) }, "its signature is not that of its address"},
+			"of a Solana":  {"siws", good, "signature type"},
+			"much too big": {"", func([]byte) []byte { return make([]byte, 2000) }, "its signature does not match its address"},
 		} {
 			got := v.proves(plan, asked, test.scheme, test.change)
 			if got.status != 402 || word(got) != x402.Default.ReasonSignIn() || !strings.Contains(got.Error, test.says) {
@@ -181,11 +181,11 @@ func TestContractsBuyOnTheChain(t *testing.T) {
 			sig  []byte
 			says string
 		}{
-			"no code":     {p.Address(), make([]byte, 100), "not that of the account"},
-			"reverts":     {m.places(chaintest.CodeRevertsAgreeing), make([]byte, 100), "not that of the account"},
-			"burns gas":   {m.places(chaintest.CodeBurns), nil, "not that of the account"},
-			"floods":      {m.places(chaintest.CodeFloods), make([]byte, 65), "not that of the account"},
-			"says true":   {m.places(chaintest.CodeSaysTrue), make([]byte, 65), "not that of the account"},
+			"no code":     {p.Address(), make([]byte, 100), "does not match the account that pays"},
+			"reverts":     {m.places(chaintest.CodeRevertsAgreeing), make([]byte, 100), "does not match the account that pays"},
+			"burns gas":   {m.places(chaintest.CodeBurns), nil, "does not match the account that pays"},
+			"floods":      {m.places(chaintest.CodeFloods), make([]byte, 65), "does not match the account that pays"},
+			"says true":   {m.places(chaintest.CodeSaysTrue), make([]byte, 65), "does not match the account that pays"},
 			"is wrapped":  {agrees, bytes.Repeat([]byte{0x64, 0x92}, 16), "ERC-6492"},
 			"turns later": {m.places(chaintest.CodeAgreesPoor), make([]byte, 65), ""},
 		} {

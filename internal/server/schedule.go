@@ -19,7 +19,7 @@ const backupRetry = 10 * time.Minute
 
 func (c Config) checkBackups() error {
 	if c.Backups.Dir != "" && c.Database != "" {
-		return errors.New("backups of a PostgreSQL database are made with its tools: leave TOLL_BACKUP_DIR (--backup-dir) out")
+		return errors.New("scheduled backups need the embedded database: omit TOLL_BACKUP_DIR (--backup-dir), and back up PostgreSQL with its own tools")
 	}
 	return c.Backups.Check(c.ObjectStore)
 }
@@ -106,7 +106,7 @@ func (s *Server) backups(ctx context.Context) *operator.Backups {
 // VerifyBackup reads a whole scheduled backup and opens it, for the page of the operators.
 func (s *Server) VerifyBackup(ctx context.Context, name string) (operator.VerifiedBackup, error) {
 	if !backup.IsScheduled(name) || s.cfg.Backups.Dir == "" {
-		return operator.VerifiedBackup{}, toll.Errorf(toll.CodeBadRequest, "This is no scheduled backup.")
+		return operator.VerifiedBackup{}, toll.Errorf(toll.CodeBadRequest, "This is not a scheduled backup.")
 	}
 	v := operator.VerifiedBackup{Name: name, At: s.base.clock.machine()}
 	place, err := s.cfg.ObjectStore.Destination(s.cfg.Backups.Dir)
@@ -148,7 +148,7 @@ func (s *Server) backUp(ctx context.Context) (next time.Duration, err error) {
 		return next, err
 	}
 	if ctx.Err() == nil {
-		alarm.Log(ctx, s.cfg.Log, alarm.BackupFailed, "a backup was not made", "dir", cfg.Backups.Dir, "error", err.Error())
+		alarm.Log(ctx, s.cfg.Log, alarm.BackupFailed, "a scheduled backup failed", "dir", cfg.Backups.Dir, "error", err.Error())
 	}
 	return backupRetry, nil // the alarm has said it
 }

@@ -128,12 +128,12 @@ func TestPlanPages(t *testing.T) {
 			orders  int64
 		}{
 			"credits in USDC": {
-				set("maxOrders", "7"), []string{"1.00 <small>USDC · 100 credits", "10.00 USDC, in 10 orders", "Only 7 orders"}, usdc(1_000_000, toll.Address{}),
+				set("maxOrders", "7"), []string{"1.00 <small>USDC · 100 credits", "10.00 USDC, in 10 orders", "Limited to 7 orders"}, usdc(1_000_000, toll.Address{}),
 				toll.CreditsFixed(100, 1), toll.LimitCredits, false, 7,
 			},
 			"dynamic credits that end, by card": {
 				set("pay", "EUR", "price", "12.50", "least", "1", "most", "5", "life", "30"),
-				[]string{"12.50 <small>EUR", "125.00 to 625.00 EUR, in 10 to 50 orders", "end after 30 days"},
+				[]string{"12.50 <small>EUR", "125.00 to 625.00 EUR, in 10 to 50 orders", "expire after 30 days"},
 				toll.Price{Amounts: []toll.Units{toll.UnitsOf(12_500_000)}, Receivers: []toll.Address{me}, Currency: "EUR"},
 				func() toll.CreditsConfig {
 					c := toll.CreditsDynamic(100, 1, 5)
@@ -143,11 +143,11 @@ func TestPlanPages(t *testing.T) {
 				toll.LimitCredits, false, 0,
 			},
 			"time": {
-				set("kind", "time", "length", "2", "unit", "604800"), []string{"USDC · 2 weeks", "nothing beyond the price"}, usdc(1_000_000, toll.Address{}),
+				set("kind", "time", "length", "2", "unit", "604800"), []string{"USDC · 2 weeks", "included in the price"}, usdc(1_000_000, toll.Address{}),
 				toll.CreditsExpirable(toll.UnitsOf(2 * toll.WeekSecs)), toll.LimitTime, false, 0,
 			},
 			"a free trial": {
-				set("pay", "free", "trial", "yes", "amount", "3"), []string{"Free", "you can order it once"}, toll.PriceFree(),
+				set("pay", "free", "trial", "yes", "amount", "3"), []string{"Free", "you can order the plan once"}, toll.PriceFree(),
 				toll.CreditsFixed(3, 1), toll.LimitCredits, true, 0,
 			},
 			"pay as you go": {
@@ -165,7 +165,7 @@ func TestPlanPages(t *testing.T) {
 			if n := len(alice.plans()); n != before {
 				t.Errorf("%s: a preview made a plan", name)
 			}
-			path, _ := alice.done(c.form, "The plan is made")
+			path, _ := alice.done(c.form, "Plan created.")
 			if res := alice.submit(c.form); res.status != http.StatusSeeOther { // a double click
 				t.Errorf("%s: again %d", name, res.status)
 			}
@@ -188,17 +188,17 @@ func TestPlanPages(t *testing.T) {
 			says string
 		}{
 			"no name":            {set("name", ""), "Name is required."},
-			"no amount":          {set("price", "a lot"), `must be an amount like 1.00; got "a lot"`},
+			"no amount":          {set("price", "a lot"), `must be an amount such as 1.00; got "a lot"`},
 			"below a card":       {set("pay", "USD", "price", "0.50"), toll.CodeFiatPriceTooLow.Info().Message},
-			"too few":            {set("amount", "0"), "must be a whole number, 1 or more"},
-			"two faults":         {set("amount", "x", "least", "y"), "More is wrong"},
-			"most below least":   {set("least", "5", "most", "2"), "maxAmount is below minAmount."},
-			"as you go by card":  {set("kind", "as-you-go", "pay", "USD"), "must be from a wallet"},
-			"as you go for free": {set("kind", "as-you-go", "pay", "free"), "must name a currency"},
-			"no address":         {set("receiver", "me"), "Paid to must be an address"},
-			"no kind":            {form().with("kind"), "Kind must be one of the choices."},
+			"too few":            {set("amount", "0"), "must be a whole number of at least 1"},
+			"two faults":         {set("amount", "x", "least", "y"), "Correct the other marked fields"},
+			"most below least":   {set("least", "5", "most", "2"), "The maximum amount must be at least the minimum amount."},
+			"as you go by card":  {set("kind", "as-you-go", "pay", "USD"), "must be a wallet"},
+			"as you go for free": {set("kind", "as-you-go", "pay", "free"), "must not be free"},
+			"no address":         {set("receiver", "me"), "Payout wallet must be 0x"},
+			"no kind":            {form().with("kind"), "Plan type must be one of the options."},
 			"no period":          {set("kind", "time", "length", ""), "duration above 0"},
-			"a long name":        {set("name", strings.Repeat("n", toll.MaxNameRunes+1)), "Name is longer than"},
+			"a long name":        {set("name", strings.Repeat("n", toll.MaxNameRunes+1)), "Name must be at most"},
 		} {
 			for _, p := range []page{c.form, c.form.with("preview", "yes")} {
 				if name == "no name" && p.values.Has("preview") {
@@ -235,7 +235,7 @@ func TestPlanActs(t *testing.T) {
 			return must.Get(alice.api.Plan(t.Context(), id))(t)
 		}
 		stale := formWith(t, alice.get(path+"/edit"), "edit").with("name", "Stale")
-		alice.done(formWith(t, alice.get(path+"/edit"), "edit").with("name", "Better").with("tags", "one, two").with("maxOrders", "9"), "The plan is saved.")
+		alice.done(formWith(t, alice.get(path+"/edit"), "edit").with("name", "Better").with("tags", "one, two").with("maxOrders", "9"), "Plan saved.")
 		if p := plan(); p.Metadata.Name != "Better" || fmt.Sprint(p.Metadata.Tags) != "[one two]" || p.MaxOrders != 9 {
 			t.Errorf("%+v", p)
 		}
@@ -245,12 +245,12 @@ func TestPlanActs(t *testing.T) {
 		if res := alice.submit(formWith(t, alice.get(path+"/edit"), "edit").with("version").with("name", "Unguarded")); res.status < 400 || plan().Metadata.Name != "Better" {
 			t.Errorf("a form without a version: %d", res.status)
 		}
-		alice.done(formWith(t, alice.get(path+"/edit"), "edit").with("maxOrders", ""), "The plan is saved.")
-		alice.done(formWith(t, alice.get(path), "unlist"), "takes no orders")
+		alice.done(formWith(t, alice.get(path+"/edit"), "edit").with("maxOrders", ""), "Plan saved.")
+		alice.done(formWith(t, alice.get(path), "unlist"), "accepts no new orders")
 		if p := plan(); p.MaxOrders != 0 || p.IsListed {
 			t.Errorf("%+v", p)
 		}
-		alice.done(formWith(t, alice.get(path), "list"), "The plan is listed.")
+		alice.done(formWith(t, alice.get(path), "list"), "Plan listed.")
 
 		holder := strings.TrimPrefix(bob.w, "/w/")
 		balance := func() *toll.Balance {
@@ -297,7 +297,7 @@ func TestAgentPages(t *testing.T) {
 		form := formWith(t, alice.get(alice.w+"/agents/new"), "register").with("name", "Ask").with("plans", string(made.PlanID)).
 			with("endpoints", "https://agent.example.com/ask\nget https://agent.example.com/stats/:id").with("openEndpoints", "/health").
 			with("authType", "bearer").with("token", "upstream-secret").with("tags", "text, english")
-		path, res := alice.done(form, "The agent is registered.")
+		path, res := alice.done(form, "Agent created.")
 		alice.submit(form)
 		all := agents()
 		if len(all) != 1 {
@@ -326,7 +326,7 @@ func TestAgentPages(t *testing.T) {
 		full := func(p page) page {
 			return p.with("endpoints", "https://agent.example.com/ask").with("openEndpoints", "").with("description", "It answers.")
 		}
-		alice.done(full(edit.with("name", "Ask more").with("strictEndpoints", "yes")), "The agent is saved.")
+		alice.done(full(edit.with("name", "Ask more").with("strictEndpoints", "yes")), "Agent saved.")
 		a = agents()[0]
 		if a.Metadata.Name != "Ask more" || !bool(a.API.StrictEndpoints) || !a.API.HasCredentials || len(a.API.Endpoints) != 1 || a.Metadata.Description != "It answers." {
 			t.Errorf("%+v", a)
@@ -335,25 +335,25 @@ func TestAgentPages(t *testing.T) {
 			t.Errorf("a stale form: %d", res.status)
 		}
 		for name, c := range map[string]struct{ field, value, says string }{
-			"verb": {"endpoints", "FETCH https://agent.example.com", "must have a method and an address"}, "url": {"endpoints", "POST ftp://x", "Paid endpoints must be an absolute"},
+			"verb": {"endpoints", "FETCH https://agent.example.com", "must have a method and a URL"}, "url": {"endpoints", "POST ftp://x", "Paid endpoints must be an absolute"},
 			"open": {"openEndpoints", "nowhere", "Open endpoints must be an absolute"}, "name": {"name", "", "Name is required"},
-			"definition": {"agentDefinitionUrl", "x", "Definition must be"}, "kind": {"authType", "magic", "must be none, basic, oauth or bearer"},
+			"definition": {"agentDefinitionUrl", "x", "Definition URL must be"}, "kind": {"authType", "magic", "must be none, basic, oauth, or bearer"},
 		} {
 			res := alice.submit(full(formWith(t, alice.get(path+"/edit"), "edit")).with(c.field, c.value))
 			if res.status != http.StatusBadRequest || !strings.Contains(html.UnescapeString(res.body), c.says) || !strings.Contains(res.body, `aria-invalid="true"`) {
 				t.Errorf("%s: %d %s", name, res.status, mainPart.FindString(res.body))
 			}
 		}
-		alice.done(formWith(t, alice.get(path), "detach"), "does not pay")
+		alice.done(formWith(t, alice.get(path), "detach"), "Plan detached.")
 		if agents()[0].HasPlan(made.PlanID) {
 			t.Error("the plan is still attached")
 		}
-		alice.done(formWith(t, alice.get(path), "attach"), "pays for the agent")
-		alice.done(formWith(t, alice.get(path), "unlist"), "not listed any more")
+		alice.done(formWith(t, alice.get(path), "attach"), "Plan attached.")
+		alice.done(formWith(t, alice.get(path), "unlist"), "Agent unlisted.")
 		if a := agents()[0]; !a.HasPlan(made.PlanID) || a.IsListed {
 			t.Errorf("%+v", a)
 		}
-		alice.done(formWith(t, alice.get(path), "list"), "The agent is listed.")
+		alice.done(formWith(t, alice.get(path), "list"), "Agent listed.")
 	})
 }
 
@@ -482,7 +482,7 @@ func TestSellerFigures(t *testing.T) {
 			}
 		}
 		for path, want := range map[string]string{
-			"/subscribers": strings.TrimPrefix(bob.w, "/w/"), "/revenue": "nothing was paid yet", "/usage": `<svg viewBox="0 0 300 100"`,
+			"/subscribers": strings.TrimPrefix(bob.w, "/w/"), "/revenue": "no payments yet", "/usage": `<svg viewBox="0 0 300 100"`,
 			"/usage?range=24h": `<svg viewBox="0 0 240 100"`, "/events?type=settlement.settled": "settlement.settled",
 			"/events?since=2020-01-01": "settlement.settled", "/events?since=2100-01-01": "No events yet",
 		} {
@@ -529,7 +529,7 @@ func TestWebhookPages(t *testing.T) {
 	o := newTown(t, storetest.SQLite, func(c *server.Config) { c.LoopbackWebhooks = true })
 	alice := o.seller("alice")
 	form := formWith(t, alice.get(alice.w+"/webhooks/new"), "make").with("url", receiver.URL+"/a").with("types", "order.paid", "plan.created")
-	path, res := alice.done(form, "The webhook is added.")
+	path, res := alice.done(form, "Webhook created.")
 	secret := regexp.MustCompile(`whsec_[\w+/=&#;]+`).FindString(res.body)
 	if secret == "" {
 		t.Fatalf("no secret:\n%s", mainPart.FindString(res.body))
@@ -548,10 +548,10 @@ func TestWebhookPages(t *testing.T) {
 	if all := hooks(); len(all) != 1 || len(all[0].Types) != 2 {
 		t.Fatalf("%+v", all)
 	}
-	alice.done(formWith(t, alice.get(path), "test"), "on its way")
+	alice.done(formWith(t, alice.get(path), "test"), "Test event queued.")
 	eventually(t, "the webhook", func() bool { return received() == 1 })
 	eventually(t, "the webhook", func() bool { return strings.Contains(alice.get(path).body, `name="act" value="resend"`) })
-	alice.done(formWith(t, alice.get(path), "resend"), "on its way again")
+	alice.done(formWith(t, alice.get(path), "resend"), "queued again")
 	eventually(t, "the webhook", func() bool { return received() == 2 })
 	if _, res := alice.done(formWith(t, alice.get(path), "rotate"), "signed with both"); !strings.Contains(res.body, "whsec_") || strings.Contains(res.body, secret) {
 		t.Error("no new secret")

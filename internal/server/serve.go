@@ -69,7 +69,7 @@ func (s *Server) drain(open context.Context, ln net.Listener) {
 	if s.cfg.Drain == 0 {
 		return
 	}
-	s.cfg.Log.InfoContext(open, "draining: GET /ready answers 503, requests are still accepted", "for", s.cfg.Drain.String())
+	s.cfg.Log.InfoContext(open, "draining: GET /ready returns 503, requests are still accepted", "for", s.cfg.Drain.String())
 	wait(open, s.cfg.Drain-lastConnections)
 	if conn, ok := ln.(syscall.Conn); ok {
 		raw, err := conn.SyscallConn()

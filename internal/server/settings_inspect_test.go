@@ -133,7 +133,7 @@ func TestInspectProxies(t *testing.T) {
 	says(t, of(cfg, "proxy.example.com"), "failed", "TOLL_TRUSTED_PROXIES")
 	local := server.Config{Data: storetest.Dir(t)}
 	start(t, local)
-	says(t, of(local, ""), "ok", "none")
+	says(t, of(local, ""), "ok", "no proxy is trusted")
 	if _, address := server.Inspect(t.Context(), cfg); address != "https://pay.example.com" {
 		t.Errorf("the service is looked for at %s", address)
 	}
@@ -156,7 +156,7 @@ func TestInspectBackups(t *testing.T) {
 			start(t, cfg)
 			says(t, inspected(t, cfg, "backups"), "ok", "sandbox")
 			must.Do(t, admin.NoteBackup(t.Context(), cfg))
-			says(t, inspected(t, cfg, "backups"), "ok", "the newest one is")
+			says(t, inspected(t, cfg, "backups"), "ok", "the newest backup is")
 			ahead = 27 * time.Hour
 			says(t, inspected(t, cfg, "backups"), "warning", "27h0m", "TOLL_BACKUP_EVERY", "24h")
 			ahead = 0
@@ -167,7 +167,7 @@ func TestInspectBackups(t *testing.T) {
 			}
 			says(t, inspected(t, cfg, "backups"), "failed", "kept: no such file")
 			must.Do(t, os.Mkdir(cfg.Backups.Dir, 0o700))
-			says(t, inspected(t, cfg, "backups"), "warning", "has none")
+			says(t, inspected(t, cfg, "backups"), "warning", "has no backup yet")
 			name := time.Now().UTC().Add(-27 * time.Hour).Format("toll-20060102T150405Z.backup")
 			must.Do(t, os.WriteFile(filepath.Join(cfg.Backups.Dir, name), []byte("x"), 0o600))
 			says(t, inspected(t, cfg, "backups"), "warning", "27h0m")

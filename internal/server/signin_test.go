@@ -338,12 +338,12 @@ func TestSignIn_PlainCallback(t *testing.T) {
 		if res.status != http.StatusBadRequest || strings.Contains(res.body, "<form") {
 			t.Errorf("%v: %d %s", q, res.status, text)
 		}
-		for _, want := range []string{"asks for the API key itself", "toll login", "toll keys create", "toll keys create --local"} {
+		for _, want := range []string{"expects the API key itself", "toll login", "toll keys create", "toll keys create --local"} {
 			if !strings.Contains(text, want) {
 				t.Errorf("%v: the page does not say %q:\n%s", q, want, text)
 			}
 		}
-		if strings.Contains(text, "Start again from the program") {
+		if strings.Contains(text, "Start again from the app") {
 			t.Errorf("%v: the page sends the person back to what cannot work:\n%s", q, text)
 		}
 	}
@@ -392,11 +392,11 @@ func TestSignIn_Faults(t *testing.T) {
 		"sandbox:":                     "This is not an API key",
 		"Bearer " + person.Key:         "without the word Bearer",
 		person.Key[:len(person.Key)/2]: "This is not an API key",
-		"live:" + jwt:                  "This API key is of the other environment",
+		"live:" + jwt:                  "This API key belongs to the other environment",
 		token.AccessToken:              "This is an access token",
-		revoked.Key:                    "unknown, expired or revoked",
-		other.Key:                      "unknown, expired or revoked",
-		foreign.Key:                    "This API key was not made by this service",
+		revoked.Key:                    "unknown, expired, or revoked",
+		other.Key:                      "unknown, expired, or revoked",
+		foreign.Key:                    "This API key was not created by this service",
 		strings.Repeat("a", 15<<10):    "This is not an API key",
 	} {
 		v := newVisitor(t, address)

@@ -256,8 +256,8 @@ func TestMigrateRefusesBesideAnOlderRelease(t *testing.T) {
 		}
 		service.Kill()
 		out := works(t, later, o, "migrate")
-		if !strings.Contains(out, "go back") {
-			t.Errorf("migrate does not say how to go back:\n%s", out)
+		if !strings.Contains(out, "roll back") {
+			t.Errorf("migrate does not say how to roll back:\n%s", out)
 		}
 		if after := schemaOf(t, o); after != lastMigration {
 			t.Fatalf("the schema is %d", after)
@@ -310,7 +310,7 @@ func TestMigrateOnline(t *testing.T) {
 // A database from before 1.1.0 is refused by every command that works on one, and stays as it is.
 func TestUnreleasedSchema(t *testing.T) {
 	t.Parallel()
-	const says = "made before 1.1.0; no release upgrades it"
+	const says = "created before 1.1.0 and cannot be upgraded"
 	program := servertest.Program(t)
 	eachDatabase(t, func(t *testing.T, o servertest.Options) {
 		servertest.Key(t, o, "ann")

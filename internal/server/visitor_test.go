@@ -62,7 +62,7 @@ type page struct {
 
 var (
 	mainPart   = regexp.MustCompile(`(?s)<main>.*</main>`)
-	requestID  = regexp.MustCompile(`name the correlation id <code>[0-9a-f-]{36}</code>`)
+	requestID  = regexp.MustCompile(`include the correlation id <code>[0-9a-f-]{36}</code>`)
 	formTag    = regexp.MustCompile(`<form method="post" action="([^"]*)">`)
 	inputTag   = regexp.MustCompile(`<input [^>]*>`)
 	selectTag  = regexp.MustCompile(`(?s)<select [^>]*name="([^"]*)"[^>]*>(.*?)</select>`)

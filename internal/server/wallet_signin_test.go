@@ -53,7 +53,7 @@ func (v *visitor) withWallet(p *pocket, at toll.Address, before ...byte) shown {
 func (v *visitor) becomes(p *pocket, at toll.Address, name string, before ...byte) {
 	v.t.Helper()
 	res := v.withWallet(p, at, before...)
-	if res.status != http.StatusOK || !strings.Contains(res.body, "Make an account") {
+	if res.status != http.StatusOK || !strings.Contains(res.body, "Create account") {
 		v.t.Fatalf("a new wallet: %d %s", res.status, mainPart.FindString(res.body))
 	}
 	if res := v.submit(formOf(v.t, res).with("name", name)); res.status != http.StatusSeeOther || res.header.Get("Location") != "/account/access" {
@@ -93,7 +93,7 @@ func TestWalletSignIn(t *testing.T) {
 		if got := v.workspace(); got != p.Address().String() {
 			t.Errorf("the workspace is %s", got)
 		}
-		if body := v.get("/account/security").body; !strings.Contains(body, "the service has no key of it") {
+		if body := v.get("/account/security").body; !strings.Contains(body, "the service does not have its private key") {
 			t.Errorf("the page does not say who has the key:\n%s", mainPart.FindString(body))
 		}
 		again := newVisitor(t, o.address)
@@ -125,7 +125,7 @@ func TestWalletProves(t *testing.T) {
 			t.Fatalf("an old sign-in is a proof: %d", res.status)
 		}
 		asked := v.post("/sign-in/wallet", url.Values{"address": {second.Address().String()}})
-		if !strings.Contains(asked.body, "you can change who uses your account") {
+		if !strings.Contains(asked.body, "you can change who can use your account") {
 			t.Errorf("the text does not name the act: %s", mainPart.FindString(asked.body))
 		}
 		if res := v.submit(second.signsText(t, asked)); res.status != http.StatusUnauthorized {
@@ -176,7 +176,7 @@ func TestTakeover_ExportedWallet(t *testing.T) {
 		builder, _ := keys(t, o.s)
 		must.Do(t, st.Tx(t.Context(), func(tx *store.Tx) error { return store.NoteExport(t.Context(), tx, builder.Address, time.Now()) }))
 		for what, at := range map[string]string{"held": held, "exported": builder.Address.String()} {
-			if res := newVisitor(t, o.address).post("/sign-in/wallet", url.Values{"address": {at}}); res.status != http.StatusForbidden || !strings.Contains(res.body, "whose key the service holds") {
+			if res := newVisitor(t, o.address).post("/sign-in/wallet", url.Values{"address": {at}}); res.status != http.StatusForbidden || !strings.Contains(res.body, "The service holds the private key of this workspace") {
 				t.Errorf("%s: %d %s", what, res.status, mainPart.FindString(res.body))
 			}
 		}
@@ -243,7 +243,7 @@ func TestWalletOfContract(t *testing.T) {
 	}
 
 	off := newTown(t, "sqlite", func(cfg *server.Config) { cfg.Rails.Chain = rails.ChainConfig{Mode: rails.ChainOff} })
-	if res := newVisitor(t, off.address).withWallet(vault.pocket, vault.at, 0); res.status != http.StatusForbidden || !strings.Contains(res.body, "has no chain to ask it") {
+	if res := newVisitor(t, off.address).withWallet(vault.pocket, vault.at, 0); res.status != http.StatusForbidden || !strings.Contains(res.body, "has no chain to verify its signature") {
 		t.Errorf("without a chain: %d %s", res.status, mainPart.FindString(res.body))
 	}
 }

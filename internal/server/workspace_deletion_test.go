@@ -145,7 +145,7 @@ func TestDeleteWorkspace_Owes(t *testing.T) {
 	buyer.signIn(buyer.get("/sign-in"), c.holder.Key)
 	page := buyer.submit(formOf(t, buyer.get("/w/"+c.holder.Address.String()+"/holdings/"+string(c.plan)))).header.Get("Location")
 	page = strings.TrimPrefix(page, c.s.PublicURL())
-	if res := try(); res.status != http.StatusConflict || !strings.Contains(res.body, "not decided") {
+	if res := try(); res.status != http.StatusConflict || !strings.Contains(res.body, "Pending or disputed orders") {
 		t.Errorf("with an open order: %d\n%s", res.status, mainPart.FindString(res.body))
 	}
 	to, _ := linkOf(t, buyer.get(page))

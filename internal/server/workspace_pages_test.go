@@ -25,7 +25,7 @@ func TestNamesOfWorkspaces(t *testing.T) {
 		}
 		const name = `Bob's <b>agents</b>`
 		const shown = `Bob&#39;s &lt;b&gt;agents&lt;/b&gt;`
-		reads(t, alice.follow(alice.act(at+"/settings", "act", "name", "name", " "+name+" ")), http.StatusOK, "The workspace has its name.", shown)
+		reads(t, alice.follow(alice.act(at+"/settings", "act", "name", "name", " "+name+" ")), http.StatusOK, "Workspace renamed.", shown)
 		if body := alice.get(at).body; strings.Contains(body, "This workspace has no name") || !strings.Contains(body, "<b><bdi>"+shown+"</bdi></b>") || strings.Contains(body, "<b>agents") {
 			t.Errorf("the overview:\n%s", body)
 		}
@@ -52,7 +52,7 @@ func TestNamesOfWorkspaces(t *testing.T) {
 				t.Errorf("%+v, %v", org, err)
 			}
 		}
-		reads(t, alice.follow(alice.act(at+"/settings", "act", "name", "name", "")), http.StatusOK, "without a name")
+		reads(t, alice.follow(alice.act(at+"/settings", "act", "name", "name", "")), http.StatusOK, "unnamed")
 	})
 }
 
@@ -80,7 +80,7 @@ func TestOverview_Narrowed(t *testing.T) {
 				t.Errorf("%s: %d", query, res.status)
 			}
 		}
-		reads(t, alice.get(alice.w+"/agents/"+string(s.agent)), http.StatusOK, "Last settled", "request one", "Last refused", "not in this time")
+		reads(t, alice.get(alice.w+"/agents/"+string(s.agent)), http.StatusOK, "Last settled", "request one", "Last refusal", "none in this period")
 
 		// 3,766 of 5,000 credits are left; 1,234 in a week are 21 days more.
 		for _, path := range []string{"", "/holdings"} {
@@ -93,7 +93,7 @@ func TestOverview_Narrowed(t *testing.T) {
 		s.settle("two", 2000)
 		s.settle("three", 1500) // 266 are left, of 4,734 in a week
 		eventually(t, "the warning", func() bool {
-			return strings.Contains(bob.get(bob.w).body, "The credits of Basic run out in 9 hours")
+			return strings.Contains(bob.get(bob.w).body, "Credits of Basic run out in 9 hours")
 		})
 	})
 }
@@ -105,9 +105,9 @@ func TestClockPage(t *testing.T) {
 	link := must.Get(s.FirstLink(t.Context()))(t)
 	operator, bob := o.signUp("operator", link[strings.LastIndex(link, "=")+1:]), o.signUp("bob", "")
 	page, other := "/w/"+operator.workspace()+"/clock", "/w/"+bob.workspace()+"/clock"
-	reads(t, operator.get(page), http.StatusOK, "not at all", "Move the clock forward")
-	reads(t, bob.get(other), http.StatusOK, "Only the workspace of an operator")
-	for by, want := range map[string]string{"": "is required", "x": "whole number", "9999999": "100 years at most"} {
+	reads(t, operator.get(page), http.StatusOK, "0 seconds", "Move clock forward")
+	reads(t, bob.get(other), http.StatusOK, "workspace can move the clock")
+	for by, want := range map[string]string{"": "is required", "x": "whole number", "9999999": "at most 100 years"} {
 		if res := operator.act(page, "act", "move", "by", by, "unit", "86400"); res.status != http.StatusBadRequest || !strings.Contains(res.body, want) {
 			t.Errorf("%q: %d %s", by, res.status, mainPart.FindString(res.body))
 		}

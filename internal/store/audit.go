@@ -67,7 +67,7 @@ func AuditEvents(ctx context.Context, q Querier, known Burns) ([]string, error) 
 	var found []string
 	lost, err := values[string](ctx, q, auditStreams)
 	for _, p := range lost {
-		found = append(found, "a stream does not count its events: "+p)
+		found = append(found, "an event stream has a wrong event count: "+p)
 	}
 	for after := ""; err == nil; {
 		var streams []*stream
@@ -81,7 +81,7 @@ func AuditEvents(ctx context.Context, q Querier, known Burns) ([]string, error) 
 				return nil, e
 			}
 			if !ok {
-				found = append(found, "the runs of a stream do not add up: "+after)
+				found = append(found, "the runs of an event stream do not add up: "+after)
 			}
 		}
 	}
@@ -168,15 +168,15 @@ func (s *stream) sound(ctx context.Context, q Querier, known Burns) (bool, error
 // all accounts.
 func AuditOrders(ctx context.Context, q Querier) ([]string, error) {
 	return findAll(ctx, q, []finder{
-		{"an order does not have the seller of its plan, or the account of its subscriber: ", auditSellers, nil},
-		{"a delegation does not count what its orders took: ", auditDelegations, nil},
+		{"an order does not match the seller of its plan or the balance of its subscriber: ", auditSellers, nil},
+		{"a delegation and its orders disagree: ", auditDelegations, nil},
 		{"the sums of a delegation do not add up: ", auditSpending, nil},
-		{"a plan does not count its orders: ", auditPlaces, nil},
+		{"a plan has a wrong order count: ", auditPlaces, nil},
 		{"an order and its credits disagree: ", auditMints, nil},
-		{"an order and what was taken back of its credits disagree: ", auditTakenBack, nil},
-		{"an order and what went back of its money disagree: ", auditRefunded, nil},
-		{"credits are out of use for an order whose money did not go back: ", auditBack, nil},
-		{"a permission does not count its orders, of scheme ", auditPermissions, nil},
+		{"an order and the credits taken back from it disagree: ", auditTakenBack, nil},
+		{"an order and its refunds disagree: ", auditRefunded, nil},
+		{"credits were taken back from an order that was neither refunded nor disputed: ", auditBack, nil},
+		{"a permission has a wrong order count, scheme ", auditPermissions, nil},
 		{"an order and the payment under its delegation disagree: ", auditTransactions, nil},
 	})
 }
@@ -217,7 +217,7 @@ func AuditUsage(ctx context.Context, q Querier) ([]string, error) {
 			return nil, err
 		}
 		for _, p := range slices.Compact(plans) {
-			found = append(found, "usage of a plan is not what its entries say: "+p)
+			found = append(found, "the usage of a plan differs from its journal entries: "+p)
 		}
 	}
 	took, err := values[string](ctx, q, auditUsageTook)
@@ -225,11 +225,11 @@ func AuditUsage(ctx context.Context, q Querier) ([]string, error) {
 		return nil, err
 	}
 	for _, p := range slices.Compact(took) {
-		found = append(found, "usage of a plan has more times than settlements: "+p)
+		found = append(found, "the usage of a plan has more durations than settlements: "+p)
 	}
 	plans, err := auditRevenue(ctx, q, counted)
 	for _, p := range plans {
-		found = append(found, "revenue of a plan is not what its orders say: "+string(p))
+		found = append(found, "the revenue of a plan differs from its orders: "+string(p))
 	}
 	return found, err
 }

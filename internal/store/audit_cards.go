@@ -60,14 +60,14 @@ const lateMove = 24 * time.Hour
 func AuditCards(ctx context.Context, q Querier, now time.Time) ([]string, error) {
 	late := []any{Micros(now.Add(-lateMove))}
 	found, err := findAll(ctx, q, []finder{
-		{"no job decides a payment by card: ", auditCardUndecided, nil},
-		{"a payment by card is not the one under its delegation: ", auditCardIntents, nil},
-		{"a payment by card does not have one charge of its amount: ", auditCardCharges, late},
-		{"a change of the balance belongs to no payment by card: ", auditCardMoves, nil},
-		{"refunds by card and their changes of the balance disagree, of the order ", auditCardRefunded, late},
-		{"a refund by card belongs to no payment: ", auditCardRefunds, nil},
-		{"disputes and their changes of the balance disagree, of the order ", auditCardDisputes, nil},
-		{"a payment without an order was not resolved as it says: ", auditCardOrphans, nil},
+		{"an undecided card payment has no job: ", auditCardUndecided, nil},
+		{"a card payment differs from the payment of its delegation: ", auditCardIntents, nil},
+		{"a card payment does not have exactly one charge of its amount: ", auditCardCharges, late},
+		{"a balance change belongs to no card payment: ", auditCardMoves, nil},
+		{"card refunds and their balance changes disagree for order ", auditCardRefunded, late},
+		{"a card refund belongs to no payment: ", auditCardRefunds, nil},
+		{"disputes and their balance changes disagree for order ", auditCardDisputes, nil},
+		{"an unmatched payment was not resolved as recorded: ", auditCardOrphans, nil},
 	})
 	if err != nil {
 		return nil, err
@@ -141,16 +141,16 @@ func auditCardOrders(ctx context.Context, q Querier) (found []string, err error)
 				want.state, want.refunded, want.dispute, want.undecided = o.state, o.refunded, o.dispute, false
 			}
 			if o != want {
-				found = append(found, "an order and its payment by card disagree: "+o.id)
+				found = append(found, "an order and its card payment disagree: "+o.id)
 			}
 			return nil
 		})
 		for id := range says {
-			found = append(found, "a payment by card belongs to no order: "+id)
+			found = append(found, "a card payment belongs to no order: "+id)
 		}
 	}
 	if paid > 0 {
-		found = append(found, "orders that are paid by card have no payment")
+		found = append(found, "orders paid by card have no card payment")
 	}
 	return found, err
 }

@@ -238,7 +238,7 @@ func auditChain(ctx context.Context, q Querier, workspace string, last int64, wa
 		if len(part) < auditPage {
 			// A service at work may have added entries since the head was read.
 			if at-1 < last || at-1 == last && !bytes.Equal(hash, want) {
-				return fmt.Sprintf("%d entries, and %d were written", at-1, last), nil
+				return fmt.Sprintf("it has %d entries, but %d were written", at-1, last), nil
 			}
 			return "", nil
 		}

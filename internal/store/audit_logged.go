@@ -54,7 +54,7 @@ func auditLogged(ctx context.Context, q Querier) (found []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	differs := func(what string) { found = append(found, "the audit log says something else of a record: "+what) }
+	differs := func(what string) { found = append(found, "a record differs from the audit log: "+what) }
 	check := func(key, terms string) error {
 		if want, known := l.terms[key]; known && want != terms {
 			differs(key)
@@ -118,7 +118,7 @@ func auditLogged(ctx context.Context, q Querier) (found []string, err error) {
 		return nil, err
 	}
 	for key := range l.terms { // no row had them
-		found = append(found, "a record of the audit log is missing: "+key)
+		found = append(found, "a record in the audit log does not exist: "+key)
 	}
 	slices.Sort(found)
 	return found, nil

@@ -64,7 +64,7 @@ func ChainKeys(ctx context.Context, q Querier) ([]ChainKey, error) {
 }
 
 // ErrExported says that the key of a wallet was given out before.
-var ErrExported = errors.New("store: the key was exported before")
+var ErrExported = errors.New("store: the key is already exported")
 
 // NoteExport notes that the key of the wallet of a principal is given out, once: [ErrExported] the second time, [ErrNotFound]
 // when there is no such principal.

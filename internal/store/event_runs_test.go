@@ -315,8 +315,8 @@ func TestAuditEvents(t *testing.T) {
 		{"UPDATE event_runs SET first = first + 0", ""},
 		{"DELETE FROM event_runs WHERE events_before = 0", "do not add up"},
 		{"UPDATE event_runs SET first = first + 1", "do not add up"},
-		{"UPDATE event_streams SET settled = settled - 1", "does not count"},
-		{"DELETE FROM events", "does not count"},
+		{"UPDATE event_streams SET settled = settled - 1", "wrong event count"},
+		{"DELETE FROM events", "wrong event count"},
 		{"DELETE FROM journal WHERE pos = 1500", "do not add up"},
 	} {
 		st, _ := storetest.Open(t, store.SQLite)

@@ -39,7 +39,7 @@ type Once struct {
 }
 
 // ErrAnswered ends a transaction of which another call with the same Idempotency-Key was first.
-var ErrAnswered = errors.New("store: a call with this Idempotency-Key was first")
+var ErrAnswered = errors.New("store: another request with this Idempotency-Key came first")
 
 // PutAnswer proves that the quota of a call has room for what it created, and stores its answer. It is the last record of the
 // transaction that creates, before its events. Errors: that of the quota, [ErrAnswered]. Two transactions of one scope run one

@@ -12,7 +12,7 @@ import (
 
 const lockPoll = time.Millisecond
 
-var errLocked = errors.New("store: another process holds the lock for too long")
+var errLocked = errors.New("store: timed out waiting for a lock that another process holds")
 
 // newLock returns a lock between processes. The system releases it when the process ends.
 func newLock(path string) *flock.Flock { return flock.New(path, flock.SetFlag(os.O_RDWR|os.O_CREATE)) }

@@ -86,7 +86,7 @@ func migratePostgres(ctx context.Context, db *sql.DB, cfg Config, log *slog.Logg
 		if !isContention(err) || attempt == txAttempts {
 			return err
 		}
-		log.InfoContext(ctx, "a migration gave way to a running service and is retried",
+		log.InfoContext(ctx, "a migration gave way to a running service and is being retried",
 			"attempt", attempt)
 	}
 }
@@ -182,7 +182,7 @@ func (m *migrationSession) olderSessions(
 		if err := rows.Scan(&host, &version, &n, &processes); err != nil {
 			return nil, err
 		}
-		older = append(older, fmt.Sprintf("a release of schema %d on %s with %d connections (process %s of PostgreSQL)",
+		older = append(older, fmt.Sprintf("a release with schema %d on %s with %d connections (PostgreSQL process %s)",
 			version, host, n, processes))
 	}
 	return older, rows.Err()

@@ -166,7 +166,7 @@ func TestUnreleasedSchema(t *testing.T) {
 						to := cfg
 						to.Admin, to.Schema, to.ReadOnly = true, rule, readOnly
 						_, err := store.Open(t.Context(), to)
-						if !errors.Is(err, store.ErrUnreleased) || !strings.Contains(err.Error(), "made before 1.1.0; no release upgrades it") {
+						if !errors.Is(err, store.ErrUnreleased) || !strings.Contains(err.Error(), "created before 1.1.0 and cannot be upgraded") {
 							t.Errorf("schema %d, rule %d: %v", version, rule, err)
 						}
 					}

@@ -158,7 +158,7 @@ func TestAuditOrders(t *testing.T) {
 		}
 		expect()
 		write(t, st, func(tx *store.Tx) error { return store.InsertOrder(ctx, tx, o) })
-		expect("a delegation does not count", "an order and the payment")
+		expect("a delegation and its orders disagree", "an order and the payment")
 		d.Reserved, d.Transactions = 9, 1
 		write(t, st, func(tx *store.Tx) error {
 			if _, _, err := store.CountOrder(ctx, tx, "5", 0); err != nil {
@@ -173,17 +173,17 @@ func TestAuditOrders(t *testing.T) {
 		})
 		expect()
 		write(t, st, func(tx *store.Tx) error { return store.UncountOrder(ctx, tx, "5") })
-		expect("a plan does not count")
+		expect("a plan has a wrong order count")
 		write(t, st, func(tx *store.Tx) error {
 			_, _, err := store.CountOrder(ctx, tx, "5", 0)
 			return err
 		})
 		o.Open, o.Status = false, toll.OrderConfirmed
 		write(t, st, func(tx *store.Tx) error { return store.UpdateOrder(ctx, tx, o) })
-		expect("a delegation does not count", "an order and its credits", "an order and the payment")
+		expect("a delegation and its orders disagree", "an order and its credits", "an order and the payment")
 		o.Status, o.Reversed = toll.OrderFailed, true
 		write(t, st, func(tx *store.Tx) error { return store.UpdateOrder(ctx, tx, o) })
-		expect("a delegation does not count", "a plan does not count", "an order and its credits", "an order and the payment")
+		expect("a delegation and its orders disagree", "a plan has a wrong order count", "an order and its credits", "an order and the payment")
 		d.Reserved, d.Transactions, d.Beyond = 0, 0, 7
 		write(t, st, func(tx *store.Tx) error {
 			if err := store.UncountOrder(ctx, tx, "5"); err != nil {
@@ -210,6 +210,6 @@ func TestAuditOrders(t *testing.T) {
 		expect()
 		o.TakenBack, o.Loss = 3, -3
 		write(t, st, func(tx *store.Tx) error { return store.UpdateOrder(ctx, tx, o) })
-		expect("an order and what was taken back")
+		expect("an order and the credits taken back")
 	})
 }

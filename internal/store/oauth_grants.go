@@ -111,7 +111,7 @@ type OAuthIssue struct {
 // Errors of an issue.
 var (
 	// ErrUsed says that what was to be used up was used before.
-	ErrUsed = errors.New("store: it was used before")
+	ErrUsed = errors.New("store: the code, device, or refresh token was already used")
 	// ErrGrantRevoked says that nothing more is made of a grant.
 	ErrGrantRevoked = errors.New("store: the grant is revoked")
 )

@@ -183,7 +183,7 @@ func TestSecondService(t *testing.T) {
 	before := must.Get(store.Open(t.Context(), admin))(t) // makes the schema; a service may start meanwhile
 	service, err := store.Open(t.Context(), cfg)
 	must.Do(t, err, "beside an administrator")
-	if _, err := store.Open(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "another service works on") {
+	if _, err := store.Open(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "another service is using") {
 		t.Fatalf("second service: %v", err)
 	}
 	beside := storetest.OpenConfig(t, admin)

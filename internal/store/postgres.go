@@ -22,7 +22,7 @@ func openPostgres(ctx context.Context, cfg Config, log *slog.Logger) (*pgxpool.P
 	pc, err := pgxpool.ParseConfig(cfg.Database)
 	if err != nil {
 		// The error of the driver may quote the address with its password.
-		return nil, errors.New("store: the address of the database cannot be read; it looks like postgres://user:password@host:5432/name")
+		return nil, errors.New("store: the database address is invalid; it must look like postgres://user:password@host:5432/name")
 	}
 	if !strings.Contains(cfg.Database, "pool_max_conns") {
 		pc.MaxConns = postgresConns
@@ -136,7 +136,7 @@ func assertPostgres(ctx context.Context, conn *pgconn.PgConn) error {
 // refusedSettings says which setting of a database may lose what was committed, or mangle it.
 type refusedSettings string
 
-func (r refusedSettings) Error() string { return "store: the database is refused: " + string(r) }
+func (r refusedSettings) Error() string { return "store: the database cannot be used: " + string(r) }
 
 // checkPostgres refuses settings under which a committed transaction may be lost. synchronous_commit may be on, local,
 // remote_write or remote_apply: all of them flush the commit to the disk of the server.
@@ -144,7 +144,7 @@ func checkPostgres(settings map[string]string) error {
 	for _, name := range []string{"fsync", "synchronous_commit", "full_page_writes"} {
 		switch settings[name] {
 		case "", "off":
-			return refusedSettings(name + " is off, so that committed credits could be lost; switch it on")
+			return refusedSettings(name + " is off, so committed credits could be lost: turn it on")
 		}
 	}
 	if e := settings["server_encoding"]; e != "UTF8" {

@@ -29,10 +29,10 @@ const (
 var (
 	ErrNoSchema = errors.New("store: the database is empty")
 	// ErrUnreleased is for the schemas before that of 1.1.0, the first release.
-	ErrUnreleased  = errors.New("store: the database was made before 1.1.0; no release upgrades it")
+	ErrUnreleased  = errors.New("store: the database was created before 1.1.0 and cannot be upgraded")
 	ErrOlderSchema = errors.New("store: the schema of the database is older than this release")
 	ErrNewerSchema = errors.New("store: the schema of the database is newer than this release")
-	ErrOlderInUse  = errors.New("store: an older release is at work on this database")
+	ErrOlderInUse  = errors.New("store: an older release is using this database")
 )
 
 // Names of settings about the schema. Later releases read them, so they are permanent.
@@ -71,21 +71,21 @@ func (s Schema) pending(unsafe bool) (versions []int64) {
 func (s Schema) Usable() error {
 	switch {
 	case s.Version == 0:
-		return refused(ErrNoSchema, "start toll serve, or make its schema with toll migrate")
+		return refused(ErrNoSchema, "start toll serve, or create the schema with toll migrate")
 	case s.Version < migrationList[0].version:
 		return refused(ErrUnreleased, "its schema is %d. Start with an empty directory or database", s.Version)
 	case s.Version < s.Known:
-		return refused(ErrOlderSchema, "it is %d, and this release needs %d. Stop the service, run toll "+
-			"migrate, and start this release; or use the release that serves the database now",
+		return refused(ErrOlderSchema, "it is %d, but this release needs %d. Stop the service, run toll "+
+			"migrate, and start this release, or use the release that serves the database now",
 			s.Version, s.Known)
 	case s.Version > s.Known && (s.Floor == 0 || s.Floor > s.Known): // 0 if the setting was deleted
 		by := "a newer release"
 		if s.Release != "" {
 			by = "release " + s.Release
 		}
-		return refused(ErrNewerSchema, "%s made it %d, and this release knows %d. Start the newer "+
-			"release; or go back with a backup from before its migration: toll restore, on PostgreSQL "+
-			"your dump", by, s.Version, s.Known)
+		return refused(ErrNewerSchema, "%s migrated it to %d, but this release supports only %d. Start the newer "+
+			"release, or restore a backup from before its migration: with toll restore, or on PostgreSQL "+
+			"from your dump", by, s.Version, s.Known)
 	}
 	return nil
 }
@@ -95,10 +95,10 @@ func (s Schema) inUse(who string, online bool) error {
 	unsafe := s.Unsafe()
 	switch {
 	case len(unsafe) == 0:
-		return refused(ErrOlderInUse, "%s. It can go on beside the pending migrations: run toll migrate "+
-			"--online. Or stop it first", who)
+		return refused(ErrOlderInUse, "%s. It can keep running during the pending migrations: run toll migrate "+
+			"--online. Otherwise, stop it first", who)
 	case online:
-		return refused(ErrOlderInUse, "%s, and migration %d is not safe for it. Stop it first",
+		return refused(ErrOlderInUse, "%s, and migration %d is not safe while it runs. Stop it first",
 			who, unsafe[0])
 	}
 	return refused(ErrOlderInUse, "%s. Stop it first, then start this release or run toll migrate", who)

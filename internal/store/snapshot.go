@@ -11,7 +11,7 @@ import (
 )
 
 // ErrNoSnapshot is a database that has tools of its own for copies of itself: PostgreSQL.
-var ErrNoSnapshot = errors.New("store: copies of a PostgreSQL database are made with pg_dump or by its archive of the write-ahead log")
+var ErrNoSnapshot = errors.New("store: a PostgreSQL database must be backed up with pg_dump or by archiving its write-ahead log")
 
 // Snapshot writes the embedded database, as it is in one moment, into a file that is empty or does
 // not exist. It makes one that only its owner can read. Others read and write the database

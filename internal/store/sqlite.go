@@ -88,7 +88,7 @@ func openSQLite(ctx context.Context, cfg Config, log *slog.Logger) (_ *lite, err
 	case err != nil:
 		return nil, fmt.Errorf("store: lock file: %w", err)
 	case !cfg.Admin && !free:
-		return nil, fmt.Errorf("store: another service works on %s; stop it first, or use PostgreSQL for several", dir)
+		return nil, fmt.Errorf("store: another service is using %s: stop it first, or use PostgreSQL to run several services", dir)
 	case !cfg.Admin:
 		l.service = service
 	default:

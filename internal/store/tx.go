@@ -38,7 +38,7 @@ const commitWait = 25 * time.Second
 // txAttempts bounds how often a transaction that met contention or a lost connection is run.
 const txAttempts = 8
 
-var errReadOnly = errors.New("store: the database was opened for reading only")
+var errReadOnly = errors.New("store: the database is open for reading only")
 
 // Tx runs f in a write transaction and commits when it returns nil; otherwise, and on a panic, it rolls back and
 // returns the error of f. f is run again after a serialization failure, a deadlock or a lost connection, so it must
@@ -79,7 +79,7 @@ func (s *Store) tx(ctx context.Context, f func(tx *Tx) error) error {
 			return MapError(err)
 		}
 		pause := backoff.Delay(4*time.Millisecond, time.Second, attempt)
-		s.log.DebugContext(ctx, "transaction runs again", "attempt", attempt, "pause", pause, "cause", cause(err))
+		s.log.DebugContext(ctx, "transaction is retried", "attempt", attempt, "pause", pause, "cause", cause(err))
 		if !backoff.Sleep(ctx, pause) {
 			return ctx.Err()
 		}

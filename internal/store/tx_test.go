@@ -194,7 +194,7 @@ func TestDeadlock(t *testing.T) {
 	})
 }
 
-// A connection that breaks before the commit is replaced, and the transaction runs again.
+// A connection that breaks before the commit is replaced, and the transaction is retried.
 func TestLostConnection(t *testing.T) {
 	st, cfg := storetest.Open(t, store.Postgres)
 	ctx := t.Context()

@@ -73,7 +73,7 @@ func (t *Tokens) Renew(ctx context.Context, caller auth.Caller, earlier toll.Has
 		return nil, err
 	}
 	if d.Account() != old.Account() {
-		return nil, toll.Errorf(toll.CodeBadRequest, "A permission is renewed for the same plan.")
+		return nil, toll.Errorf(toll.CodeBadRequest, "A permission can only be renewed for the same plan.")
 	}
 	if e := t.created.Take(d.Subscriber, d.weight()); e != nil {
 		return nil, e

@@ -100,27 +100,27 @@ func (b *DelegationBody) config(bad func(path, message string)) *DelegationConfi
 }
 
 // errNoDelegation is the answer to a delegationConfig that names none and makes none.
-var errNoDelegation = toll.Errorf(toll.CodePaymentRequired, "delegationConfig names no delegation.").
-	WithHint("Create one with POST /api/v1/delegation/create and send its delegationId; leave delegationConfig out to spend existing credits only.")
+var errNoDelegation = toll.Errorf(toll.CodePaymentRequired, "delegationConfig does not name a delegation.").
+	WithHint("Create a delegation with POST /api/v1/delegation/create and send its delegationId, or omit delegationConfig to spend existing credits only.")
 
 // PermissionBody is the body that creates a permission, with the members of both dialects. Docs are for the OpenAPI document.
 type PermissionBody struct {
-	PlanID          *toll.PlanID    `json:"planId,omitempty" doc:"Required, here or in accepted."`
-	AgentID         *toll.AgentID   `json:"agentId,omitempty" doc:"Bind the access token to this agent."`
-	AllowedAgents   []toll.AgentID  `json:"allowedAgents,omitempty" maxItems:"64" doc:"Bind the access token to these agents."`
-	RedemptionLimit *toll.Credits   `json:"redemptionLimit,omitempty" doc:"Credits that the access token may burn in its life, holds counted."`
-	MaxCredits      *toll.Credits   `json:"maxCredits,omitempty" doc:"Another name of redemptionLimit."`
-	OrderLimit      *toll.Int       `json:"orderLimit,omitempty" doc:"Top-up orders that the access token may cause. Default with a delegation and a redemption limit, for a plan whose credits do not expire: as many as the redemption limit needs."`
-	Expiration      *toll.Int       `json:"expiration,omitempty" doc:"Life in seconds, 1 to 365 days. Default a day."`
-	ExpiresInSecs   *toll.Int       `json:"expiresInSecs,omitempty" doc:"Another name of expiration."`
-	ExpiresAt       *toll.Time      `json:"expiresAt,omitempty" doc:"Instead of expiration."`
-	Metadata        json.RawMessage `json:"metadata,omitempty" doc:"An object of at most 16 KiB, returned and never interpreted."`
-	Scheme          *string         `json:"scheme,omitempty" doc:"Default that of the plan."`
-	Network         *string         `json:"network,omitempty" doc:"Default that of the plan."`
-	TokenFormat     *string         `json:"tokenFormat,omitempty" enum:"jwt,x402" doc:"Rendering of the access token. Default x402 with accepted, else jwt."`
-	Resource        *string         `json:"resource,omitempty" format:"uri" doc:"Added to the audience."`
-	Delegation      *DelegationBody `json:"delegationConfig,omitempty" doc:"What pays when credits are short. Without it, or empty, the access token spends existing credits and free plans only. A delegation that cannot pay for the plan is recorded with a warning, and refused when an order is needed."`
-	Accepted        *AcceptedBody   `json:"accepted,omitempty" doc:"The same members as clients of the nested dialect send them."`
+	PlanID          *toll.PlanID    `json:"planId,omitempty" doc:"Plan of the access token. Required here or in accepted."`
+	AgentID         *toll.AgentID   `json:"agentId,omitempty" doc:"Agent to which the access token is limited."`
+	AllowedAgents   []toll.AgentID  `json:"allowedAgents,omitempty" maxItems:"64" doc:"Agents to which the access token is limited."`
+	RedemptionLimit *toll.Credits   `json:"redemptionLimit,omitempty" doc:"Maximum credits that the access token can burn in total, including holds."`
+	MaxCredits      *toll.Credits   `json:"maxCredits,omitempty" doc:"Another name for redemptionLimit."`
+	OrderLimit      *toll.Int       `json:"orderLimit,omitempty" doc:"Maximum top-up orders of the access token. With a delegation and a redemption limit, for a plan whose credits do not expire, the default is the number that the redemption limit needs."`
+	Expiration      *toll.Int       `json:"expiration,omitempty" doc:"Lifetime in seconds, from 1 second to 365 days. Default: 1 day."`
+	ExpiresInSecs   *toll.Int       `json:"expiresInSecs,omitempty" doc:"Another name for expiration."`
+	ExpiresAt       *toll.Time      `json:"expiresAt,omitempty" doc:"Expiry time, in place of expiration."`
+	Metadata        json.RawMessage `json:"metadata,omitempty" doc:"Object of at most 16 KiB that the service returns but does not interpret."`
+	Scheme          *string         `json:"scheme,omitempty" doc:"Scheme of the plan, which is the default."`
+	Network         *string         `json:"network,omitempty" doc:"Network of the plan, which is the default."`
+	TokenFormat     *string         `json:"tokenFormat,omitempty" enum:"jwt,x402" doc:"Format of the access token. Default: x402 with accepted, otherwise jwt."`
+	Resource        *string         `json:"resource,omitempty" format:"uri" doc:"Resource URL that is added to the audience of the access token."`
+	Delegation      *DelegationBody `json:"delegationConfig,omitempty" doc:"Delegation that pays for orders when there are too few credits. If omitted or empty, the access token spends only existing credits and free plans. If the delegation cannot pay for the plan, the response has a warning, and requests that need an order are rejected."`
+	Accepted        *AcceptedBody   `json:"accepted,omitempty" doc:"The same members, in the nested form of x402 clients."`
 }
 
 // AcceptedBody is an entry of a 402, in which the nested dialect names the plan.
@@ -163,7 +163,7 @@ func (r *PermissionRequest) UnmarshalJSON(data []byte) error {
 		bad("planId", "is required")
 	}
 	if len(r.AllowedAgents) > maxAllowedAgents {
-		bad("allowedAgents", "holds more than 64 agents")
+		bad("allowedAgents", "must have at most 64 agents")
 	}
 	if b.ExpiresAt != nil {
 		r.ExpiresAt = b.ExpiresAt.Time
@@ -173,7 +173,7 @@ func (r *PermissionRequest) UnmarshalJSON(data []byte) error {
 			bad("metadata", "must be an object")
 		}
 		if len(b.Metadata) > maxMetadata {
-			bad("metadata", "is larger than 16 KiB")
+			bad("metadata", "must be at most 16 KiB")
 		}
 		r.Metadata = b.Metadata
 	}
@@ -187,7 +187,7 @@ func (r *PermissionRequest) UnmarshalJSON(data []byte) error {
 		r.Resource = *b.Resource
 		u, err := url.Parse(r.Resource)
 		if err != nil || len(r.Resource) > maxResource || u.Scheme == "" || u.Host == "" || u.User != nil || u.Fragment != "" {
-			bad("resource", "must be an absolute url without user and fragment, at most 2048 characters")
+			bad("resource", "must be an absolute URL of at most 2048 characters without a user or fragment")
 		}
 	}
 	members := x402.Members(data, isDelegationConfig)
@@ -302,7 +302,7 @@ func (r *PermissionRequest) end(now time.Time) (time.Time, error) {
 		secs = r.ExpiresAt.Unix() - now.Unix()
 	}
 	if secs < minTokenSecs || secs > maxTokenSecs {
-		return time.Time{}, toll.Errorf(toll.CodeBadNumber, "An access token lives 1 second to 365 days.").
+		return time.Time{}, toll.Errorf(toll.CodeBadNumber, "The lifetime of an access token must be from 1 second to 365 days.").
 			WithParam("path", "expiration")
 	}
 	return now.Add(time.Duration(secs) * time.Second).UTC(), nil

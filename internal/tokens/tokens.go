@@ -109,7 +109,7 @@ func (t *Tokens) insert(ctx context.Context, tx *store.Tx, d *draft, once *store
 		}
 		out.Warnings = append([]toll.Warning{{
 			Code:    toll.CodeDeprecatedForm,
-			Message: "A delegation that is made inside delegationConfig is deprecated: create it with POST /delegation/create and send its delegationId.",
+			Message: "Creating a delegation inside delegationConfig is deprecated: create it with POST /delegation/create and send its delegationId.",
 		}}, shortfallWarnings(shortfall)...)
 	}
 	if d.APIKeyID != nil { // keeps the key from being revoked until the transaction ends
@@ -158,7 +158,7 @@ func (t *Tokens) draft(ctx context.Context, caller auth.Caller, req *PermissionR
 	if !caller.Ends.IsZero() && p.ExpiresAt.After(caller.Ends) {
 		p.ExpiresAt = caller.Ends.Truncate(time.Second) // it ends with the API key of the caller
 		if !p.ExpiresAt.After(now) {
-			return nil, toll.NewError(toll.CodeNotAuthenticated).WithDetails("the API key ends within a second")
+			return nil, toll.NewError(toll.CodeNotAuthenticated).WithDetails("the API key expires within a second")
 		}
 	}
 	if c := req.Delegation; c != nil && c.New == nil {
@@ -210,7 +210,7 @@ func (t *Tokens) setAgents(ctx context.Context, d *draft) error {
 		d.Agent = d.AllowedAgents[0]
 	}
 	if d.Agent != "" && len(d.AllowedAgents) > 0 && !slices.Contains(d.AllowedAgents, d.Agent) {
-		return toll.Errorf(toll.CodeAgentMismatch, "agentId is not among allowedAgents.")
+		return toll.Errorf(toll.CodeAgentMismatch, "agentId must be one of allowedAgents.")
 	}
 	ids := d.AllowedAgents
 	if d.Agent != "" && len(ids) == 0 {
@@ -222,7 +222,7 @@ func (t *Tokens) setAgents(ctx context.Context, d *draft) error {
 			return e
 		}
 		if !a.HasPlan(d.plan.ID) {
-			return toll.Errorf(toll.CodeAgentMismatch, "The agent does not have this plan.").WithDetails("agentId %s", id)
+			return toll.Errorf(toll.CodeAgentMismatch, "The plan is not attached to the agent.").WithDetails("agentId %s", id)
 		}
 	}
 	return nil
@@ -231,7 +231,7 @@ func (t *Tokens) setAgents(ctx context.Context, d *draft) error {
 // setDelegation sets an existing delegation, with a warning when it cannot pay for the plan.
 func (t *Tokens) setDelegation(ctx context.Context, caller auth.Caller, d *draft, c *DelegationConfig) (err error) {
 	if c.APIKeyID != nil && (d.APIKeyID == nil || *c.APIKeyID != *d.APIKeyID) {
-		return toll.Errorf(toll.CodePaymentMethodNotAllowed, "delegationConfig.apiKeyId is not the API key of this call.")
+		return toll.Errorf(toll.CodePaymentMethodNotAllowed, "delegationConfig.apiKeyId must be the API key of this call.")
 	}
 	if d.DelegationID, err = t.Checkout.Delegations.ID(d.Subscriber, c.ID); err != nil {
 		return err
@@ -272,7 +272,7 @@ func (t *Tokens) draftDelegation(ctx context.Context, caller auth.Caller, d *dra
 	in.Provider = cmp.Or(in.Provider, &provider)
 	in.SpendingLimitCents, in.DurationSecs = cmp.Or(in.SpendingLimitCents, &cents), cmp.Or(in.DurationSecs, &secs)
 	if in.PlanID != nil && *in.PlanID != d.plan.ID {
-		return toll.Errorf(toll.CodeDelegationPlanMismatch, "delegationConfig.planId is not the plan of the access token.")
+		return toll.Errorf(toll.CodeDelegationPlanMismatch, "delegationConfig.planId must be the plan of the access token.")
 	}
 	owner := checkout.Owner{Address: caller.Address, KeyID: caller.KeyID, UserID: caller.UserID}
 	if d.delegation, err = t.Checkout.Delegations.Draft(ctx, owner, in); err == nil {
@@ -297,7 +297,7 @@ func (t *Tokens) List(ctx context.Context, caller toll.Address, q PermissionQuer
 		i := slices.IndexFunc(states, func(s toll.PermissionStatus) bool { return strings.EqualFold(string(s), q.Status) })
 		if i < 0 {
 			return store.List[*toll.Permission]{Items: []*toll.Permission{}},
-				toll.Faults([]toll.Fault{{Path: "status", Message: "must be Active, Revoked, Expired or Exhausted"}})
+				toll.Faults([]toll.Fault{{Path: "status", Message: "must be Active, Revoked, Expired, or Exhausted"}})
 		}
 		filter.Status = states[i]
 	}

@@ -1,18 +1,18 @@
-/** Scheme of plans that are bought on a chain. Its networks are eip155:84532 (sandbox) and eip155:8453 (live). */
+/** Scheme of plans bought on a chain. Its networks are eip155:84532 (sandbox) and eip155:8453 (live). */
 export const SCHEME_CRYPTO = "svc:erc4337";
 
-/** Scheme of plans that are bought by card. Its networks are stripe:sandbox and stripe:live. */
+/** Scheme of plans bought by card. Its networks are stripe:sandbox and stripe:live. */
 export const SCHEME_CARD = "svc:card-delegation";
 
 const MAX_CREDITS = 9_223_372_036_854_775_807n; // 2^63-1
-const DECIMALS = 6; // for software that reckons in dollars: 1,000,000 credits are one
+const DECIMALS = 6; // for software that calculates in dollars: 1,000,000 credits count as one dollar
 const RELEASE_TIMEOUT_MS = 10_000;
 
 /** The asset of a scheme, with its prefix: credits. */
 function creditsOf(scheme) {
   const [prefix, name] = scheme.split(":");
   if (!prefix || !name) {
-    throw new TypeError(`a scheme has a prefix, as ${SCHEME_CRYPTO} has, and ${scheme} has none`);
+    throw new TypeError(`a scheme must have a prefix, such as ${SCHEME_CRYPTO}; got ${scheme}`);
   }
   return `${prefix}:credits`;
 }
@@ -22,7 +22,7 @@ function decodeBase64(text) {
   return new TextDecoder().decode(Uint8Array.from(binary, (c) => c.charCodeAt(0)));
 }
 
-/** Takes an access token apart. What is wrong with one is told without any part of it. */
+/** Decodes an access token. Its error messages contain no part of the token. */
 function readToken(token) {
   try {
     const text = token.trim();
@@ -31,7 +31,7 @@ function readToken(token) {
       : JSON.parse(text.startsWith("{") ? text : decodeBase64(text)).payload.signature;
     return { signature, authorization: JSON.parse(decodeBase64(signature.split(".")[1])).authorization };
   } catch {
-    throw new TypeError("this is no access token: it is neither a JWS nor a payment payload around one");
+    throw new TypeError("the access token is malformed: it must be a JWS, or a payment payload that contains a JWS");
   }
 }
 
@@ -56,16 +56,16 @@ export class ClientScheme {
     const asked = requirements.extra?.planId ?? requirements.planId;
     const paid = authorization?.planId;
     if (asked && paid && asked !== paid) {
-      throw new Error(`the access token is for plan ${paid}, and the server asks for plan ${asked}`);
+      throw new Error(`the access token is for plan ${paid}, but the server requires plan ${asked}`);
     }
-    // A fresh nonce each time: without one a standard server takes the access token for a single request.
+    // A new nonce each time: without it, a standard server accepts the access token for only one request.
     const random = crypto.getRandomValues(new Uint8Array(16));
     const nonce = Array.from(random, (byte) => byte.toString(16).padStart(2, "0")).join("");
     return { x402Version, payload: { signature, authorization, nonce } };
   }
 }
 
-/** Is paid with credits of a plan. Register it with an x402ResourceServer. */
+/** Accepts payment with credits of a plan. Register it with an x402ResourceServer. */
 export class ServerScheme {
   #facilitator;
   #plan;
@@ -86,7 +86,7 @@ export class ServerScheme {
     const { amount, asset, extra } = typeof price === "object" ? price : { amount: price, asset: this.#asset };
     const exact = typeof amount !== "number" || Number.isSafeInteger(amount);
     if (asset !== this.#asset || !exact || !/^(0|[1-9]\d{0,18})$/.test(`${amount}`) || BigInt(amount) > MAX_CREDITS) {
-      throw new Error(`a price is a whole number of credits, and no sum of money: ${amount} ${asset}`);
+      throw new Error(`a price must be a whole number of credits, not an amount of money; got ${amount} ${asset}`);
     }
     return { amount: `${amount}`, asset, extra };
   }
@@ -98,10 +98,10 @@ export class ServerScheme {
   async enhancePaymentRequirements(requirements, supportedKind, _facilitatorExtensions) {
     const { planId, agentId } = { ...this.#plan, ...requirements.extra };
     if (!planId) {
-      throw new Error("name the plan that pays: planId of the scheme, or extra.planId of the route");
+      throw new Error("the plan is missing: set planId of the scheme, or extra.planId of the route");
     }
-    // The plan stands in extra alone: clients that drop what they do not know would lose a member beside it, and then no
-    // server of the standard finds its entry again.
+    // The plan is only in extra. Clients that remove unknown members would lose it elsewhere, and then standard servers
+    // could not match the entry.
     const extra = { version: supportedKind.extra?.version ?? "1", ...requirements.extra, planId };
     if (agentId) {
       extra.agentId = agentId;
@@ -109,7 +109,7 @@ export class ServerScheme {
     return { ...requirements, payTo: requirements.payTo || "merchant", extra };
   }
 
-  /** Gives the credits back that were set aside for work that failed. They would come back by themselves, later. */
+  /** Releases the credits held for failed work. Without this call, they are released when the hold ends. */
   async #release({ paymentPayload, requirements }) {
     const { url, createAuthHeaders } = this.#facilitator ?? {};
     if (!url) {
@@ -123,12 +123,12 @@ export class ServerScheme {
       signal: AbortSignal.timeout(RELEASE_TIMEOUT_MS),
     });
     if (!response.ok) {
-      throw new Error(`the release of a payment was answered with ${response.status}`);
+      throw new Error(`the release of a payment failed with status ${response.status}`);
     }
   }
 }
 
-/** The settings of an HTTPFacilitatorClient for a service at this address, with the API key of the builder. */
+/** Returns the settings of an HTTPFacilitatorClient for a service, with the API key of the builder. */
 export function facilitatorAt(url, apiKey) {
   const headers = { Authorization: `Bearer ${apiKey}` };
   return {

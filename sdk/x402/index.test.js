@@ -34,12 +34,12 @@ test("each payment has a fresh nonce, and a function is asked for each", async (
 });
 
 test("an access token stays in the program when the plan is another, and in no error", async () => {
-  await assert.rejects(new ClientScheme(jws).createPaymentPayload(2, asked("8")), /is for plan 7, and the server asks for plan 8/);
+  await assert.rejects(new ClientScheme(jws).createPaymentPayload(2, asked("8")), /is for plan 7, but the server requires plan 8/);
   const top = { ...asked(undefined), planId: "8" };
-  await assert.rejects(new ClientScheme(jws).createPaymentPayload(2, top), /asks for plan 8/);
+  await assert.rejects(new ClientScheme(jws).createPaymentPayload(2, top), /requires plan 8/);
   for (const token of ["", "secret", "secret.secret", "secret.secret.secret", "{secret", undefined, 7]) {
     await assert.rejects(new ClientScheme(token).createPaymentPayload(2, asked("7")), (error) => {
-      assert.match(error.message, /^this is no access token/);
+      assert.match(error.message, /^the access token is malformed/);
       assert.doesNotMatch(`${error.message} ${error.stack} ${error.cause}`, /secret/);
       return true;
     });
@@ -52,7 +52,7 @@ test("credits are an asset with six decimals, of the prefix of the scheme", () =
   assert.deepEqual(client.findDefaultAsset("acme:credits", "eip155:84532"), { asset: "acme:credits", decimals: 6, symbol: "credits" });
   assert.equal(client.findDefaultAsset("svc:credits", "eip155:84532"), undefined);
   assert.equal(new ServerScheme({ planId: "7", scheme: SCHEME_CARD }).getAssetDecimals("svc:credits", "stripe:sandbox"), 6);
-  assert.throws(() => new ClientScheme(jws, { scheme: "exact" }), /has none/);
+  assert.throws(() => new ClientScheme(jws, { scheme: "exact" }), /must have a prefix/);
 });
 
 test("a price is a whole number of credits", async () => {
@@ -75,7 +75,7 @@ test("plan and agent stand in extra alone", async () => {
   assert.deepEqual(made, { ...base, payTo: "merchant", extra: { version: "1", planId: "7", agentId: "9" } });
   const other = await server.enhancePaymentRequirements({ ...base, extra: { planId: "8", httpVerb: "POST" } }, kind, []);
   assert.deepEqual(other.extra, { version: "1", planId: "8", agentId: "9", httpVerb: "POST" });
-  await assert.rejects(new ServerScheme({}).enhancePaymentRequirements(base, kind, []), /name the plan/);
+  await assert.rejects(new ServerScheme({}).enhancePaymentRequirements(base, kind, []), /the plan is missing/);
 });
 
 test("a base of a service becomes settings of a facilitator", async () => {

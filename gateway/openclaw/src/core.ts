@@ -99,7 +99,7 @@ export class Core {
         if (text.length > largestAnswer) throw new Error("the answer is too large");
       }
     } catch (error) {
-      if (signal?.aborted) throw new Failure({ code: "cancelled", message: "The call was cancelled." });
+      if (signal?.aborted) throw new Failure({ code: "cancelled", message: "The call was canceled." });
       throw this.#unreachable(ends.aborted ? `no answer in ${timeout / 1000} s` : reason(error));
     }
     return this.#read(status, text);

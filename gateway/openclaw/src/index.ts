@@ -49,7 +49,7 @@ export default {
     if (api.registrationMode !== "full") return;
     if (!run) {
       api.logger.warn(
-        `No balance in prompts and no key guard before runs: allow it with ` +
+        `Prompts do not show the balance and are not checked for keys. To enable both, run ` +
           `openclaw config set plugins.entries.${id}.hooks.allowConversationAccess true`,
       );
     }
@@ -110,7 +110,7 @@ function registerCommands(api: Api, link: Link): void {
         try {
           const body = { args: ctx.args ?? "", caller: commandCaller(ctx) };
           const answer = await link.call(`commands/${name}`, body, commandTimeout);
-          return { text: text(answer["text"]) ?? "The core sent no text." };
+          return { text: text(answer["text"]) ?? "The core returned an empty answer." };
         } catch (error) {
           return { text: redact((error as Error).message) };
         }
@@ -128,7 +128,7 @@ function registerGuards(api: Api): void {
   api.on("before_agent_run", (event) => {
     if (!holdsKey(event.prompt ?? "")) return undefined;
     const message = `Send /${registry.loginCommand} as a command, not as a prompt.`;
-    return { outcome: "block", reason: "The prompt holds an API key.", message };
+    return { outcome: "block", reason: "The prompt contains an API key.", message };
   });
 }
 
@@ -148,7 +148,7 @@ function registerContext(api: Api, link: Link): void {
       const context = text(answer["prependContext"]);
       return context === undefined ? undefined : { prependContext: context };
     } catch (error) {
-      if (!down) api.logger.warn(`No balance in prompts: ${redact((error as Error).message)}`);
+      if (!down) api.logger.warn(`Prompts do not show the balance: ${redact((error as Error).message)}`);
       down = true;
       return undefined;
     } finally {

@@ -133,5 +133,5 @@ export class Link {
 
 function describe(warning: unknown): string {
   const text = typeof warning === "string" ? warning : (warning as CoreError | null)?.message;
-  return redact(text ?? "The core sent a warning without a text.");
+  return redact(text ?? "The core sent a warning without a message.");
 }

@@ -275,7 +275,7 @@ test("gives the core 2 s for the balance and logs one line an outage", async t =
   const api = await load(t);
   await until(() => core.paths().includes("hello"));
   const balance = () => api.hooks.before_prompt_build({}, {});
-  const lines = () => api.lines.filter(line => line.startsWith("No balance in prompts: ")).length;
+  const lines = () => api.lines.filter(line => line.startsWith("Prompts do not show the balance: ")).length;
   core.on["/gateway/v1/context"] = () => new Promise(() => {});
   const started = performance.now();
   assert.equal(await balance(), undefined);

@@ -53,7 +53,7 @@ func newAnswer(v any, err error) answer {
 	if err != nil {
 		var f *failure
 		if !errors.As(err, &f) {
-			f = apiError("The double failed.")
+			f = apiError("The double had an internal error.")
 		}
 		status, v = f.status, map[string]any{"error": f}
 	}
@@ -144,7 +144,7 @@ func (d *Double) accept(
 		return nil, invalidParam("", "", "Invalid Stripe API version: %s. Use %s", v, Version)
 	}
 	if r.Header.Get("Stripe-Account") != "" {
-		return nil, invalidParam("", "", "The double has no connected accounts")
+		return nil, invalidParam("", "", "The double does not support connected accounts")
 	}
 	if len(key) > 255 {
 		return nil, invalidParam("", "", "Idempotency keys can be up to 255 characters long")
@@ -160,7 +160,7 @@ func (d *Double) accept(
 		b, err := readAll(w, r, maxBody)
 		if err != nil {
 			return nil, invalidParam("", "",
-				"Invalid request: the body must be whole, and at most %d bytes", maxBody)
+				"Invalid request: the body must be complete, and at most %d bytes", maxBody)
 		}
 		form = strings.Trim(form+"&"+string(b), "&")
 	}
@@ -186,7 +186,7 @@ func (d *Double) authorize(r *http.Request, permission string) error {
 	case !bearer || key == "":
 		return unauthorized("You did not provide an API key in the Authorization header.")
 	case strings.Contains(key, "_live_"):
-		return unauthorized("Invalid API Key provided: %s. The double has only a test mode",
+		return unauthorized("Invalid API Key provided: %s. The double supports only test mode",
 			redacted(key))
 	case restricted:
 	case !strings.HasPrefix(key, "sk_test_") || len(key) > 255,
@@ -231,7 +231,7 @@ func (d *Double) execute(r *http.Request, rt *route, p params, id, key string, f
 	case f.is("500") && !f.After:
 		a = newAnswer(nil, apiError("An unknown error occurred"))
 	case r.Method != http.MethodGet && c.st.size() >= d.opts.MaxRows:
-		a = newAnswer(nil, tooMany("The double holds as many rows as Options.MaxRows allows"))
+		a = newAnswer(nil, tooMany("The double has reached the limit Options.MaxRows"))
 	default:
 		v, err := rt.run(c)
 		if err == nil {

@@ -33,7 +33,7 @@ type eventRequest struct {
 func (c *call) emit(kind string, object any) {
 	b, err := json.Marshal(object)
 	if err != nil {
-		c.d.opts.Logger.Error("an object of the card double is no JSON", "err", err)
+		c.d.opts.Logger.Error("an object of the card double is not valid JSON", "err", err)
 		return
 	}
 	e := &event{

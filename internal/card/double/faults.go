@@ -95,7 +95,7 @@ func (c *call) fault(f Fault) error {
 	f.Count = max(f.Count, 1)
 	if f.Seconds > maxSeconds || f.Seconds < -maxSeconds ||
 		f.Kind == "hang" && (f.Seconds < 0 || f.Seconds > 600) {
-		return fmt.Errorf("seconds of the fault %s are out of range; got %d", f.Kind, f.Seconds)
+		return fmt.Errorf("the seconds of the fault %s are out of range; got %d", f.Kind, f.Seconds)
 	}
 	switch {
 	case f.Kind == "clear":
@@ -107,7 +107,7 @@ func (c *call) fault(f Fault) error {
 		c.advance()
 	case slices.Contains(httpFaults, f.Kind) || slices.Contains(eventFaults, f.Kind):
 		if len(c.st.Faults) >= maxFaults {
-			return fmt.Errorf("at most %d faults can wait", maxFaults)
+			return fmt.Errorf("at most %d faults can be pending", maxFaults)
 		}
 		c.st.Faults = append(c.st.Faults, &f)
 	default:
@@ -120,7 +120,7 @@ func (c *call) fault(f Fault) error {
 func (c *call) act(f Fault) error {
 	v, ok := find[row](c.st, f.Object)
 	if !ok {
-		return fmt.Errorf("fault %q: there is no object %q", f.Kind, f.Object)
+		return fmt.Errorf("fault %q: the object %q does not exist", f.Kind, f.Object)
 	}
 	switch v := v.(type) {
 	case *charge:
@@ -164,7 +164,7 @@ func (c *call) actOnCharge(ch *charge, f Fault) error {
 	contest := f.Kind == "dispute" || f.Kind == "inquiry" || f.Kind == "prevented"
 	switch {
 	case !ch.Paid:
-		return fmt.Errorf("charge %s took no money", ch.ID)
+		return fmt.Errorf("charge %s is not paid", ch.ID)
 	case contest && left > 0 && (!ch.Disputed || f.Amount > 0) && f.Amount >= 0 && f.Amount <= left:
 		dp := c.dispute(ch, cmp.Or(f.Reason, "fraudulent"), f.Kind == "inquiry", f.Amount)
 		if f.Kind == "prevented" {
@@ -173,7 +173,7 @@ func (c *call) actOnCharge(ch *charge, f Fault) error {
 	case f.Kind == "refund" && f.Amount > 0 && f.Amount <= left:
 		c.refund(ch, f.Amount)
 	default:
-		return fmt.Errorf("fault %q cannot happen to %s, of which %d are left", f.Kind, ch.ID, left)
+		return fmt.Errorf("fault %q cannot happen to %s, which has %d cents left", f.Kind, ch.ID, left)
 	}
 	return nil
 }
@@ -214,7 +214,7 @@ func (d *Double) command(serve http.HandlerFunc) http.HandlerFunc {
 		err := d.authorize(r, "double")
 		if !local(r) {
 			err = &failure{status: http.StatusForbidden, Type: "invalid_request_error",
-				Message: "Commands to the double are taken from this machine only"}
+				Message: "The double accepts commands only from this machine"}
 		}
 		if err != nil {
 			writeJSON(w, nil, err)

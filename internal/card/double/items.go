@@ -35,7 +35,7 @@ func (c *call) items(s *session) (items []item, total int64, err error) {
 		currency := p.text("price_data.currency")
 		if s.Currency != "" && s.Currency != currency {
 			return nil, 0, invalidParam("line_items", "",
-				"All line items must have the same currency, which is that of the session.")
+				"All line items must have the currency of the session.")
 		}
 		s.Currency = currency
 		total += unit * quantity

@@ -38,7 +38,7 @@ func notice(status int, title, message string) view {
 	return view{Status: status, Title: title, Message: message}
 }
 
-var noPage = notice(http.StatusNotFound, "There is no such page", "The link is wrong, or too old.")
+var noPage = notice(http.StatusNotFound, "Page not found", "The link is wrong or has expired.")
 
 // page serves a page for people. There is no script on it.
 func (d *Double) page(run func(*call) view) http.HandlerFunc {
@@ -73,7 +73,7 @@ func (d *Double) runPage(r *http.Request, p params, run func(*call) view) view {
 	changed := c.advance()
 	if r.Method == http.MethodPost && c.st.size() >= d.opts.MaxRows {
 		return notice(http.StatusTooManyRequests, "The double is full",
-			"It holds as many rows as it may.")
+			"It has reached its maximum number of rows.")
 	}
 	v := run(c)
 	if changed || r.Method == http.MethodPost {
@@ -129,7 +129,7 @@ func (c *call) sessionView(s *session, status int, message string) view {
 		return view{Redirect: s.back()}
 	case "expired":
 		return notice(http.StatusGone, "This page has expired",
-			"Go back to where you came from, and start again.")
+			"Go back to the page you came from, and start again.")
 	}
 	if f := c.lastError(s); f != nil && message == "" {
 		message = f.Message
@@ -220,7 +220,7 @@ func (c *call) showAuthentication() view {
 		return c.afterChallenge(ch)
 	}
 	return view{Status: http.StatusOK, Title: "3-D Secure", Step: true,
-		Message: "Your bank asks whether this is you.", Action: ch.action.RedirectToURL.URL}
+		Message: "Your bank asks you to confirm that this is you.", Action: ch.action.RedirectToURL.URL}
 }
 
 func (c *call) submitAuthentication() view {

@@ -55,7 +55,7 @@ func Fill(ctx context.Context, page, number string) (back string, err error) {
 			if said := alert.FindSubmatch(text); said != nil {
 				return "", fmt.Errorf("%w: %s", ErrDeclined, html.UnescapeString(string(said[1])))
 			}
-			return "", fmt.Errorf("the page of the card double answered %s", res.Status)
+			return "", fmt.Errorf("the page of the card double returned %s", res.Status)
 		}
 		next, err := res.Location()
 		if err != nil {
@@ -66,8 +66,8 @@ func Fill(ctx context.Context, page, number string) (back string, err error) {
 		}
 		page, form = next.String(), url.Values{"result": {"approve"}}
 	}
-	return "", errors.New("the page of the card double does not end")
+	return "", errors.New("the page of the card double has too many steps")
 }
 
 // ErrDeclined says that a page did not take a card.
-var ErrDeclined = errors.New("the card was not taken")
+var ErrDeclined = errors.New("the card was not accepted")

@@ -39,7 +39,7 @@ func StartAnvil(t testing.TB, chainID uint64) *Anvil {
 		t.Fatalf("anvil: %v", err)
 	}
 	if missing != "" {
-		t.Skipf("not run: the program anvil cannot be had: %s", missing)
+		t.Skipf("not run: the program anvil is not available: %s", missing)
 	}
 	url := runAnvil(t, program, []string{
 		"--port", "0", "--chain-id", fmt.Sprint(chainID), "--hardfork", "osaka", "--enable-tx-gas-limit",
@@ -78,7 +78,7 @@ func (a *Anvil) deploy(ctx context.Context) error {
 	for _, c := range contracts.Deployments(a.id) {
 		data := append(c.Salt.Bytes(), c.InitCode...)
 		if _, err := a.send(ctx, &contracts.Create2Deployer, nil, data, 1<<24); err != nil {
-			return fmt.Errorf("placing %s: %w", c.Name, err)
+			return fmt.Errorf("deploying %s: %w", c.Name, err)
 		}
 	}
 	if wrong := contracts.Check(ctx, ethclient.NewClient(a.client), a.id); len(wrong) > 0 {
@@ -189,7 +189,7 @@ func (a *Anvil) Reorg(n int, drop bool) error {
 	}
 	for _, tx := range lost {
 		if err := c.SendTransaction(ctx, tx); err != nil && !strings.Contains(err.Error(), "already imported") {
-			return fmt.Errorf("bringing a transaction back: %w", err)
+			return fmt.Errorf("restoring a transaction: %w", err)
 		}
 		if _, err := a.mined(ctx, tx.Hash()); err != nil {
 			return err

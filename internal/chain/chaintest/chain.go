@@ -90,7 +90,7 @@ func Embedded(t testing.TB, funded ...common.Address) *Chain {
 func Start(t testing.TB, cfg devchain.Config) *Chain {
 	t.Helper()
 	if os.Getenv(Variable) == "anvil" {
-		t.Skip("it is about the embedded chain")
+		t.Skip("this test needs the embedded chain")
 	}
 	if cfg.HTTP == "" {
 		cfg.HTTP = "127.0.0.1:0"

@@ -20,7 +20,7 @@ func (d *Double) lie(l lie) {
 }
 
 // ErrPass as the error of an answer of one's own lets the chain answer.
-var ErrPass = errors.New("chaintest: the chain answers")
+var ErrPass = errors.New("chaintest: pass the call to the chain")
 
 // Answer answers a method by itself. f may return nil, nil for null, a [Refusal], and [ErrPass].
 func (d *Double) Answer(method string, f func(params []json.RawMessage) (any, error)) {

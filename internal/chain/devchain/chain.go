@@ -67,9 +67,9 @@ func Start(ctx context.Context, cfg Config) (*Chain, error) {
 	c.run()
 	if err := c.seed(ctx); err != nil {
 		c.Close()
-		return nil, fmt.Errorf("furnishing the embedded chain: %w", err)
+		return nil, fmt.Errorf("preparing the embedded chain: %w", err)
 	}
-	c.log.Info("embedded chain runs", "chain_id", c.id, "genesis", c.Genesis(), "head", c.eth.BlockChain().CurrentBlock().Number,
+	c.log.Info("the embedded chain is running", "chain_id", c.id, "genesis", c.Genesis(), "head", c.eth.BlockChain().CurrentBlock().Number,
 		"url", c.url, "took", time.Since(began).Round(time.Millisecond))
 	return c, nil
 }
@@ -146,7 +146,7 @@ func nodeConfig(dir, address string) (*node.Config, error) {
 	}
 	number, err := strconv.ParseUint(port, 10, 16)
 	if err != nil {
-		return nil, fmt.Errorf("%q has no port", address)
+		return nil, fmt.Errorf("%q has no valid port", address)
 	}
 	conf.HTTPHost, conf.HTTPPort = host, int(number)
 	return &conf, nil

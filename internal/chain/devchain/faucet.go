@@ -52,10 +52,10 @@ type call struct {
 // Mint makes amount base units of a development token for an account. The transaction is in a block when Mint returns.
 func (c *Chain) Mint(ctx context.Context, token, to common.Address, amount *big.Int) (common.Hash, error) {
 	if amount.Sign() <= 0 || amount.BitLen() > 256 {
-		return common.Hash{}, fmt.Errorf("devchain: %v is no amount", amount)
+		return common.Hash{}, fmt.Errorf("devchain: %v is not a valid amount", amount)
 	}
 	if token != contracts.USDC(c.id) && token != contracts.EURC(c.id) {
-		return common.Hash{}, fmt.Errorf("devchain: %v is no development token", token)
+		return common.Hash{}, fmt.Errorf("devchain: %v is not a development token", token)
 	}
 	data := append([]byte(nil), mintSelector...)
 	data = append(data, common.LeftPadBytes(to.Bytes(), 32)...)
@@ -66,7 +66,7 @@ func (c *Chain) Mint(ctx context.Context, token, to common.Address, amount *big.
 // Fund sends wei to an account. The transaction is in a block when Fund returns.
 func (c *Chain) Fund(ctx context.Context, to common.Address, wei *big.Int) (common.Hash, error) {
 	if wei.Sign() < 0 {
-		return common.Hash{}, fmt.Errorf("devchain: %v is no amount", wei)
+		return common.Hash{}, fmt.Errorf("devchain: %v is not a valid amount", wei)
 	}
 	return c.give(ctx, call{to: to, value: wei, gas: callGas})
 }
@@ -172,7 +172,7 @@ func (c *Chain) include(transactions []*types.Transaction) error {
 				return err
 			}
 			if !made {
-				return fmt.Errorf("transaction %v of the faucet is in no block", tx.Hash())
+				return fmt.Errorf("transaction %v of the faucet is not in a block", tx.Hash())
 			}
 		}
 	}

@@ -86,7 +86,7 @@ func (c *Chain) identity() (*core.Genesis, *faucet, error) {
 	// The error of the parser would quote the key.
 	key, err := crypto.HexToECDSA(strings.TrimSpace(string(text)))
 	if err != nil {
-		return nil, nil, fmt.Errorf("%s holds no key", faucetFile)
+		return nil, nil, fmt.Errorf("%s does not contain a valid key", faucetFile)
 	}
 	return genesis, newFaucet(key, c.id), nil
 }

@@ -70,7 +70,7 @@ func (c *Chain) run() {
 				return
 			}
 			if err := c.mineDue(); err != nil {
-				c.log.Error("embedded chain makes no block", "error", err)
+				c.log.Error("the embedded chain cannot create a block", "error", err)
 			}
 		}
 	})
@@ -191,7 +191,7 @@ func (c *Chain) mark(head *types.Header) {
 // is forgotten by a restart; the blocks stay, and with them the time that no later block goes below.
 func (c *Chain) Advance(d time.Duration) error {
 	if d < 0 {
-		return fmt.Errorf("devchain: the time of a chain does not go back by %v", -d)
+		return fmt.Errorf("devchain: the time of the chain cannot go back by %v", -d)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -45,13 +45,13 @@ func (e *endpoint) unusable(now time.Time) string {
 	case now.Before(e.openUntil):
 		return e.reason
 	case e.checkedAt.IsZero():
-		return cmp.Or(e.reason, "it was not asked yet")
+		return cmp.Or(e.reason, "it has not been checked yet")
 	case e.chainID != cfg.ChainID:
-		return fmt.Sprintf("it is of chain %d, not of %d", e.chainID, cfg.ChainID)
+		return fmt.Sprintf("it serves chain %d, not %d", e.chainID, cfg.ChainID)
 	case cfg.Genesis != (common.Hash{}) && e.genesis != cfg.Genesis:
-		return "its first block is another one"
+		return "its genesis block is different"
 	case !cfg.Idle && now.Sub(e.headTime) > maxHeadAge:
-		return "its newest block is old"
+		return "its latest block is too old"
 	}
 	return ""
 }
@@ -115,7 +115,7 @@ func (e *endpoint) ask(ctx context.Context) string {
 		return why
 	}
 	if err != nil || head == nil || wantFirst && first == nil {
-		const mute = "it does not tell its chain and its newest block"
+		const mute = "it does not return its chain id and latest block"
 		e.suspend(mute)
 		return mute
 	}
@@ -171,7 +171,7 @@ func (e *endpoint) count(why string, took time.Duration) {
 	e.reason = why
 	if e.row >= burst && !now.Before(e.openUntil) {
 		e.openUntil, e.recheck = now.Add(e.pool.cfg.Cooldown), true
-		e.pool.cfg.Log.Warn("an endpoint of the chain is left alone for a while", "endpoint", e.conn.Name, "reason", why)
+		e.pool.cfg.Log.Warn("an endpoint of the chain is suspended for a while", "endpoint", e.conn.Name, "reason", why)
 	}
 }
 

@@ -262,7 +262,7 @@ func TestPool_ForeignGenesis(t *testing.T) {
 	t.Parallel()
 	s := two(t, func(cfg *endpoints.Config) { cfg.Genesis = common.Hash{1} })
 	err := s.pool.Read(t.Context(), func(context.Context, *endpoints.Conn) error { t.Error("asked"); return nil })
-	if !errors.Is(err, endpoints.ErrNone) || !strings.Contains(err.Error(), "first block") {
+	if !errors.Is(err, endpoints.ErrNone) || !strings.Contains(err.Error(), "genesis block") {
 		t.Errorf("error %v", err)
 	}
 }
@@ -378,7 +378,7 @@ func TestBreaker(t *testing.T) {
 		t.Errorf("after its rest the answer came from %s", from)
 	}
 	s.expectOnly(t, s.first, s.next)
-	if text := s.log.String(); !strings.Contains(text, "left alone") {
+	if text := s.log.String(); !strings.Contains(text, "suspended for a while") {
 		t.Errorf("log:\n%s", text)
 	}
 }

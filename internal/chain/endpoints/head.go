@@ -20,7 +20,7 @@ import (
 func (p *Pool) Head(ctx context.Context, tag string) (*types.Header, error) {
 	number, ok := tags[tag]
 	if !ok {
-		return nil, fmt.Errorf("endpoints: no block is called %q", tag)
+		return nil, fmt.Errorf("endpoints: unknown block tag %q", tag)
 	}
 	if p.cfg.Agree && tag != "latest" {
 		return p.agreed(ctx, big.NewInt(int64(number)))
@@ -162,7 +162,7 @@ func Agree[T comparable](ctx context.Context, p *Pool, f func(ctx context.Contex
 			continue
 		}
 		for _, e := range from {
-			e.suspend("it says something else than the others")
+			e.suspend("its response differs from the other endpoints")
 		}
 	}
 	return most, nil

@@ -32,9 +32,9 @@ func TestLyingEndpointLeaves(t *testing.T) {
 		lie    func(s *setup)
 		reason string
 	}{
-		{"wrong chain id", func(s *setup) { s.first.ChainID(1) }, "it is of chain 1, not of 84532"},
-		{"no chain id", func(s *setup) { s.first.Refuse(-1, "eth_chainId", "no") }, "does not tell its chain"},
-		{"another first block", func(s *setup) { s.first.ForgeBlocks(0) }, "its first block is another one"},
+		{"wrong chain id", func(s *setup) { s.first.ChainID(1) }, "it serves chain 1, not 84532"},
+		{"no chain id", func(s *setup) { s.first.Refuse(-1, "eth_chainId", "no") }, "does not return its chain id"},
+		{"another first block", func(s *setup) { s.first.ForgeBlocks(0) }, "its genesis block is different"},
 		{"HTML with status 200", func(s *setup) { s.first.Page(http.StatusOK) }, "not JSON"},
 		{"HTML with status 502", func(s *setup) { s.first.Page(http.StatusBadGateway) }, "HTTP status 502"},
 		{"HTML with status 429", func(s *setup) { s.first.Page(http.StatusTooManyRequests) }, "HTTP status 429"},
@@ -44,7 +44,7 @@ func TestLyingEndpointLeaves(t *testing.T) {
 		{"lost answers", func(s *setup) { s.first.LoseAnswers(-1) }, "the connection broke"},
 		{"a number that is none", func(s *setup) {
 			s.first.Answer("eth_chainId", func([]json.RawMessage) (any, error) { return "eighty", nil })
-		}, "not answer in the form"},
+		}, "not follow the protocol"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

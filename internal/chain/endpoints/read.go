@@ -103,7 +103,7 @@ func (e *endpoint) attempts(ctx context.Context, f func(ctx context.Context, c *
 	}
 }
 
-const tooSlow = "it does not answer in time"
+const tooSlow = "it does not respond in time"
 
 // attempt runs f once. The first result says what was wrong with the endpoint, "" when it answered.
 func (e *endpoint) attempt(ctx context.Context, f func(ctx context.Context, c *Conn) error) (string, error) {
@@ -155,7 +155,7 @@ func fault(err error) string {
 		err.Error() == "client reconnected": // the client of a chain in this process says so to all who wait
 		return "the connection broke"
 	case errors.Is(err, rpc.ErrNoResult), malformed(err):
-		return "it does not answer in the form of the protocol"
+		return "its response does not follow the protocol"
 	}
 	return ""
 }

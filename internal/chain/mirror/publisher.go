@@ -70,9 +70,9 @@ const (
 var (
 	anchored = crypto.Keccak256Hash([]byte("Anchored(uint64,bytes32,uint64,uint128)"))
 	// ErrConflict says that the chain holds another root for a period of ours.
-	ErrConflict = errors.New("mirror: the chain holds another root for this period; does another service publish with this key?")
+	ErrConflict = errors.New("mirror: the chain holds another root for this period: check whether another service publishes with this key")
 	errFee      = errors.New("mirror: the base fee is above the cap")
-	errGone     = errors.New("mirror: the contract is not on the chain any more")
+	errGone     = errors.New("mirror: the contract is no longer on the chain")
 )
 
 // Step moves the open periods on as far as it goes without waiting, and reports whether there are any left to look at soon.
@@ -185,7 +185,7 @@ func (p *Publisher) anchor(ctx context.Context, period *store.MirrorPeriod) erro
 	}
 	credits, ok := new(big.Int).SetString(period.Credits, 10)
 	if !ok {
-		return fmt.Errorf("mirror: period %d has %q credits", period.Period, period.Credits)
+		return fmt.Errorf("mirror: period %d has an invalid number of credits: %q", period.Period, period.Credits)
 	}
 	anchor := signer.Anchor{
 		Nonce: nonce, Period: uint64(period.Period), Root: common.Hash(period.Root), Leaves: uint64(period.Leaves), Credits: credits, Tip: tip, FeeCap: feeCap,
@@ -295,7 +295,7 @@ func (p *Publisher) settle(ctx context.Context, period *store.MirrorPeriod) erro
 		period.State, period.Raw = IsFinal, nil
 		return p.update(ctx, period)
 	}
-	p.cfg.Log.WarnContext(ctx, "a root of burns is no longer on the chain", "period", period.Period)
+	p.cfg.Log.WarnContext(ctx, "a published root of burns is no longer on the chain", "period", period.Period)
 	period.State, period.Block, period.BlockHash = IsSent, 0, toll.Hash{}
 	return p.update(ctx, period)
 }

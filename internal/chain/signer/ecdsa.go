@@ -10,7 +10,7 @@ import (
 
 // errRare is the answer to cases that other implementations repeat with another nonce, or that no v of a contract can say. A
 // hash meets one of them with a probability below 2^-126.
-var errRare = errors.New("signer: this hash has no signature of ours")
+var errRare = errors.New("signer: this hash cannot be signed")
 
 // sign returns the ECDSA signature of RFC 6979 over secp256k1: r, s, v with s in the lower half and v 27 or 28. It does what
 // secp256k1/ecdsa.SignCompact does, except that it leaves neither the key nor the nonce, from which the key follows, in memory

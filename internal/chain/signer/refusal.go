@@ -13,19 +13,19 @@ type Reason string
 
 const (
 	Malformed       Reason = "a part of the request is missing or out of range"
-	ForeignAccount  Reason = "this account does not sign such requests"
-	ForeignChain    Reason = "a signature in it is for another chain, or not the account's"
-	ForeignCode     Reason = "it gives an account other code than ours"
-	ForeignReceiver Reason = "a receiver is not one of the delegation's"
-	ForeignDelegate Reason = "the delegation is not one of ours"
-	OtherToken      Reason = "the delegation is of another token"
-	ForeignToken    Reason = "the token is not one whose authorizations are carried out"
+	ForeignAccount  Reason = "the account does not sign requests of this kind"
+	ForeignChain    Reason = "one of its signatures is for another chain or from another account"
+	ForeignCode     Reason = "it gives the account contract code that does not belong to this service"
+	ForeignReceiver Reason = "the delegation does not allow one of the receivers"
+	ForeignDelegate Reason = "the delegation was not issued by this service"
+	OtherToken      Reason = "the delegation is for another token"
+	ForeignToken    Reason = "authorizations of this token are not supported"
 	ForeignWallet   Reason = "the authorization is not signed by its sender for this token on this chain"
-	OverLimit       Reason = "it is more than the delegation allows"
+	OverLimit       Reason = "the amount exceeds the limit of the delegation"
 	WrongTotal      Reason = "the total is not the sum of the transfers"
-	OtherContent    Reason = "another request was signed for this order"
-	OverCap         Reason = "it is above the hourly cap"
-	ForeignForm     Reason = "an operation is not of the form that we sign"
+	OtherContent    Reason = "a different request was already signed for this order"
+	OverCap         Reason = "the amount exceeds the hourly cap"
+	ForeignForm     Reason = "an operation does not have the required form"
 )
 
 // Refusal is the error of a request that is not signed. It says nothing of the content of the request.

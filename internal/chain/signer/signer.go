@@ -22,7 +22,7 @@ import (
 )
 
 // ErrNoKey is what [Keys] return for an account whose key they do not hold.
-var ErrNoKey = errors.New("signer: no key of this account")
+var ErrNoKey = errors.New("signer: no key for this account")
 
 // Keys open sealed private keys.
 type Keys interface {
@@ -59,15 +59,15 @@ func New(c Config) (*Signer, error) {
 	zero := common.Address{}
 	switch {
 	case c.ChainID == nil || c.ChainID.Sign() <= 0 || !c.ChainID.IsUint64():
-		return nil, errors.New("signer: no chain id")
+		return nil, errors.New("signer: a chain id is required")
 	case c.Keys == nil || c.Clock == nil || c.Log == nil:
-		return nil, errors.New("signer: no keys, clock or log")
+		return nil, errors.New("signer: keys, a clock, and a log are required")
 	case c.Service == zero || slices.Contains(c.Relayers, zero) || slices.Contains(c.Relayers, c.Service):
-		return nil, errors.New("signer: the service account and the relayers are different accounts")
+		return nil, errors.New("signer: the service account and the relayers must be different accounts")
 	case c.Mirror != zero && (c.Mirror == c.Service || slices.Contains(c.Relayers, c.Mirror)):
-		return nil, errors.New("signer: the operator of the mirror has an account of its own")
+		return nil, errors.New("signer: the operator of the mirror must have its own account")
 	case c.HourlyCents < 0:
-		return nil, errors.New("signer: a negative hourly cap")
+		return nil, errors.New("signer: the hourly cap must not be negative")
 	}
 	return &Signer{
 		new(big.Int).Set(c.ChainID), c.Keys, c.Service, slices.Clone(c.Relayers), c.Mirror, c.Log,
@@ -91,8 +91,8 @@ func (s *Signer) key(ctx context.Context, account common.Address) (*secp256k1.Pr
 	if len(b) != 32 || k.Key.SetByteSlice(b) || k.Key.IsZero() ||
 		common.BytesToAddress(crypto.Keccak256(k.PubKey().SerializeUncompressed()[1:])) != account {
 		k.Zero()
-		alarm.Log(ctx, s.log, alarm.KeyMismatch, "a stored key is not the key of its account", "account", account)
-		return nil, fmt.Errorf("signer: what is stored for %s is not its key", account)
+		alarm.Log(ctx, s.log, alarm.KeyMismatch, "a stored key does not match its account", "account", account)
+		return nil, fmt.Errorf("signer: the stored key of %s does not match the account", account)
 	}
 	return k, nil
 }

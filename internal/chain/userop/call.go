@@ -16,7 +16,7 @@ const MaxTransfers = 10
 
 // ErrTransfers says that transfers are no payment: an amount is negative or above 2^256-1, none is above 0, or more than
 // [MaxTransfers] are.
-var ErrTransfers = errors.New("userop: not between one and ten transfers of a positive amount")
+var ErrTransfers = errors.New("userop: a payment needs 1 to 10 transfers of a positive amount")
 
 // Transfer is what one receiver gets, in base units.
 type Transfer struct {

@@ -59,7 +59,7 @@ func Salt(delegationID string) *big.Int {
 }
 
 // ErrTerms says that a delegation is not one that [NewDelegation] makes.
-var ErrTerms = errors.New("userop: not a delegation of ours")
+var ErrTerms = errors.New("userop: not a delegation of this service")
 
 // Terms reads the limit of a delegation back, all but its id. It takes only what [NewDelegation] makes, byte for byte; else [ErrTerms].
 func (d *Delegation) Terms() (Terms, error) {

@@ -115,7 +115,7 @@ func (r *Rail) BeginRefund(ctx context.Context, t *rail.Tx, in rail.Refund) erro
 		in.Cents = left
 	}
 	if m.Dispute == store.DisputeOpen || in.Cents > left || left == 0 {
-		return toll.Errorf(toll.CodeRefundRefused, "Of the payment, %d cents are left.", left)
+		return toll.Errorf(toll.CodeRefundRefused, "At most %d cents of the payment can be refunded.", left)
 	}
 	m.Refunds = append(m.Refunds, refund{ID: in.ID, Cents: in.Cents, State: refundBegun})
 	if err := keep(ctx, t.Tx, moneyName(in.OrderID), m); err != nil {

@@ -83,7 +83,7 @@ func (r *Rail) Behave(b Behaviour) {
 	r.change = make(chan struct{})
 }
 
-var errLost = errors.New("railtest: the answer is lost")
+var errLost = errors.New("railtest: the response was lost")
 
 func (r *Rail) Connect(o rail.Orders) {
 	r.mu.Lock()
@@ -202,7 +202,7 @@ func (r *Rail) order(ctx context.Context, p *rail.Purchase) (*order, error) {
 		}
 	}
 	if f := differs(o.purchase, *p); f != "" {
-		r.faults = append(r.faults, fmt.Sprintf("order %s: another %s", p.OrderID, f))
+		r.faults = append(r.faults, fmt.Sprintf("order %s was sent with a different %s", p.OrderID, f))
 	}
 	return o, nil
 }
@@ -347,7 +347,7 @@ func (r *Rail) Faults() []string {
 	out := slices.Clone(r.faults)
 	for id, o := range r.orders {
 		if o.charges > 1 {
-			out = append(out, fmt.Sprintf("order %s is charged %d times", id, o.charges))
+			out = append(out, fmt.Sprintf("order %s was charged %d times", id, o.charges))
 		}
 	}
 	return out

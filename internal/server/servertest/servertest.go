@@ -273,7 +273,7 @@ func Address() (string, error) {
 		}
 		problem = err
 	}
-	return "", fmt.Errorf("no address is free: %w", problem)
+	return "", fmt.Errorf("no free address: %w", problem)
 }
 
 var given sync.Map // ports of [Address]
@@ -311,13 +311,13 @@ func (p *Process) Signal(s syscall.Signal) error { return p.cmd.Process.Signal(s
 
 func (p *Process) Exited() <-chan struct{} { return p.exited }
 
-// Wait returns the exit code, or an error when the process still runs after the limit.
+// Wait returns the exit code, or an error when the process is still running after the limit.
 func (p *Process) Wait(limit time.Duration) (int, error) {
 	select {
 	case <-p.exited:
 		return p.cmd.ProcessState.ExitCode(), nil
 	case <-time.After(limit):
-		return 0, errors.New("the process still runs")
+		return 0, errors.New("the process is still running")
 	}
 }
 

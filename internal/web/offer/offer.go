@@ -49,11 +49,11 @@ func (o *Offer) Says() []string {
 // Of returns the offer of a plan to the owner of a balance.
 func Of(p *toll.Plan, b *toll.Balance) *Offer {
 	o := &Offer{
-		ID: p.ID, Name: cmp.Or(plain.Name(p.Metadata.Name), "without a name"), Owner: p.Owner, Price: page.PriceOf(p), Buys: page.GrantsOf(p, p.Credits.Amount),
+		ID: p.ID, Name: cmp.Or(plain.Name(p.Metadata.Name), "unnamed"), Owner: p.Owner, Price: page.PriceOf(p), Buys: page.GrantsOf(p, p.Credits.Amount),
 		Request: page.BurnsOf(p), Available: b.Available, Free: p.Price.IsFree() && !p.IsTrial, Charges: p.Kind().Charges(), Grants: p.Credits.Amount, Plan: p,
 	}
 	if p.Kind().NeedsPeriod() && b.IsSubscriber {
-		o.Until = "no end"
+		o.Until = "never"
 		if b.ExpiresAt != nil {
 			o.Until = page.Date(b.ExpiresAt.Time)
 		}
@@ -80,7 +80,7 @@ func Buy(c *page.Context, plan *toll.Plan, back string) (to string, err error) {
 	}
 	o, err := c.API.OrderPlan(c.Once(), plan.ID)
 	if err == nil && o.HTTPStatus == http.StatusAccepted {
-		err = toll.Errorf(toll.CodeOrderLacksMoney, "The payment is not decided yet. Open this page again in a minute.")
+		err = toll.Errorf(toll.CodeOrderLacksMoney, "The payment is still being processed. Reload this page in a minute.")
 	}
 	return "", err
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/tollhq/toll/internal/web/page"
 )
 
-// Operation is how a service does, for the persons who run it.
+// Operation is the state of a service, as its operators see it.
 type Operation struct {
 	Checks check.List
 	Loops  []Loop
@@ -82,7 +82,7 @@ type Limit struct {
 // Unmatched counts payments that no order explains, by rail.
 type Unmatched struct{ Cards, Crypto int64 }
 
-// Operator does what the operator pages ask for.
+// Operator executes the actions of the operator pages.
 type Operator interface {
 	Operation(context.Context) (Operation, error)
 	// VerifyBackup reads a whole backup by its name, and opens it.
@@ -116,14 +116,14 @@ func Pages(service Operator, persons *people.People) page.Set {
 			Right: toll.RightRead, Persons: true, Operators: true, Get: w.showOperation, Post: w.operate,
 		},
 		{
-			Path: "/operator/accounts", Title: "Accounts", Under: "/operator",
+			Path: "/operator/accounts", Title: "Workspaces", Under: "/operator",
 			Right: toll.RightRead, Persons: true, Operators: true, Get: w.listAccounts,
 		},
 	}}
 }
 
-// custodyWords say who has the key of a wallet, in a table.
-var custodyWords = map[toll.Custody]string{toll.CustodyService: "the service", toll.CustodyShared: "exported", toll.CustodyExternal: "its owner"}
+// custodyWords names the holders of a wallet's key in the table of workspaces.
+var custodyWords = map[toll.Custody]string{toll.CustodyService: "service", toll.CustodyShared: "service and owner (exported)", toll.CustodyExternal: "owner"}
 
 func (w pages) listAccounts(c *page.Context) (page.View, error) {
 	list, err := w.service.Workspaces(c.Ctx(), c.ListPage())
@@ -131,15 +131,15 @@ func (w pages) listAccounts(c *page.Context) (page.View, error) {
 		return nil, c.Failed("part of the list", err)
 	}
 	t := &page.Table{
-		Caption: "Accounts", Pager: c.PagerOf(list.Total, list.Next, "account"),
-		Head: []page.Column{{Text: "Name"}, {Text: "Address"}, {Text: "People", Num: true}, {Text: "Has the key"}, {Text: "Made"}},
+		Caption: "Workspaces", Pager: c.PagerOf(list.Total, list.Next, "workspace"),
+		Head: []page.Column{{Text: "Name"}, {Text: "Address"}, {Text: "Members", Num: true}, {Text: "Key holder"}, {Text: "Created"}},
 	}
 	for _, one := range list.Items {
 		t.Rows = append(t.Rows, []page.Cell{
 			{Text: page.NameOf(one.Name)}, {ID: one.Address.String()}, page.Credits(toll.Credits(one.Members)), {Text: custodyWords[one.Custody]}, {At: one.CreatedAt.Time},
 		})
 	}
-	return c.Record("Accounts", page.Record{Lead: "All workspaces of this service.", Table: t})
+	return c.Record("Workspaces", page.Record{Lead: "All workspaces of this service.", Table: t})
 }
 
 func (w pages) showOperation(c *page.Context) (page.View, error) {
@@ -147,9 +147,9 @@ func (w pages) showOperation(c *page.Context) (page.View, error) {
 	if err != nil {
 		return nil, c.Failed("service", err)
 	}
-	s := page.Record{Lead: "The state of this service. toll doctor and the metrics show the same facts."}
-	s.Links = []page.Link{{Text: "Accounts", To: c.To("operator", "accounts"), Plain: true}}
-	checks := &page.Table{Caption: "Health", Head: []page.Column{{Text: "Part"}, {Text: "State"}, {Text: "Finding"}}}
+	s := page.Record{Lead: "Health and background work of this service. toll doctor and the metrics report the same data."}
+	s.Links = []page.Link{{Text: "Workspaces", To: c.To("operator", "accounts"), Plain: true}}
+	checks := &page.Table{Caption: "Health", Head: []page.Column{{Text: "Check"}, {Text: "Status"}, {Text: "Detail"}}}
 	for _, one := range o.Checks {
 		tone := map[string]string{check.OK: "good", check.Warning: "warn", check.Failed: "bad"}[one.Status]
 		checks.Rows = append(checks.Rows, []page.Cell{{Text: one.Name}, {State: &page.State{Text: one.Status, Tone: tone}}, {Sub: one.Detail}})
@@ -160,27 +160,27 @@ func (w pages) showOperation(c *page.Context) (page.View, error) {
 	if n := o.Cards + o.Crypto; n > 0 {
 		s.Tasks = append(s.Tasks, page.Task{
 			Tone: "bad", Title: page.Count(n, "payment") + " without an order",
-			Text: "toll orders unmatched lists them. Refund each, or grant its credits.",
+			Text: "List them with toll orders unmatched, then refund each payment or grant its credits.",
 		})
 	}
 	for _, a := range o.Alarms {
 		s.Tasks = append(s.Tasks, page.Task{
 			Tone: "bad", Title: "Alarm " + a.ID,
-			Text: "Raised " + page.Count(a.Times, "time") + ", last " + page.Ago(a.Last, c.Machine()) + ". The log has its line; docs/OPERATING.md says what to do.",
+			Text: "Raised " + page.Count(a.Times, "time") + ", last " + page.Ago(a.Last, c.Machine()) + ". The log has the details, and docs/OPERATING.md describes what to do.",
 		})
 	}
-	loops := &page.Table{Caption: "Background work", Head: []page.Column{{Text: "Loop"}, {Text: "State"}, {Text: "Last turn"}, {Text: "Turns", Num: true}}}
+	loops := &page.Table{Caption: "Background work", Head: []page.Column{{Text: "Job"}, {Text: "Status"}, {Text: "Last run"}, {Text: "Runs", Num: true}}}
 	for _, l := range o.Loops {
-		row := []page.Cell{{Text: l.Name}, {State: &page.State{Text: "works", Tone: "good"}}, page.At(l.Last), page.Credits(toll.Credits(l.Runs))}
+		row := []page.Cell{{Text: l.Name}, {State: &page.State{Text: "healthy", Tone: "good"}}, page.At(l.Last), page.Credits(toll.Credits(l.Runs))}
 		if l.Error != "" {
-			row[1] = page.Cell{State: &page.State{Text: "fails", Tone: "bad"}, Sub: plain.Name(l.Error)}
-			s.Tasks = append(s.Tasks, page.Task{Tone: "bad", Title: l.Name + " fails", Text: plain.Name(l.Error)})
+			row[1] = page.Cell{State: &page.State{Text: "failing", Tone: "bad"}, Sub: plain.Name(l.Error)}
+			s.Tasks = append(s.Tasks, page.Task{Tone: "bad", Title: l.Name + " is failing", Text: plain.Name(l.Error)})
 		}
 		loops.Rows = append(loops.Rows, row)
 	}
-	keys := &page.Table{Caption: "Signing keys", Head: []page.Column{{Text: "Key"}, {Text: "Signs"}, {Text: "State"}, {Text: "Made"}}}
+	keys := &page.Table{Caption: "Signing keys", Head: []page.Column{{Text: "Key"}, {Text: "Use"}, {Text: "Status"}, {Text: "Created"}}}
 	for _, k := range o.Keys {
-		is := &page.State{Text: "signs", Tone: "good"}
+		is := &page.State{Text: "active", Tone: "good"}
 		if !k.Retired.IsZero() {
 			is = &page.State{Text: "retired", Tone: "quiet"}
 		}
@@ -191,17 +191,17 @@ func (w pages) showOperation(c *page.Context) (page.View, error) {
 	}
 	s.Parts = []page.Part{{Title: "Health", Table: checks}, showBackups(c, o.Backups, &s), {Title: "Background work", Table: loops}, {Title: "Signing keys", Table: keys}}
 	if o.Backups != nil {
-		s.Acts = append(s.Acts, c.DialogOf("backup", "Make a backup now", "It is made in the background, and appears in the list. While the newest one is less than an hour old, none is made: each removes an old one."))
+		s.Acts = append(s.Acts, c.DialogOf("backup", "Back up now", "The backup runs in the background and then appears in the list. If the newest backup is less than an hour old, no backup is created, because each backup removes an old backup."))
 	}
-	what := page.Field{Name: "id", Label: "Address of a workspace, or id of a plan or API key", Required: true}
-	s.Acts = append(s.Acts, c.DialogOf("suspend", "Suspend", "A suspended workspace or plan gets no orders, top-ups and holds. Open holds settle, and refunds, exports and sign-in still work. A suspended API key is refused.", what),
-		c.DialogOf("resume", "Resume", "What was suspended works again within a second.", what))
+	what := page.Field{Name: "id", Label: "Workspace address, plan id, or API key id", Required: true}
+	s.Acts = append(s.Acts, c.DialogOf("suspend", "Suspend", "A suspended workspace or plan cannot get orders, top-ups, or holds. Open holds settle, and refunds, exports, and sign-in still work. A suspended API key is rejected.", what),
+		c.DialogOf("resume", "Resume", "The workspace, plan, or API key works again within a second.", what))
 	to, err := w.ownMails(c)
 	if err != nil {
 		return nil, c.Failed("service", err)
 	}
 	if len(to) > 0 {
-		s.Acts = append(s.Acts, c.DialogOf("mail", "Send a test mail", "It says that the service can send mails.", page.Field{Name: "to", Label: "To", Options: to}))
+		s.Acts = append(s.Acts, c.DialogOf("mail", "Send test mail", "The mail confirms that the service can send mail.", page.Field{Name: "to", Label: "To", Options: to}))
 	}
 	return c.Record("Service", s)
 }
@@ -220,7 +220,7 @@ func (w pages) ownMails(c *page.Context) (out []page.Option, err error) {
 	return out, err
 }
 
-// keeps says how many backups stay.
+// keeps describes how many backups are kept.
 func keeps(n int) string {
 	if n < 0 {
 		return "all are kept"
@@ -231,16 +231,16 @@ func keeps(n int) string {
 // showBackups is the list of backups. What is wrong with them, and the schedule, goes to the page.
 func showBackups(c *page.Context, b *Backups, s *page.Record) page.Part {
 	t := &page.Table{
-		Caption: "Backups", Head: []page.Column{{Text: "Made"}, {Text: "File"}, {Text: "Size", Num: true}, {Text: "Read back"}},
+		Caption: "Backups", Head: []page.Column{{Text: "Created"}, {Text: "File"}, {Text: "Size", Num: true}, {Text: "Verified"}},
 		Empty: &page.Empty{
-			Icon: "server", Title: "The service makes no backups by itself",
-			Text: "It does when it is started with a folder for them. A PostgreSQL database is backed up with its own tools.", Command: "toll serve --backup-dir DIR",
+			Icon: "server", Title: "No scheduled backups",
+			Text: "To back up an embedded database on a schedule, start the service with a backup folder. Back up a PostgreSQL database with its own tools.", Command: "toll serve --backup-dir DIR",
 		},
 	}
 	if b == nil {
 		return page.Part{Title: "Backups", Table: t}
 	}
-	t.Empty.Title, t.Empty.Text, t.Empty.Command = "No backup yet", "The first one is made within a minute of the start.", ""
+	t.Empty.Title, t.Empty.Text, t.Empty.Command = "No backups yet", "The first backup is created within a minute after the service starts.", ""
 	s.Facts = append(s.Facts, page.Fact{Label: "Backups", Cell: page.Cell{
 		Text: "every " + strings.TrimPrefix(page.Span(toll.UnitsOf(int64(b.Every/time.Second))), "1 ") + "; " + keeps(b.Keep), Sub: "in " + b.Dir,
 	}})
@@ -252,9 +252,9 @@ func showBackups(c *page.Context, b *Backups, s *page.Record) page.Part {
 	wrong := func(title, text string) { s.Tasks = append(s.Tasks, page.Task{Tone: "bad", Title: title, Text: text}) }
 	switch {
 	case !b.Failed.IsZero():
-		wrong("A backup was not made", "The last try, "+page.Ago(b.Failed, b.Now)+", failed: "+plain.Name(b.Failure)+". It is tried again every ten minutes.")
+		wrong("A backup failed", "The last attempt, "+page.Ago(b.Failed, b.Now)+", failed: "+plain.Name(b.Failure)+". The service retries every ten minutes.")
 	case len(b.Files) > 0 && b.Now.Sub(b.Files[0].At) > 2*b.Every:
-		wrong("The newest backup is old", "It is of "+page.Date(b.Files[0].At)+". The log says why none followed.")
+		wrong("The newest backup is old", "It was created on "+page.Date(b.Files[0].At)+". See the log for the reason.")
 	}
 	if b.Verified.Failure != "" {
 		wrong("A backup cannot be read", b.Verified.Name+": "+plain.Name(b.Verified.Failure))
@@ -264,7 +264,7 @@ func showBackups(c *page.Context, b *Backups, s *page.Record) page.Part {
 			Action: c.R.URL.Path, Ticket: c.Ticket(c.R.URL.Path), Act: "verify", Button: "Verify", Hidden: []page.Option{{Value: "backup", Text: f.Name}},
 		}}
 		if b.Verified.Name == f.Name && b.Verified.Failure == "" {
-			read.Text, read.Sub = "it is whole", "read "+page.Ago(b.Verified.At, b.Now)
+			read.Text, read.Sub = "intact", "verified "+page.Ago(b.Verified.At, b.Now)
 		}
 		t.Rows = append(t.Rows, []page.Cell{{At: f.At}, {Text: f.Name}, {Text: mebibytes(f.Bytes), Num: true}, read})
 	}
@@ -281,19 +281,19 @@ func (w pages) operate(c *page.Context) (page.View, error) {
 		switch c.Form.Get("act") {
 		case "backup":
 			w.service.MakeBackup()
-			out.Done = "A backup is made if the newest one is an hour old. Open this page again to see it."
+			out.Done = "The backup starts if the newest backup is at least an hour old. Reload this page to see it."
 			return out, nil
 		case "mail":
-			out.Done = "The mail server took the mail."
+			out.Done = "The mail server accepted the mail."
 			return out, w.testMail(c)
 		case "suspend", "resume":
 			suspends := c.Form.Get("act") == "suspend"
 			known, err := w.service.Suspend(c.Ctx(), c.Text("id"), suspends)
 			if err == nil && !known {
-				err = page.OneFault("id", "is not known here")
+				err = page.OneFault("id", "is unknown")
 			}
-			if out.Done = "It is suspended."; !suspends {
-				out.Done = "It works again."
+			if out.Done = "Suspended."; !suspends {
+				out.Done = "Resumed."
 			}
 			return out, err
 		case "verify":
@@ -304,7 +304,7 @@ func (w pages) operate(c *page.Context) (page.View, error) {
 		if err != nil {
 			return page.Outcome{}, err
 		}
-		out.Done = "The backup is whole: it holds a database of " + mebibytes(read.Bytes) + "."
+		out.Done = "The backup is intact. It contains a database of " + mebibytes(read.Bytes) + "."
 		if read.Failure != "" {
 			out.Done = "The backup cannot be read: " + plain.Name(read.Failure) + "."
 		}
@@ -322,7 +322,7 @@ func (w pages) testMail(c *page.Context) error {
 		return page.OneFault("to", "must be one of your addresses")
 	}
 	name := c.Name
-	err = w.people.Notices.SendMail(c.Ctx(), toll.NewUUID(), c.Form.Get("to"), "A test mail of "+name, name+" at "+c.PublicURL+" can send mails.\n")
+	err = w.people.Notices.SendMail(c.Ctx(), toll.NewUUID(), c.Form.Get("to"), "Test mail from "+name, name+" at "+c.PublicURL+" can send mail.\n")
 	if err != nil {
 		return toll.Errorf(toll.CodeBadRequest, "The mail was not sent: %s.", plain.Name(err.Error()))
 	}

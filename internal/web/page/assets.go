@@ -89,7 +89,7 @@ func (a *assets) resolve(sheet []byte) (out []byte, err error) {
 	out = urlOfSheet.ReplaceAllFunc(sheet, func(m []byte) []byte {
 		name := string(urlOfSheet.FindSubmatch(m)[1])
 		if a.paths[name] == "" {
-			err = errors.Join(err, fmt.Errorf("a style sheet names %q, which is not below static", name))
+			err = errors.Join(err, fmt.Errorf("style sheet uses %q, which is not in static", name))
 		}
 		return []byte("url(" + a.paths[name] + ")")
 	})
@@ -124,7 +124,7 @@ func (w *Site) Asset() http.Handler {
 		f, ok := w.assets.files[path.Base(r.URL.Path)]
 		if !ok || path.Dir(r.URL.Path) != "/assets" {
 			h.Set("Cache-Control", "no-store")
-			http.Error(rw, "There is no such file.", http.StatusNotFound)
+			http.Error(rw, "File not found.", http.StatusNotFound)
 			return
 		}
 		h.Set("Cache-Control", "public, max-age=31536000, immutable")

@@ -50,9 +50,9 @@ var hexColor = regexp.MustCompile(`^#[0-9a-fA-F]{6}$`)
 func (b Brand) Check() error {
 	switch {
 	case b.Color != "" && !hexColor.MatchString(b.Color):
-		return fmt.Errorf("the colour of the brand must be #rrggbb; got %q", b.Color)
+		return fmt.Errorf("the brand color must be #rrggbb; got %q", b.Color)
 	case b.Name != plain.Name(b.Name):
-		return fmt.Errorf("the name of the brand must be one plain line of at most 80 characters; got %q", b.Name)
+		return fmt.Errorf("the brand name must be one line of plain text with at most 80 characters; got %q", b.Name)
 	}
 	return nil
 }
@@ -70,18 +70,18 @@ func (b Brand) read() (out brand, err error) {
 	out.name = cmp.Or(b.Name, "Toll")
 	if b.Logo != "" {
 		if out.logo, err = os.ReadFile(b.Logo); err != nil {
-			return out, fmt.Errorf("the logo of the brand: %w", err)
+			return out, fmt.Errorf("read the brand logo: %w", err)
 		}
 		head := out.logo[:min(len(out.logo), 1024)]
 		switch {
 		case len(out.logo) > maxLogo:
-			return out, errors.New("the logo of the brand is larger than 256 KiB")
+			return out, errors.New("the brand logo must be at most 256 KiB")
 		case bytes.HasPrefix(out.logo, []byte("\x89PNG\r\n\x1a\n")):
 			out.format = "image/png"
 		case bytes.Contains(head, []byte("<svg")):
 			out.format = "image/svg+xml"
 		default:
-			return out, errors.New("the logo of the brand must be a PNG or SVG file")
+			return out, errors.New("the brand logo must be a PNG or SVG file")
 		}
 	}
 	var css strings.Builder

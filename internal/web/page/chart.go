@@ -42,7 +42,7 @@ func NewChart(title string, p Period, of Pair, format func(*big.Int) string) *Ch
 	c := &Chart{
 		Title: title, Width: barStep * len(of.Now), Marks: []string{format(top), format(half), format(new(big.Int))},
 		Empty: of.Now.Total().Sign() == 0 && of.Before.Total().Sign() == 0,
-		Table: &Table{Caption: title, Head: []Column{{Text: "Time"}, {Text: "Now", Num: true}, {Text: "Before", Num: true}}},
+		Table: &Table{Caption: title, Head: []Column{{Text: "Time"}, {Text: "This period", Num: true}, {Text: "Previous period", Num: true}}},
 	}
 	height := func(n *big.Int) int {
 		h := new(big.Int).Mul(n, big.NewInt(100))
@@ -56,7 +56,7 @@ func NewChart(title string, p Period, of Pair, format func(*big.Int) string) *Ch
 		now, before := height(of.Now[i]), height(of.Before[i])
 		text := p.label(i)
 		c.Bars = append(c.Bars, chartBar{
-			Text: fmt.Sprintf("%s: %s, before: %s", text, format(of.Now[i]), format(of.Before[i])),
+			Text: fmt.Sprintf("%s: %s, previous period: %s", text, format(of.Now[i]), format(of.Before[i])),
 			Left: i * barStep, NowLeft: i*barStep + barStep/2, BeforeAt: 100 - before, BeforeHeight: before, NowAt: 100 - now, NowHeight: now,
 		})
 		c.Table.Rows = append(c.Table.Rows, []Cell{
@@ -170,7 +170,7 @@ func ownPeriod(c *Context, key string) (p Period, ok bool) {
 	}
 	length := p.Until.Sub(p.Since)
 	if err1 != nil || err2 != nil || length <= 0 || length > ownMost {
-		c.Status, c.Fault = http.StatusBadRequest, "The first day must be before the other one, and at most 366 days before it."
+		c.Status, c.Fault = http.StatusBadRequest, "The dates must be valid, and the end must be 1 to 366 days after the start."
 		return p, false
 	}
 	if length <= ownHours {
@@ -252,7 +252,7 @@ func (p Pair) Stat(label, unit string, format func(*big.Int) string, more bool) 
 	now, before := p.Now.Total(), p.Before.Total()
 	s := Stat{Label: label, Value: format(now), Unit: unit, Note: "from " + format(before), Spark: spark(p.Now)}
 	if before.Sign() == 0 {
-		s.Note = "nothing before"
+		s.Note = "no earlier data"
 		return s
 	}
 	s.Change = changed(now, before)
@@ -264,22 +264,22 @@ func (p Pair) Stat(label, unit string, format func(*big.Int) string, more bool) 
 	return s
 }
 
-// changed is how much more a number is than another one above 0, in per cent.
+// changed is how much more a number is than another one above 0, in percent.
 func changed(now, before *big.Int) string {
 	n := new(big.Int).Sub(now, before)
 	n.Mul(n, big.NewInt(1000)).Quo(n, before)
 	sign, abs := "+", new(big.Int).Abs(n)
 	switch n.Sign() {
 	case 0:
-		return "the same"
+		return "unchanged"
 	case -1:
 		sign = "−"
 	}
 	whole, tenth := new(big.Int).QuoRem(abs, big.NewInt(10), new(big.Int))
 	if whole.Cmp(big.NewInt(100)) >= 0 {
-		return sign + Grouped(whole.String()) + " %"
+		return sign + Grouped(whole.String()) + "%"
 	}
-	return fmt.Sprintf("%s%s.%s %%", sign, whole, tenth)
+	return fmt.Sprintf("%s%s.%s%%", sign, whole, tenth)
 }
 
 // PlainNumber is a number with a comma between thousands.

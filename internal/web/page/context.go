@@ -136,7 +136,7 @@ func (d document) write(c *Context) {
 	}
 	var b bytes.Buffer
 	if err := c.pages[d.name].ExecuteTemplate(&b, "layout.html", s); err != nil {
-		c.Log.ErrorContext(c.Ctx(), "page", slog.Any("err", err))
+		c.Log.ErrorContext(c.Ctx(), "page rendering failed", slog.Any("err", err))
 		d.status = http.StatusInternalServerError
 		b.Reset()
 	}
@@ -213,9 +213,9 @@ type Message struct {
 }
 
 const (
-	TitleRefused = "This was refused"
-	TitleMissing = "There is no such page"
-	StartOver    = "Start again from the program that sent you here."
+	TitleRefused = "Request rejected"
+	TitleMissing = "Page not found"
+	StartOver    = "Start again from the app that sent you here."
 )
 
 // Refusal is an error that its page says as it is.
@@ -240,7 +240,7 @@ func (c *Context) RefuseNext(status int, why, next string) error {
 
 // Unable is the error of a fault of the service, without its cause.
 func Unable(status int) error {
-	return &Refusal{Status: status, Title: "This does not work now", Text: "The service cannot do this now. Try again."}
+	return &Refusal{Status: status, Title: "Service unavailable", Text: "The service cannot process this request right now. Try again later."}
 }
 
 // instead is an error that is answered with a view, such as the page of a sign-in.
@@ -270,7 +270,7 @@ func (c *Context) answer(view View, err error) {
 	if !ok {
 		e := toll.AsError(err)
 		if r = (&Refusal{e.HTTPStatus(), TitleRefused, e.Text(), StartOver}); r.Status >= http.StatusInternalServerError {
-			c.Log.ErrorContext(c.Ctx(), "a page failed", slog.Any("err", err))
+			c.Log.ErrorContext(c.Ctx(), "page failed", slog.Any("err", err))
 			r, _ = errors.AsType[*Refusal](Unable(r.Status))
 		}
 		if r.Status == http.StatusNotFound {
@@ -293,7 +293,7 @@ func nextPages(c *Context) []Link {
 	if c.Person != nil || !c.CloseReads {
 		out = append(out, Link{Text: "Explore agents", To: PathExplore, Plain: true})
 	}
-	return append(out, Link{Text: "Read the documents", To: "/docs", Plain: true})
+	return append(out, Link{Text: "Read the documentation", To: "/docs", Plain: true})
 }
 
 // HasRight returns nil for a person who has a right here, else a refusal.
@@ -301,11 +301,11 @@ func (c *Context) HasRight(right toll.Right) error {
 	if c.Person.Rights.Has(right) {
 		return nil
 	}
-	who := "The API key with which you signed in lacks it."
+	who := "The API key that you signed in with does not have it."
 	if c.Person.User != nil {
-		who = "Your role here, " + string(c.Person.Workspace.Role) + ", does not have it. An owner or admin of the workspace can change that."
+		who = "Your role, " + string(c.Person.Workspace.Role) + ", does not have it. Ask an owner or admin of the workspace to change your role."
 	}
-	return c.RefuseNext(http.StatusForbidden, "This takes the right "+string(right)+".", who)
+	return c.RefuseNext(http.StatusForbidden, "This requires the right "+string(right)+".", who)
 }
 
 // Param returns a part of the path that varies.
@@ -340,12 +340,12 @@ func (c *Context) Draw(title string, body any) (View, error) {
 	return c.Show(cmp.Or(c.Status, http.StatusOK), cmp.Or(c.Area.Template, "sheet"), Layout{Title: title, Fault: c.Fault, Body: body}, "")
 }
 
-// Missing answers for a record that is not there, or not of this workspace, which is the same.
+// Missing returns a 404 for a record that does not exist or belongs to another workspace.
 func (c *Context) Missing(what string) error {
-	return c.RefuseNext(http.StatusNotFound, "There is no such "+what+" in this workspace.", "")
+	return c.RefuseNext(http.StatusNotFound, "This "+what+" does not exist in this workspace.", "")
 }
 
-// Failed returns the refusal for a record that is not there, and every other error as it is.
+// Failed returns [Context.Missing] if err is a 404, or a 400 outside a form, and any other error unchanged.
 func (c *Context) Failed(what string, err error) error {
 	if e := toll.AsError(err); e.HTTPStatus() == http.StatusNotFound || e.HTTPStatus() == http.StatusBadRequest && c.R.Method != http.MethodPost {
 		return c.Missing(what)

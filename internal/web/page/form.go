@@ -75,7 +75,7 @@ func (f *Form) Refuse(err error) string {
 		}
 	}
 	if len(faults) > 1 {
-		first += " More is wrong: see the fields that are marked."
+		first += " Correct the other marked fields too."
 	}
 	return first
 }

@@ -16,7 +16,7 @@ func (w *Site) functions() template.FuncMap {
 	return template.FuncMap{
 		"asset": func(name string) (string, error) {
 			if w.assets.paths[name] == "" {
-				return "", fmt.Errorf("there is no file %q", name)
+				return "", fmt.Errorf("no asset %q", name)
 			}
 			return w.assets.paths[name], nil
 		},

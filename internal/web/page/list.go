@@ -26,7 +26,7 @@ const oldest = "oldest"
 // Orders of lists: timeSorts those of every list, nameSorts those of records with names.
 var (
 	timeSorts = []Option{{Text: "Newest first"}, {Value: oldest, Text: "Oldest first"}}
-	NameSorts = append(slices.Clone(timeSorts), Option{Value: "updated", Text: "Last changed first"}, Option{Value: "name", Text: "By name"})
+	NameSorts = append(slices.Clone(timeSorts), Option{Value: "updated", Text: "Recently updated first"}, Option{Value: "name", Text: "By name"})
 )
 
 // ListPage reads the cursor and the order of a list from the query string. The page offers the orders of [timeSorts].
@@ -34,7 +34,7 @@ func (c *Context) ListPage() Listing { return c.PageOf(timeSorts) }
 
 // PageOf is [Context.ListPage] for other orders.
 func (c *Context) PageOf(sorts []Option) Listing {
-	c.sort = &Field{Name: "sort", Label: "Sorted", Value: c.R.URL.Query().Get("sort"), Options: sorts}
+	c.sort = &Field{Name: "sort", Label: "Sort", Value: c.R.URL.Query().Get("sort"), Options: sorts}
 	if !HasOption(sorts, c.sort.Value) {
 		c.sort.Value = ""
 	}
@@ -147,7 +147,7 @@ func (c *Context) Narrowed(err error) error {
 		c.Status, c.Fault = e.HTTPStatus(), e.Text()
 		return nil
 	}
-	return c.Failed("part of the list", err)
+	return c.Failed("list page", err)
 }
 
 // Once is [Context.Acting] for what a form creates: a crash in between makes no second one.

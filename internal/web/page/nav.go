@@ -68,7 +68,7 @@ func (p *Area) served() Route {
 	return Route{Path: p.Route(), Get: get, Post: func(c *Context) (View, error) {
 		c.Area, c.At = p, c.R.URL.Path
 		if c.Person == nil {
-			return c.SignIn.Ask(c, http.StatusForbidden, "You are not signed in any more, so nothing was changed.", c.Here(), "")
+			return c.SignIn.Ask(c, http.StatusForbidden, "You are no longer signed in, so nothing was changed.", c.Here(), "")
 		}
 		err := mayOpen(c)
 		if err == nil && p.Act != "" {

@@ -22,7 +22,7 @@ func BuysOf(p *toll.Plan) string {
 // GrantsOf describes what an order of this many credits brings.
 func GrantsOf(p *toll.Plan, credits toll.Credits) string {
 	if !p.Kind().Charges() {
-		return "a time in which requests burn nothing"
+		return "a period of unlimited requests"
 	}
 	return credits.Text()
 }
@@ -38,35 +38,35 @@ func PriceOf(p *toll.Plan) string {
 	return p.Price.Text() + " " + p.Price.CurrencyName()
 }
 
-// BurnsOf is how many credits a request of a plan burns.
+// BurnsOf returns the number of credits that a request of a plan burns, or "none".
 func BurnsOf(p *toll.Plan) string {
 	low, high := p.Credits.MinAmount.String(), p.Credits.MaxAmount.String()
 	switch {
 	case !p.Kind().Charges():
-		return "nothing"
+		return "none"
 	case low == high:
 		return low
 	}
 	return low + " to " + high
 }
 
-// OrderButton returns the label of the button with which the person orders a plan, or why there is none: free, by card, or
-// from the wallet of the workspace, where the service holds the key of that.
+// OrderButton returns the label of the button that orders a plan, or the reason why the person cannot order it. A plan is free, or paid
+// by card or from the wallet of the workspace if the service holds its key.
 func OrderButton(who *session.Person, p *toll.Plan, cards bool) (label, why string) {
 	fiat := !p.Price.IsCrypto && !p.Price.IsFree()
 	switch {
 	case !who.Rights.Has(toll.RightSpend):
-		return "", "Ordering takes the right spend, which you do not have in this workspace."
+		return "", "You need the right spend in this workspace to order plans."
 	case !p.IsListed:
-		return "", "It is not sold any more."
+		return "", "This plan is no longer sold."
 	case p.Price.IsFree():
-		return "Order it for free", ""
+		return "Order for free", ""
 	case fiat && !cards:
-		return "", "This service takes no cards."
+		return "", "Card payments are not available."
 	case fiat:
 		return "Pay " + PriceOf(p) + " by card", ""
 	case who.External():
-		return "", "This workspace is a wallet of yours, which the service cannot make pay: buy the plan with the wallet, by x402."
+		return "", "The service cannot pay from this workspace's wallet because only you have its key. Buy the plan with the wallet over x402."
 	}
-	return "Pay " + PriceOf(p) + " from the wallet of this workspace", ""
+	return "Pay " + PriceOf(p) + " from this workspace's wallet", ""
 }

@@ -121,7 +121,7 @@ func (c *Context) Finish(act func() (Outcome, error)) (View, error) {
 		return string(text), err
 	})
 	if errors.Is(err, session.ErrAnswered) {
-		return nil, c.RefuseNext(http.StatusConflict, "This form was sent before, and what came of it is not known.", "Open the list to see what is there.")
+		return nil, c.RefuseNext(http.StatusConflict, "This form was already submitted, and its outcome is unknown.", "Check the list for the result.")
 	}
 	if err != nil {
 		return c.retry(err)

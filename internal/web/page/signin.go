@@ -11,10 +11,10 @@ type SignIn interface {
 }
 
 // Stale is said of a form that was not shown in this session.
-const Stale = "The form is not one of this session. Send it once more."
+const Stale = "This form belongs to another session. Submit it again."
 
 // ConfirmWhy is the reason for another proof before a change of credentials or members.
-const ConfirmWhy = "This changes who can use your account. Prove first that it is you: the proof counts for ten minutes."
+const ConfirmWhy = "This changes access to your account or workspace. Confirm that it is you first. The confirmation is valid for ten minutes."
 
 // NeedPerson returns nil for a person who signed in, else it asks for a sign-in.
 func NeedPerson(c *Context) error {
@@ -22,7 +22,7 @@ func NeedPerson(c *Context) error {
 	case c.Person == nil:
 		return Instead(c.SignIn.Ask(c, http.StatusOK, "", c.Here(), ""))
 	case c.Person.User == nil:
-		return c.RefuseNext(http.StatusForbidden, "This page is of persons, and you signed in with an API key.", "Sign out, and sign in as a person.")
+		return c.RefuseNext(http.StatusForbidden, "This page is not available with an API key.", "Sign out, then sign in as a person.")
 	}
 	return nil
 }
@@ -33,7 +33,7 @@ func NeedProof(c *Context, why string) error {
 	case c.Person == nil:
 		return Instead(c.SignIn.Ask(c, http.StatusOK, why, c.Here(), ""))
 	case c.Person.User == nil:
-		return c.RefuseNext(http.StatusForbidden, "This takes a person, and you signed in with an API key.", "Sign out, and sign in as a person.")
+		return c.RefuseNext(http.StatusForbidden, "This action is not available with an API key.", "Sign out, then sign in as a person.")
 	case !c.Sessions.Recent(c.Person):
 		return Instead(c.SignIn.Confirm(c, http.StatusOK, why, c.Here(), ""))
 	}

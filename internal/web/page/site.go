@@ -144,7 +144,7 @@ func (w *Site) Serve(get, post func(*Context) (View, error)) http.Handler {
 		var err error
 		c.Person, err = w.Sessions.Person(r.Context(), WorkspaceOf(r))
 		if errors.Is(err, session.ErrNotMember) {
-			err = c.RefuseNext(http.StatusNotFound, "There is no such workspace, or you are not a member of it.", "")
+			err = c.RefuseNext(http.StatusNotFound, "This workspace does not exist, or you are not a member.", "")
 		}
 		if err != nil {
 			c.answer(nil, err)
@@ -174,7 +174,7 @@ func (w *Site) Serve(get, post func(*Context) (View, error)) http.Handler {
 			_, none := r.Cookie(w.Sessions.CookieBeside("session").Name)
 			unnamed := none == nil && r.Header.Get("Origin") == "" && r.Header.Get("Sec-Fetch-Site") == ""
 			if w.origin.Check(r) != nil || plain || unnamed {
-				c.answer(nil, c.Refuse(http.StatusForbidden, "The form was sent by another page."))
+				c.answer(nil, c.Refuse(http.StatusForbidden, "The form was submitted from another site."))
 				return
 			}
 			media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
@@ -215,9 +215,9 @@ func (w *Site) Routes(add func(method, path string, h http.Handler)) {
 func (w *Site) NoPage(rw http.ResponseWriter, r *http.Request, status int) {
 	w.Serve(func(c *Context) (View, error) {
 		if status == http.StatusMethodNotAllowed {
-			return nil, c.RefuseNext(status, "This address only takes what a form sends, and has nothing to show.", "Go back to the page with the form, and send it from there.")
+			return nil, c.RefuseNext(status, "This address only accepts form submissions.", "Go back to the form and submit it there.")
 		}
-		return nil, c.RefuseNext(status, "Nothing is at this address. It was mistyped, or what was there has gone.", "")
+		return nil, c.RefuseNext(status, "There is no page at this address. It may be mistyped, or the page was removed.", "")
 	}, nil).ServeHTTP(rw, r)
 }
 

@@ -39,7 +39,7 @@ func Snippets(c *Context, a *toll.Agent, plan toll.PlanID) []Snippet {
 		"$SERVICE", c.PublicURL, "$URL", address, "$VERB", verb, "$PLAN", string(plan), "$AGENT", string(a.ID), "$HOST", host, "$ORIGIN", origin,
 	).Replace
 	return []Snippet{
-		{"curl", with(`# The key is that of a subscriber of the plan.
+		{"curl", with(`# Use the API key of a subscriber of the plan.
 token=$(curl -s $SERVICE/api/v1/x402/permissions -H "Authorization: Bearer $TOLL_API_KEY" \
   -H 'content-type: application/json' -d '{"planId":"$PLAN"}' | jq -r .accessToken)
 curl -i -X $VERB '$URL' -H "payment-signature: $token" -d '{}'`)},
@@ -60,7 +60,7 @@ budget = Budget(Limits(hosts=["$HOST"], credits_per_call=5, credits=100))
 with httpx.Client(transport=HTTPXPayer(Toll(url="$SERVICE"), budget)) as http:  # TOLL_API_KEY
     print(http.request("$VERB", "$URL", json={}).text)`)},
 		{"MCP settings", string(settings)},
-		{"toll gate", with(`# Puts the price in front of a server that runs already. The key is one of this workspace.
+		{"toll gate", with(`# Puts the price in front of a running server. Use an API key of this workspace.
 TOLL_API_KEY=… TOLL_URL=$SERVICE toll gate --upstream http://127.0.0.1:3000 \
   --plan $PLAN --agent $AGENT --credits 1 --public-url '$ORIGIN'`)},
 	}

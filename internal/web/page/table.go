@@ -248,10 +248,10 @@ type Part struct {
 	Table *Table
 }
 
-// NameOf is a name that somebody chose, for a page.
+// NameOf returns a name in plain text for a page, or "unnamed".
 func NameOf(name string) string {
 	if name = plain.Name(name); name == "" {
-		return "without a name"
+		return "unnamed"
 	}
 	return name
 }

@@ -47,7 +47,7 @@ func TestValueOf(t *testing.T) {
 		{list.Micros("micros"), Cell{Text: "1.23ms", Num: true}}, {list.Flag("is", "Listed"), Cell{State: &State{"listed", "good"}}},
 		{list.Flag("none", "Listed"), Cell{State: &State{"not listed", "quiet"}}}, {list.Time("at"), Cell{Text: "never"}},
 		{list.State("word"), Cell{State: &State{"frozen", "bad"}}}, {list.State("status"), Cell{State: &State{"404", "warn"}}},
-		{list.State("none"), Cell{}}, {list.Name("none"), Cell{Text: "without a name"}}, {list.Text("inner.name"), Cell{Text: "a"}},
+		{list.State("none"), Cell{}}, {list.Name("none"), Cell{Text: "unnamed"}}, {list.Text("inner.name"), Cell{Text: "a"}},
 	} {
 		if got := valueOf(c.column, record); !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%+v: %+v, want %+v", c.column, got, c.want)

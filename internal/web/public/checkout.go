@@ -52,9 +52,9 @@ const (
 )
 
 var orderTitles = map[orderState]string{
-	orderPay: "Pay an order", orderFrame: "Pay an order", orderUnpaid: "The order is not paid yet",
-	orderWaiting: "The payment is being decided", orderAway: "The card processor does not answer",
-	orderPaid: "The order is paid", orderFailed: "The order is not paid", orderAgain: "Confirm a payment",
+	orderPay: "Pay for an order", orderFrame: "Pay for an order", orderUnpaid: "Order not paid yet",
+	orderWaiting: "Payment in progress", orderAway: "Card processor unavailable",
+	orderPaid: "Order paid", orderFailed: "Order not paid", orderAgain: "Confirm your payment",
 }
 
 // checkoutPage is what a person reads of an order before it is paid, and after.
@@ -88,7 +88,7 @@ func leaveTo(address string) *leave {
 // use, an ended one, and one of an order that is not here get the same answer.
 func (w *pages) linked(c *page.Context, use rail.Use) (*records.LinkedOrder, error) {
 	refuse := func() (*records.LinkedOrder, error) {
-		m := page.Message{Text: "This link is wrong, or it has ended.", Fault: true, Next: page.StartOver}
+		m := page.Message{Text: "This link is invalid or has expired.", Fault: true, Next: page.StartOver}
 		return nil, page.Instead(c.Show(http.StatusNotFound, "message", page.Layout{Title: page.TitleMissing, Body: m}, ""))
 	}
 	if w.Cards == nil {
@@ -145,7 +145,7 @@ func (w *pages) orderRoutes() []page.Route {
 	return []page.Route{
 		w.linkedPage(rail.UsePage, w.showOrder, w.leaveFrame),
 		w.linkedPage(rail.UseDone, w.showDone, func(c *page.Context, _ *records.LinkedOrder) (page.View, error) {
-			return nil, c.Refuse(http.StatusMethodNotAllowed, "This page has no form.")
+			return nil, c.Refuse(http.StatusMethodNotAllowed, "This page does not accept forms.")
 		}),
 		w.linkedPage(rail.UseAgain, func(c *page.Context, o *records.LinkedOrder) (page.View, error) {
 			return render(c, o, func(p *checkoutPage) { p.State = orderAgain }, nil)
@@ -168,7 +168,7 @@ func (w *pages) leaveFrame(c *page.Context, o *records.LinkedOrder) (page.View, 
 func (w *pages) replace(c *page.Context, o *records.LinkedOrder) (page.View, error) {
 	order, err := w.Records.Checkout.Replace(c.Ctx(), o.SubscriberAddress, o.OrderID, rail.SessionInput{Hosted: true}, againWait)
 	if err != nil && toll.AsError(err).Code == toll.CodeRecordChanged {
-		return nil, c.Refuse(http.StatusConflict, "The plan has another price or other credits by now. Nothing was paid.")
+		return nil, c.Refuse(http.StatusConflict, "The price or the credits of the plan have changed. Nothing was paid.")
 	}
 	if err != nil {
 		return nil, err
@@ -264,7 +264,7 @@ func (w *pages) ask(c *page.Context, o *records.LinkedOrder) (now *records.Linke
 func (w *pages) mayAsk(c *page.Context, owner toll.Address) error {
 	r := w.looks.Take(owner, 1, time.Since(w.began))
 	if !r.OK {
-		e := toll.Errorf(toll.CodeRateLimited, "Pages of this account were opened too often.")
+		e := toll.Errorf(toll.CodeRateLimited, "Payment pages of this workspace were opened too often.")
 		e.RetryAfterSecs = int((r.Retry + time.Second - 1) / time.Second)
 		return tooMany(c, e)
 	}
@@ -273,7 +273,7 @@ func (w *pages) mayAsk(c *page.Context, owner toll.Address) error {
 
 func tooMany(c *page.Context, e *toll.Error) error {
 	c.W.Header().Set("Retry-After", strconv.Itoa(e.RetryAfterSecs))
-	return c.RefuseNext(http.StatusTooManyRequests, e.Text(), "Wait, and then try again.")
+	return c.RefuseNext(http.StatusTooManyRequests, e.Text(), "Wait a moment, then try again.")
 }
 
 func isAway(err error) bool {
@@ -312,7 +312,7 @@ func nextOf(o *records.LinkedOrder) *leave {
 func render(c *page.Context, o *records.LinkedOrder, set func(*checkoutPage), frame *page.Embedded) (page.View, error) {
 	plan := o.Plan
 	p := &checkoutPage{
-		Name: cmp.Or(plain.Name(plan.Metadata.Name), "without a name"), Buys: page.GrantsOf(plan, o.CreditsGranted), Seller: plan.Owner, OrderID: o.OrderID,
+		Name: cmp.Or(plain.Name(plan.Metadata.Name), "unnamed"), Buys: page.GrantsOf(plan, o.CreditsGranted), Seller: plan.Owner, OrderID: o.OrderID,
 		Price: toll.FormatAmount(o.Amount, plan.Price.Decimals()) + " " + strings.ToUpper(plan.Price.CurrencyName()),
 		Test:  c.Environment != toll.Live, Link: ownLink(c), Next: nextOf(o),
 	}
@@ -340,19 +340,19 @@ func wentBack(o *records.LinkedOrder, price, currency string) (back []string, ti
 	if o.RefundedCents > 0 {
 		sum := toll.UnitsOfCents(int64(o.RefundedCents))
 		back = append(back, "Refunded: "+toll.FormatAmount(sum, fiatDecimals)+" "+currency+" of "+price+".")
-		if title = "The order is refunded in part"; sum.Cmp(o.Amount) >= 0 {
-			title = "The order is refunded"
+		if title = "Order partially refunded"; sum.Cmp(o.Amount) >= 0 {
+			title = "Order refunded"
 		}
 	}
 	switch {
 	case o.Disputed && !o.Lost:
-		back, title = append(back, "The payment is disputed. Its bank decides who gets the money."), "The payment is disputed"
+		back, title = append(back, "The payment is disputed. The bank decides the outcome."), "Payment disputed"
 	case o.Lost:
 		sum, text := toll.UnitsOfCents(o.DisputedCents), "the money"
-		if title = "The payment was taken back"; o.DisputedCents > 0 && sum.Cmp(o.Amount) < 0 {
-			title, text = "The payment was taken back in part", toll.FormatAmount(sum, fiatDecimals)+" "+currency
+		if title = "Payment reversed"; o.DisputedCents > 0 && sum.Cmp(o.Amount) < 0 {
+			title, text = "Payment partially reversed", toll.FormatAmount(sum, fiatDecimals)+" "+currency
 		}
-		back = append(back, "The payment was disputed, and its bank took "+text+" back.")
+		back = append(back, "The payment was disputed, and the bank took back "+text+".")
 	}
 	if o.RefundedCredits > 0 {
 		back = append(back, "Taken back: "+o.RefundedCredits.Text()+" of "+o.CreditsGranted.Text()+".")
@@ -426,7 +426,7 @@ func (w *pages) beginEnroll(c *page.Context) (page.View, error) {
 	}
 	// A redirect would have to be within form-action, and the page may be at a host of the operator.
 	body := enrollPage{Test: c.Environment != toll.Live, Page: content}
-	return c.Show(http.StatusOK, "enroll", page.Layout{Title: "The card page opens", Body: body, Refresh: content}, "")
+	return c.Show(http.StatusOK, "enroll", page.Layout{Title: "Opening the card page", Body: body, Refresh: content}, "")
 }
 
 func (w *pages) mayEnroll(c *page.Context) error {
@@ -434,16 +434,16 @@ func (w *pages) mayEnroll(c *page.Context) error {
 	case w.Cards == nil:
 		return noCards(c)
 	case c.Person == nil:
-		return page.Instead(c.SignIn.Ask(c, http.StatusOK, "Sign in to enrol a card.", c.Here(), ""))
+		return page.Instead(c.SignIn.Ask(c, http.StatusOK, "Sign in to enroll a card.", c.Here(), ""))
 	case !c.Person.Rights.Has(toll.RightSpend):
-		return c.RefuseNext(http.StatusForbidden, auth.MissingRight(toll.RightSpend).Text(), "Sign out, and sign in with an API key that has it.")
+		return c.RefuseNext(http.StatusForbidden, auth.MissingRight(toll.RightSpend).Text(), "Sign out, then sign in with an API key that has this right.")
 	}
 	return nil
 }
 
 func askEnroll(c *page.Context, status int, fault string) (page.View, error) {
 	body := enrollPage{Test: c.Environment != toll.Live, Ticket: c.Ticket(formEnroll)}
-	return c.Show(status, "enroll", page.Layout{Title: "Enrol a card", Fault: fault, Body: body}, "")
+	return c.Show(status, "enroll", page.Layout{Title: "Enroll card", Fault: fault, Body: body}, "")
 }
 
 func (w *pages) showEnrolled(c *page.Context, id string) (page.View, error) {
@@ -455,7 +455,7 @@ func (w *pages) showEnrolled(c *page.Context, id string) (page.View, error) {
 		return nil, err
 	}
 	body := enrollPage{Test: c.Environment != toll.Live, Link: c.Here()}
-	title := "The card is enrolled"
+	title := "Card enrolled"
 	switch {
 	case method != "":
 		all, err := c.API.PaymentMethods(c.Acting())
@@ -467,9 +467,9 @@ func (w *pages) showEnrolled(c *page.Context, id string) (page.View, error) {
 		}
 		body.ID = method
 	case failure != "":
-		title, body.Ticket = "No card is enrolled", c.Ticket(formEnroll)
+		title, body.Ticket = "Card not enrolled", c.Ticket(formEnroll)
 	default:
-		title, body.Open, body.Ticket = "No card is enrolled yet", true, c.Ticket(formEnroll)
+		title, body.Open, body.Ticket = "Card not enrolled yet", true, c.Ticket(formEnroll)
 	}
 	return c.Show(http.StatusOK, "enroll", page.Layout{Title: title, Fault: failure, Body: body}, "")
 }

@@ -42,14 +42,14 @@ func TestWentBack(t *testing.T) {
 		back, title string
 	}{
 		"nothing":  {records.LinkedOrder{}, "", ""},
-		"a part":   {records.LinkedOrder{Order: toll.Order{RefundedCents: 250, RefundedCredits: 50}}, "Refunded: 2.50 USD of 5.00 USD. Taken back: 50 credits of 100 credits.", "The order is refunded in part"},
-		"spent":    {records.LinkedOrder{Order: toll.Order{RefundedCents: 1}}, "Refunded: 0.01 USD of 5.00 USD.", "The order is refunded in part"},
-		"all":      {records.LinkedOrder{Order: toll.Order{RefundedCents: 500, RefundedCredits: 100}}, "Refunded: 5.00 USD of 5.00 USD. Taken back: 100 credits of 100 credits.", "The order is refunded"},
-		"disputed": {records.LinkedOrder{Order: toll.Order{Disputed: true}}, "The payment is disputed. Its bank decides who gets the money.", "The payment is disputed"},
-		"lost":     {records.LinkedOrder{Order: toll.Order{Disputed: true}, Lost: true}, "The payment was disputed, and its bank took the money back.", "The payment was taken back"},
+		"a part":   {records.LinkedOrder{Order: toll.Order{RefundedCents: 250, RefundedCredits: 50}}, "Refunded: 2.50 USD of 5.00 USD. Taken back: 50 credits of 100 credits.", "Order partially refunded"},
+		"spent":    {records.LinkedOrder{Order: toll.Order{RefundedCents: 1}}, "Refunded: 0.01 USD of 5.00 USD.", "Order partially refunded"},
+		"all":      {records.LinkedOrder{Order: toll.Order{RefundedCents: 500, RefundedCredits: 100}}, "Refunded: 5.00 USD of 5.00 USD. Taken back: 100 credits of 100 credits.", "Order refunded"},
+		"disputed": {records.LinkedOrder{Order: toll.Order{Disputed: true}}, "The payment is disputed. The bank decides the outcome.", "Payment disputed"},
+		"lost":     {records.LinkedOrder{Order: toll.Order{Disputed: true}, Lost: true}, "The payment was disputed, and the bank took back the money.", "Payment reversed"},
 		"lost in part": {
 			records.LinkedOrder{Order: toll.Order{Disputed: true}, Lost: true, DisputedCents: 100},
-			"The payment was disputed, and its bank took 1.00 USD back.", "The payment was taken back in part",
+			"The payment was disputed, and the bank took back 1.00 USD.", "Payment partially reversed",
 		},
 	} {
 		tt.o.Amount, tt.o.CreditsGranted = toll.UnitsOfCents(500), 100

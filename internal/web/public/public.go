@@ -35,7 +35,7 @@ func open(path string, get, post func(*page.Context) (page.View, error)) page.Ro
 		}
 		return func(c *page.Context) (page.View, error) {
 			if c.CloseReads && (c.Person == nil || !c.Person.Rights.Has(toll.RightRead)) {
-				return nil, c.RefuseNext(http.StatusNotFound, "There is no such page.", "")
+				return nil, c.RefuseNext(http.StatusNotFound, "This page does not exist.", "")
 			}
 			return h(c)
 		}
@@ -52,7 +52,7 @@ func pathID(c *page.Context) string { return path.Base(c.R.URL.Path) }
 // notFound returns the refusal for a public page without a record, and every other error as it is.
 func notFound(c *page.Context, what string, err error) error {
 	if toll.AsError(err).HTTPStatus() == http.StatusNotFound || toll.AsError(err).Code == toll.CodeBadID {
-		return c.RefuseNext(http.StatusNotFound, "There is no such "+what+". The address was mistyped, or it is of another service.", "")
+		return c.RefuseNext(http.StatusNotFound, "This "+what+" does not exist. Check the address: it may be mistyped or belong to another service.", "")
 	}
 	return err
 }
@@ -240,7 +240,7 @@ func offered(c *page.Context) (*toll.Plan, *offer.Offer, error) {
 	}
 	o := offer.Of(p, b)
 	if o.Order, o.Why = page.OrderButton(c.Person, p, c.Cards); !p.Kind().Prepaid() {
-		o.Order, o.Why = "", "There is nothing to buy before: each request buys the credits that it needs."
+		o.Order, o.Why = "", "You do not need to buy anything in advance: each request buys the credits that it needs."
 	}
 	return p, o, nil
 }
@@ -275,7 +275,7 @@ func (w *pages) drawPlan(c *page.Context, p *toll.Plan, o *offer.Offer) (page.Vi
 		}
 		switch {
 		case o.Until != "":
-			body.Holds = "It runs: " + o.Until
+			body.Holds = "Expires: " + o.Until
 		case o.Available > 0:
 			body.Holds = page.Count(int64(o.Available), "credit") + " left"
 		}
@@ -312,14 +312,14 @@ func agentsOf(c *page.Context, p *toll.Plan) ([]*toll.Agent, error) {
 func (w *pages) postPlan(c *page.Context) (page.View, error) {
 	c.At = page.LocalPath(c.R.URL.RequestURI())
 	if c.Person == nil {
-		return c.SignIn.Ask(c, http.StatusForbidden, "You are not signed in any more, so nothing was ordered.", c.At, "")
+		return c.SignIn.Ask(c, http.StatusForbidden, "You are no longer signed in, so nothing was ordered.", c.At, "")
 	}
 	p, o, err := offered(c)
 	if err != nil {
 		return nil, err
 	}
 	if o == nil || !c.Holds(c.Form.Get("ticket"), append([]string{formBuy}, o.Says()...)...) {
-		c.Status, c.Fault = http.StatusForbidden, "Nothing was ordered: the plan changed since this page was shown, or you signed in again. Read it once more."
+		c.Status, c.Fault = http.StatusForbidden, "Nothing was ordered because the plan changed or you signed in again. Review the plan, then order again."
 		return w.drawPlan(c, p, o)
 	}
 	pay, err := c.Sessions.Once(c.Ctx(), c.Form.Get("ticket"), func() (string, error) {

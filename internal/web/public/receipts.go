@@ -15,7 +15,7 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-// maxReceipt bounds a receipt that somebody pastes, in bytes.
+// maxReceipt bounds a pasted receipt, in bytes.
 const maxReceipt = 12 << 10
 
 type receiptPage struct {
@@ -59,10 +59,10 @@ func readReceipt(text string) (p pasted, err error) {
 		return p, errNoReceipt
 	}
 	if s.Transaction == "" {
-		return p, receiptFault("This receipt is of a refusal: nothing was burned.")
+		return p, receiptFault("This receipt is for a refused request. No credits were burned.")
 	}
 	if p.tx, err = toll.ParseHash(s.Transaction); err != nil {
-		return p, receiptFault("The transaction of this receipt is not one of credits.")
+		return p, receiptFault("The transaction of this receipt is not a transaction of credits.")
 	}
 	extra := cmp.Or(s.Extra, new(x402.SettleExtra))
 	p.payer, p.plan, p.credits = s.Payer, extra.PlanID, cmp.Or(s.CreditsRedeemed, extra.CreditsRedeemed)
@@ -76,7 +76,7 @@ type receiptFault string
 
 func (f receiptFault) Error() string { return string(f) }
 
-const errNoReceipt = receiptFault("This is not a receipt. Paste the value of payment-response, its JSON, a signed receipt (JWS), or a transaction.")
+const errNoReceipt = receiptFault("This is not a receipt. Paste the value of the payment-response header, its JSON, a signed receipt (JWS), or a transaction.")
 
 // checkReceipt says what a receipt proves: whose signature it has, that the ledger has its burn in
 // the chain of its account, and that the burn is in the mirror on the chain.
@@ -102,16 +102,16 @@ func (w *pages) checkReceipt(c *page.Context) (page.View, error) {
 	if body.Holds = err == nil && checkBurn(&body, &p, burn); body.Holds {
 		body.Holds = checkMirror(c, &body, p.tx)
 	}
-	body.Result = "This receipt does not hold."
+	body.Result = "This receipt is not valid."
 	if body.Holds {
-		body.Result = "Settled. This service burned the credits, and the record has not changed since."
+		body.Result = "Settled. This service burned the credits, and its record is unchanged."
 	}
 	return drawPublic(c, "receipts", "Check a receipt", body)
 }
 
 // checkSignature reads what a signed receipt says. An error is of one that this service did not sign.
 func (w *pages) checkSignature(c *page.Context, body *receiptPage, p *pasted) error {
-	const bad = receiptFault("The signature is not one of this service, or the text was changed.")
+	const bad = receiptFault("This service did not sign this receipt, or the receipt was changed.")
 	id := x402.KeyID(p.signed.Signature)
 	key, err := x402.StatementKey(w.Records.Auth.DID(), id)
 	if err != nil {
@@ -123,12 +123,12 @@ func (w *pages) checkSignature(c *page.Context, body *receiptPage, p *pasted) er
 	}
 	tx, err := toll.ParseHash(r.Transaction)
 	if err != nil || !p.tx.IsZero() && p.tx != tx {
-		return receiptFault("The signature is good, but of another transaction.")
+		return receiptFault("The signature is valid but belongs to another transaction.")
 	}
 	p.tx, p.payer = tx, cmp.Or(p.payer, r.Payer)
 	body.Checks = append(body.Checks, page.Step{
 		Title: "Signed by this service", Tone: "good", At: time.Unix(r.IssuedAt, 0),
-		Text: "The key " + page.Short(id[strings.IndexByte(id, '#')+1:]) + " of " + strings.SplitN(id, "#", 2)[0] + " signed it, for " + plain.Text(r.ResourceURL, shortText) + ".",
+		Text: "Signed with the key " + page.Short(id[strings.IndexByte(id, '#')+1:]) + " of " + strings.SplitN(id, "#", 2)[0] + " for " + plain.Text(r.ResourceURL, shortText) + ".",
 	})
 	return nil
 }
@@ -138,21 +138,21 @@ func checkBurn(body *receiptPage, p *pasted, burn *records.Burn) bool {
 	differs := ""
 	switch {
 	case !burn.Chained:
-		differs = "The record of this service was changed: its commitment does not follow from the one before."
+		differs = "The record of this service was changed: its commitment does not match the previous entry."
 	case p.credits != nil && *p.credits != burn.Credits:
-		differs = fmt.Sprintf("The receipt says %s, and the ledger %s.", p.credits.Text(), burn.Credits.Text())
+		differs = fmt.Sprintf("The receipt shows %s, but the ledger shows %s.", p.credits.Text(), burn.Credits.Text())
 	case p.plan != "" && p.plan != burn.Plan:
-		differs = "The receipt names another plan than the ledger."
+		differs = "The receipt and the ledger name different plans."
 	case p.payer != "" && !strings.EqualFold(p.payer, burn.Holder.String()):
-		differs = "The receipt names another payer than the ledger."
+		differs = "The receipt and the ledger name different payers."
 	}
 	if differs != "" {
-		body.Checks = append(body.Checks, page.Step{Title: "Not what the ledger says", Tone: "bad", Text: differs})
+		body.Checks = append(body.Checks, page.Step{Title: "Different from the ledger", Tone: "bad", Text: differs})
 		return false
 	}
 	body.Checks = append(body.Checks, page.Step{
 		Title: "In the ledger", Tone: "good", At: burn.At,
-		Text: fmt.Sprintf("Entry %d of its account. Its commitment is the hash of this entry and of the one before, so neither can change unseen.", burn.Entry),
+		Text: fmt.Sprintf("Entry %d of the balance. Its commitment is a hash of this entry and the previous commitment, so any change is detected.", burn.Entry),
 	})
 	body.Facts = []page.Fact{
 		{Label: "Transaction", Cell: page.Cell{ID: p.tx.String()}}, {Label: "Settled", Cell: page.Cell{At: burn.At}}, {Label: "Plan", Cell: page.Cell{ID: string(burn.Plan), To: "/p/" + string(burn.Plan)}},
@@ -170,20 +170,20 @@ func checkBurn(body *receiptPage, p *pasted, burn *records.Burn) bool {
 // not hold; a burn that is not there yet is no fault.
 func checkMirror(c *page.Context, body *receiptPage, tx toll.Hash) bool {
 	proof, err := c.API.BurnProof(c.Acting(), tx)
-	s := page.Step{Title: "On the chain"}
+	s := page.Step{Title: "On-chain proof"}
 	switch {
 	case err != nil:
-		s.Title, s.Text = "Not on the chain", "This service has no proof of this burn on a chain."
+		s.Title, s.Text = "No on-chain proof", "This service has no on-chain proof of this burn."
 	case proof.Status == toll.ProofOpen:
-		s.Title, s.Text = "Not on the chain yet", "The service writes a root of all burns to the chain after each period."
+		s.Title, s.Text = "No on-chain proof yet", "The service writes the root of all burns to the chain after each period."
 	case proof.Fields.Commitment != tx:
-		s.Tone, s.Text = "bad", "The proof is of another burn."
+		s.Tone, s.Text = "bad", "The proof belongs to another burn."
 	default:
 		s.Tone = "good"
-		s.Text = fmt.Sprintf("It is in the Merkle tree of period %d, whose root %s is in transaction %s at the contract %s on %s. Check it without this service: toll proof verify %s --rpc URL",
+		s.Text = fmt.Sprintf("Included in the Merkle tree of period %d. The root %s is in transaction %s of contract %s on %s. To check it without this service, run: toll proof verify %s --rpc URL",
 			proof.Period, page.Short(proof.Root.String()), proof.AnchorTransaction, proof.Contract, proof.Network, tx)
 		if err := proof.Check(); err != nil {
-			s.Tone, s.Text = "bad", "The Merkle proof does not hold: "+err.Error()+"."
+			s.Tone, s.Text = "bad", "The Merkle proof is not valid: "+err.Error()+"."
 		}
 	}
 	body.Checks = append(body.Checks, s)

@@ -19,8 +19,8 @@ const (
 	answerPause = 25 * time.Millisecond
 )
 
-// ErrAnswered is a form that was sent before, and of whose answer nothing is known.
-var ErrAnswered = errors.New("the form was answered before")
+// ErrAnswered means that the form was submitted before and that its outcome is unknown.
+var ErrAnswered = errors.New("session: the form was already submitted")
 
 // Once runs act for a ticket that was proved. The same ticket again, from a double click on any process, gets the answer of
 // the first. An act that was refused leaves nothing; of one that failed nobody knows what it did, so it is not repeated.

@@ -36,7 +36,7 @@ func (w *Consent) access() page.Route {
 			c.At = page.PathAccess
 			id := c.Form.Get("grant")
 			if c.Person == nil || !c.Holds(c.Form.Get("ticket"), formRevoke, id) {
-				return w.showAccess(c, http.StatusForbidden, "", "The form is not one of this session. Send it once more.")
+				return w.showAccess(c, http.StatusForbidden, "", "This form belongs to another session. Submit it again.")
 			}
 			grant, err := toll.ParseHash(id)
 			var ended toll.Ended
@@ -56,7 +56,7 @@ func (w *Consent) access() page.Route {
 
 func (w *Consent) showAccess(c *page.Context, status int, done, fault string) (page.View, error) {
 	if c.Person == nil {
-		return c.SignIn.Ask(c, http.StatusOK, "Sign in to read which programs can use your account.", page.PathAccess, "")
+		return c.SignIn.Ask(c, http.StatusOK, "Sign in to see which apps can use your workspace.", page.PathAccess, "")
 	}
 	programs, err := w.Programs(c.Ctx(), c.Person.Address)
 	if err != nil {
@@ -66,7 +66,7 @@ func (w *Consent) showAccess(c *page.Context, status int, done, fault string) (p
 	for _, p := range programs {
 		body.Granted = append(body.Granted, granted{p, page.Date(p.CreatedAt), page.Date(p.EndsAt), c.Ticket(formRevoke, p.ID.String())})
 	}
-	return c.Show(status, "access", page.Layout{Title: "Programs with access", Fault: fault, Body: body}, "")
+	return c.Show(status, "access", page.Layout{Title: "Connected apps", Fault: fault, Body: body}, "")
 }
 
 // Programs returns the programs of a workspace, those that came last first.
@@ -75,8 +75,8 @@ func (w *Consent) Programs(ctx context.Context, owner toll.Address) ([]workspace
 	out := make([]workspace.Program, len(all))
 	for i, g := range all {
 		out[i] = workspace.Program{
-			ID: g.ID, Name: cmp.Or(plain.Name(g.ClientName), "A program without a name"), ClientID: g.ClientID, Resource: page.AddressText(g.Resource),
-			CreatedAt: g.CreatedAt, EndsAt: g.EndsAt, LastUse: "not yet", Has: "an API key with the rights " + strings.Join(strings.Fields(g.Rights.String()), ", "),
+			ID: g.ID, Name: cmp.Or(plain.Name(g.ClientName), "Unnamed app"), ClientID: g.ClientID, Resource: page.AddressText(g.Resource),
+			CreatedAt: g.CreatedAt, EndsAt: g.EndsAt, LastUse: "Never", Has: "API key with the rights " + strings.Join(strings.Fields(g.Rights.String()), ", "),
 		}
 		if !g.LastUsedAt.IsZero() {
 			out[i].LastUse = page.Date(g.LastUsedAt)
@@ -94,12 +94,12 @@ func (w *Consent) EndGrant(ctx context.Context, c auth.Caller, id toll.Hash) (to
 }
 
 func tokenText(g *records.Program) string {
-	text := "the plan " + cmp.Or(plain.Name(g.Plan), string(g.PlanID))
+	text := "Plan " + cmp.Or(plain.Name(g.Plan), string(g.PlanID))
 	if g.Left != nil {
-		text += ", of which it may burn " + g.Left.String() + " more of " + g.RedemptionLimit.Text()
+		text += ", can spend " + g.Left.String() + " more of " + g.RedemptionLimit.Text()
 	}
 	if g.DelegationID != "" {
-		text += ", and may buy it again"
+		text += ", can order it again"
 	}
 	return text
 }

@@ -103,10 +103,10 @@ type right struct {
 }
 
 var rightTexts = map[toll.Right]string{
-	toll.RightRead:   "read your records: plans, agents, orders, credits, access tokens",
-	toll.RightSell:   "sell for you: take payments of your agents, and burn credits of those who pay",
-	toll.RightSpend:  "spend for you: make access tokens, buy plans, use your payment methods",
-	toll.RightManage: "manage for you: change agents, plans and webhooks, and grant credits of your plans",
+	toll.RightRead:   "Read your plans, agents, orders, credits, and access tokens",
+	toll.RightSell:   "Sell for you: accept payments for your agents and burn the credits of subscribers",
+	toll.RightSpend:  "Spend for you: create access tokens, buy plans, and use your payment methods",
+	toll.RightManage: "Manage for you: change agents, plans, and webhooks, and grant credits of your plans",
 }
 
 type choice struct {
@@ -128,7 +128,7 @@ type lifetime struct {
 const defaultLifetime = 30 * toll.DaySecs
 
 var lifetimes = []lifetime{
-	{3600, "an hour"}, {toll.DaySecs, "a day"}, {7 * toll.DaySecs, "7 days"}, {defaultLifetime, "30 days"}, {90 * toll.DaySecs, "90 days"},
+	{3600, "1 hour"}, {toll.DaySecs, "1 day"}, {7 * toll.DaySecs, "7 days"}, {defaultLifetime, "30 days"}, {90 * toll.DaySecs, "90 days"},
 }
 
 const mostOrders = 1000
@@ -167,14 +167,14 @@ func (w *Consent) read(ctx context.Context, owner toll.Address, a *asked, c choi
 	}
 	at := slices.IndexFunc(a.Offers, func(o *plan) bool { return o.ID == c.Plan })
 	if at < 0 {
-		return out, "Choose one of the plans.", nil
+		return out, "Choose a plan.", nil
 	}
 	chosen := a.Offers[at]
 	out.PlanID = chosen.ID
 	if chosen.Charges {
 		limit, err := toll.ParseCredits(c.Limit)
 		if err != nil || limit < 1 {
-			return out, "The limit must be a whole number of credits, 1 at least.", nil
+			return out, "The credit limit must be a whole number of at least 1.", nil
 		}
 		out.RedemptionLimit = &limit
 	}
@@ -184,13 +184,13 @@ func (w *Consent) read(ctx context.Context, owner toll.Address, a *asked, c choi
 		}
 	}
 	if out.Lifetime == 0 {
-		return out, "Choose one of the times.", nil
+		return out, "Choose when the access expires.", nil
 	}
 	if c.Delegation == "" {
 		return out, "", nil
 	}
 	if !slices.ContainsFunc(a.Purses, func(p purse) bool { return p.ID == c.Delegation }) {
-		return out, "Choose one of the delegations, or none.", nil
+		return out, "Choose a delegation from the list.", nil
 	}
 	if err := w.Records.Checkout.Delegations.Usable(ctx, owner, nil, c.Delegation, chosen.Plan); err != nil {
 		e := toll.AsError(err)
@@ -201,7 +201,7 @@ func (w *Consent) read(ctx context.Context, owner toll.Address, a *asked, c choi
 	}
 	orders, err := strconv.ParseInt(c.Orders, 10, 64)
 	if err != nil || orders < 1 || orders > mostOrders {
-		return out, "The number of orders must be 1 to 1000.", nil
+		return out, "Maximum orders must be a whole number from 1 to 1000.", nil
 	}
 	out.DelegationID, out.OrderLimit = c.Delegation, &orders
 	return out, "", nil
@@ -215,7 +215,7 @@ func (a *asked) readRights(c choice) (oauth.Choice, string, error) {
 		}
 	}
 	if len(rights) == 0 || len(rights) != len(c.Rights) {
-		return oauth.Choice{}, "Choose at least one of the rights.", nil
+		return oauth.Choice{}, "Choose at least one right.", nil
 	}
 	return oauth.Choice{Rights: rights}, "", nil
 }
@@ -229,7 +229,7 @@ type consentForm struct {
 
 func showConsent(c *page.Context, status int, a *asked, sent choice, fault string) (page.View, error) {
 	f := consentForm{asked: a, Choice: sent, Lifetimes: lifetimes, Ticket: c.Ticket(a.says()...)}
-	return c.Show(status, "consent", page.Layout{Title: "Let a program in?", Fault: fault, Body: f}, a.leads)
+	return c.Show(status, "consent", page.Layout{Title: "Allow access?", Fault: fault, Body: f}, a.leads)
 }
 
 // authorizePage is GET and POST /oauth/authorize (RFC 6749, section 3.1).
@@ -259,7 +259,7 @@ func (w *Consent) authorize(c *page.Context, request string) (page.View, error) 
 		return nil, err
 	}
 	if !c.Sessions.Recent(c.Person) {
-		return c.SignIn.Ask(c, http.StatusOK, "A program asks for access to your account. Sign in to read what it wants, and to decide.", c.At, "")
+		return c.SignIn.Ask(c, http.StatusOK, "An app requests access to your workspace. Sign in to review the request.", c.At, "")
 	}
 	a, err := w.asksFor(c, request, auth)
 	if err != nil {
@@ -292,8 +292,8 @@ func refuseProgram(c *page.Context, back *oauth.RedirectError) (page.View, error
 		return nil, page.Unable(back.Status)
 	}
 	m := page.Message{
-		Text: "The request of the program is refused: " + back.Text, Fault: true,
-		Next: "Nobody has checked who is at the address below. Go there only if you came from there.",
+		Text: "The request of the app was rejected: " + back.Text, Fault: true,
+		Next: "The address below is not verified. Follow the link only if you came from there.",
 		// Nothing that a browser runs can be registered ([toll.ValidRedirect]).
 		To: template.URL(back.URL), Host: page.AddressText(back.Host),
 	}
@@ -307,7 +307,7 @@ func (w *Consent) decide(c *page.Context,
 	sent := choiceIn(c.Form)
 	ticket := c.Form.Get("ticket")
 	if !c.Holds(ticket, a.says()...) {
-		return showConsent(c, http.StatusForbidden, a, sent, "This is not the form that you were shown: what is asked for has changed since, or you signed in again. Read it once more.")
+		return showConsent(c, http.StatusForbidden, a, sent, "This form is out of date: the request changed, or you signed in again. Review it and decide again.")
 	}
 	if c.Form.Get("order") != "" {
 		return w.order(c, a, sent, a.Back, again)
@@ -326,11 +326,11 @@ func (w *Consent) decide(c *page.Context,
 		}
 		act = func() (string, error) { return yes(chosen) }
 	default:
-		return showConsent(c, http.StatusBadRequest, a, sent, "Allow it or refuse it.")
+		return showConsent(c, http.StatusBadRequest, a, sent, "Choose Allow or Deny.")
 	}
 	answer, err := c.Sessions.Once(c.Ctx(), ticket, act)
 	if errors.Is(err, session.ErrAnswered) {
-		return nil, c.Refuse(http.StatusConflict, "This form was answered before.")
+		return nil, c.Refuse(http.StatusConflict, "This form was already submitted.")
 	}
 	if e := toll.AsError(err); err != nil && e.HTTPStatus() < http.StatusInternalServerError {
 		return showConsent(c, e.HTTPStatus(), a, sent, e.Text())
@@ -354,11 +354,11 @@ func (w *Consent) order(c *page.Context, a *asked, sent choice, back string, aga
 		return offer.Buy(c, a.Offers[at].Plan, back)
 	})
 	if errors.Is(err, session.ErrAnswered) {
-		return nil, c.Refuse(http.StatusConflict, "This form was answered before.")
+		return nil, c.Refuse(http.StatusConflict, "This form was already submitted.")
 	}
 	if err != nil {
 		return c.Rejected(err, func(status int, fault string) (page.View, error) {
-			return showConsent(c, status, a, sent, "Nothing was ordered: "+fault)
+			return showConsent(c, status, a, sent, "The plan was not ordered: "+fault)
 		})
 	}
 	if pay != "" {
@@ -393,7 +393,7 @@ func leaveFor(c *page.Context, to, host string) (page.View, error) {
 	if u, err := url.Parse(to); err != nil || !isWeb(u) {
 		return c.Redirect(http.StatusFound, to)
 	}
-	m := page.Message{Text: "Your browser opens the next page.", To: template.URL(to), Host: page.AddressText(host)}
+	m := page.Message{Text: "Your browser is opening the next page.", To: template.URL(to), Host: page.AddressText(host)}
 	return c.Show(http.StatusOK, "message", page.Layout{Title: "Continue", Body: m, Refresh: to}, "")
 }
 
@@ -411,7 +411,7 @@ func (w *Consent) asksFor(c *page.Context, request string, in *oauth.Authorizati
 	}
 	a.Answer, a.leads = page.AddressText(in.RedirectHost), leadsTo(in.RedirectURI)
 	if agent := in.Client.Agent; agent != nil {
-		a.Agent, a.AgentID, a.AgentOwner = cmp.Or(plain.Name(agent.Metadata.Name), "without a name"), string(agent.ID), agent.Owner.String()
+		a.Agent, a.AgentID, a.AgentOwner = cmp.Or(plain.Name(agent.Metadata.Name), "(unnamed)"), string(agent.ID), agent.Owner.String()
 		a.NamesUs = page.NamesUs(agent.Metadata.Name)
 		a.AnswerURL = page.AddressText(in.RedirectURI)
 	}
@@ -459,7 +459,7 @@ func (w *Consent) offers(c *page.Context, in oauth.Asked) ([]*plan, error) {
 // asks is what a program asks for, with the plans and the delegations among which the person chooses.
 func (w *Consent) asks(c *page.Context, by oauth.Client, in oauth.Asked) (a *asked, err error) {
 	a = &asked{
-		Name: cmp.Or(plain.Name(by.Name), "A program without a name"), NamesUs: !by.Ours && page.NamesUs(by.Name),
+		Name: cmp.Or(plain.Name(by.Name), "Unnamed app"), NamesUs: !by.Ours && page.NamesUs(by.Name),
 		ClientID: by.ID, Site: page.AddressText(by.Site), Website: page.AddressText(by.URI),
 		Resource: page.AddressText(in.Resource), Scope: in.Scope, Key: in.Kind == oauth.KindAPIKey,
 		named: in.PlanID != "" || in.AgentID != "",
@@ -497,7 +497,7 @@ func (w *Consent) device() page.Route {
 		if !deciding {
 			code = c.Form.Get("user_code")
 			if !c.Holds(c.Form.Get("ticket"), formDevice) {
-				return askCode(c, http.StatusForbidden, code, "This form is not one of this session. Send it once more.")
+				return askCode(c, http.StatusForbidden, code, "This form belongs to another session. Submit it again.")
 			}
 		}
 		d, err := w.OAuth.Device(w.OAuth.From(c.R), c.Person.Address, code)
@@ -516,11 +516,11 @@ func (w *Consent) device() page.Route {
 		}
 		return w.decide(c, a,
 			func(chosen oauth.Choice) (string, error) {
-				return "The program is let in.", w.OAuth.ApproveDevice(w.OAuth.From(c.R), code, c.Person.Caller, chosen)
+				return "Access allowed.", w.OAuth.ApproveDevice(w.OAuth.From(c.R), code, c.Person.Caller, chosen)
 			},
-			func() (string, error) { return "The program is refused.", w.OAuth.DenyDevice(c.Ctx(), code) },
+			func() (string, error) { return "Access denied.", w.OAuth.DenyDevice(c.Ctx(), code) },
 			func(text string) (page.View, error) {
-				return c.Show(http.StatusOK, "message", page.Layout{Title: "Done", Body: page.Message{Text: text, Next: "Go back to the device: it continues by itself."}}, "")
+				return c.Show(http.StatusOK, "message", page.Layout{Title: "Done", Body: page.Message{Text: text, Next: "Return to the device. It continues automatically."}}, "")
 			},
 			func() (*asked, error) { return w.asksOn(c, d) },
 		)
@@ -536,12 +536,12 @@ func signedInForDevice(c *page.Context) error {
 	if code := c.R.FormValue("user_code"); code != "" {
 		next += "?" + url.Values{"user_code": {code}}.Encode()
 	}
-	return page.Instead(c.SignIn.Ask(c, http.StatusOK, "A program without a browser asks for access to your account. Sign in to read what it wants, and to decide.", next, ""))
+	return page.Instead(c.SignIn.Ask(c, http.StatusOK, "An app on a device requests access to your workspace. Sign in to review the request.", next, ""))
 }
 
 func askCode(c *page.Context, status int, code, fault string) (page.View, error) {
 	return c.Show(status, "device", page.Layout{
-		Title: "Let a device in?", Fault: fault, Body: deviceForm{plain.Name(code), c.Ticket(formDevice)},
+		Title: "Approve a device", Fault: fault, Body: deviceForm{plain.Name(code), c.Ticket(formDevice)},
 	}, "")
 }
 
@@ -581,7 +581,7 @@ func showCLI(c *page.Context, status int, start oauth.Start, fault string) (page
 	if !f.AskKey {
 		f.Ticket = c.Ticket(f.says()...)
 	}
-	return c.Show(status, "cli", page.Layout{Title: "Sign in a program on this computer", Fault: fault, Body: f}, "http://"+f.Host)
+	return c.Show(status, "cli", page.Layout{Title: "Allow access from this computer?", Fault: fault, Body: f}, "http://"+f.Host)
 }
 
 func startPath(s oauth.Start) string {
@@ -605,7 +605,7 @@ func (w *Consent) letIn(c *page.Context, start oauth.Start) (page.View, error) {
 	case !c.Sessions.Recent(c.Person):
 		return again(http.StatusUnauthorized, "Paste an API key.")
 	case !c.Holds(c.Form.Get("ticket"), (&cliForm{Start: start}).says()...):
-		return again(http.StatusForbidden, "This form is not one of this session. Read it again.")
+		return again(http.StatusForbidden, "This form belongs to another session. Review it and submit it again.")
 	default:
 		who = c.Person.Caller
 	}

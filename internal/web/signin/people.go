@@ -221,7 +221,7 @@ func (w *Pages) recover() page.Route {
 	ask := func(c *page.Context, status int, link, fault string) (page.View, error) {
 		title := "Choose a new password"
 		if w.People.Credentials.NoPasswords {
-			title = "Get in again"
+			title = "Recover your account"
 		}
 		return c.Show(status, "recover", page.Layout{Title: title, Fault: fault, Body: recovering{link, c.Form.Get("login"), w.People.Credentials.NoPasswords}}, "")
 	}
@@ -261,7 +261,7 @@ type shownSession struct {
 }
 
 var kindTexts = map[string]string{
-	people.Password: "Password", people.Passkey: "Passkey", people.Mail: "Code by mail to", people.OIDC: "Account of", people.Wallet: "Wallet",
+	people.Password: "Password", people.Passkey: "Passkey", people.Mail: "Code by mail to", people.OIDC: "Account at", people.Wallet: "Wallet",
 }
 
 // security is GET and POST /account/security: how a person signs in, and where.
@@ -328,7 +328,7 @@ func (w *Pages) changeSecurity(c *page.Context) (body security, err error) {
 		body.Done = "The passkey is added."
 		err = w.People.Passkeys.Add(c.Ctx(), user, c.Form.Get("name"), c.Form.Get("state"), c.Form.Get("answer"))
 	case "claim":
-		body.Done = "You are the owner of the account."
+		body.Done = "You are now an owner of the workspace."
 		_, err = w.People.Members.Claim(c.Ctx(), c.Address(c.R), user, strings.TrimSpace(c.Form.Get("api_key")))
 		if err == nil {
 			c.Person.Workspaces, err = w.People.Workspaces(c.Ctx(), user)

@@ -156,14 +156,14 @@ func keyFault(e *toll.Error) string {
 	}
 	switch e.Code {
 	case toll.CodeNotAuthenticated:
-		return "This API key is unknown, expired or revoked. Paste another one."
+		return "This API key is unknown, expired, or revoked. Paste another key."
 	case toll.CodeKeyWrongEnvironment:
-		return "This API key is of the other environment. Paste one of this service."
+		return "This API key belongs to the other environment. Paste a key of this service."
 	case toll.CodeKeyForeign:
 		if e.Hint != "" { // it tells what was pasted
 			return e.Hint
 		}
-		return "This API key was not made by this service. Paste one that was."
+		return "This API key was not created by this service. Paste a key of this service."
 	}
 	return "This is not an API key. Paste the whole key, from its prefix to its last character, without the word Bearer."
 }
@@ -172,7 +172,7 @@ func (w *Pages) signOut() page.Route {
 	return route(page.PathSignOut, nil, func(c *page.Context) (page.View, error) {
 		if c.Person != nil {
 			if !c.Sessions.Holds(c.Ctx(), c.Form.Get("ticket"), page.FormSignOut) {
-				return nil, c.Refuse(http.StatusForbidden, "The form is not one of this session.")
+				return nil, c.Refuse(http.StatusForbidden, "This form belongs to another session.")
 			}
 			if err := c.Sessions.End(c.Ctx()); err != nil {
 				return nil, err
@@ -232,7 +232,7 @@ func (w *Pages) mailStop() page.Route {
 
 func (w *Pages) askMail(c *page.Context, status int, to people.CodeFor, fault string) (page.View, error) {
 	if !w.People.Notices.HasMail() {
-		return nil, c.RefuseNext(http.StatusNotFound, "This service sends no codes by mail.", "Sign in another way.")
+		return nil, c.RefuseNext(http.StatusNotFound, "This service does not send codes by mail.", "Sign in another way.")
 	}
 	return c.Show(status, "mail", page.Layout{Title: "Get a code by mail", Fault: fault, Body: mailForm{CodeFor: to}}, "")
 }
@@ -247,7 +247,7 @@ func (w *Pages) sendCode(c *page.Context, to people.CodeFor) (page.View, error) 
 
 func askCodeOf(c *page.Context, status int, to people.CodeFor, state, fault string) (page.View, error) {
 	f := mailForm{CodeFor: to, State: state, Adds: !to.User.IsZero()}
-	return c.Show(status, "mail", page.Layout{Title: "Type the code", Fault: fault, Body: f}, "")
+	return c.Show(status, "mail", page.Layout{Title: "Enter the code", Fault: fault, Body: f}, "")
 }
 
 func (w *Pages) checkCode(c *page.Context, state string) (page.View, error) {
@@ -332,7 +332,7 @@ func (w *Pages) oidcBack() page.Route {
 			}
 			return w.admitCredential(c, pr, provedAt, f.Next, f.Link)
 		case c.Person == nil || c.Person.User == nil || c.Person.User.ID != f.User:
-			return again(http.StatusForbidden, "Another person is signed in now than when this began. Start again.")
+			return again(http.StatusForbidden, "A different person is signed in now. Start again.")
 		case f.Adds:
 			return w.addCredential(c, pr)
 		default:
@@ -415,7 +415,7 @@ func (w *Pages) finishWallet(c *page.Context, state string) (page.View, error) {
 		return c.Rejected(err, again)
 	}
 	if !f.User.IsZero() && (c.Person == nil || c.Person.User == nil || c.Person.User.ID != f.User) {
-		return again(http.StatusForbidden, "Another person is signed in now than when this began. Start again.")
+		return again(http.StatusForbidden, "A different person is signed in now. Start again.")
 	}
 	_, pr, err := w.People.Wallets.Finish(c.Ctx(), c.Address(c.R), state, c.Form.Get("signature"))
 	if err != nil {
@@ -464,14 +464,14 @@ func (w *Pages) askNewcomer(c *page.Context, pr people.Proof, next, link string)
 	state, err := w.People.Proofs.Keep(c.Ctx(), pr, link)
 	if err != nil {
 		return c.Rejected(err, func(status int, fault string) (page.View, error) {
-			return nil, c.RefuseNext(status, fault, "Nobody has an account with "+pr.Name+".")
+			return nil, c.RefuseNext(status, fault, "There is no account for "+pr.Name+".")
 		})
 	}
 	return showNewcomer(c, http.StatusOK, newcomer{Proof: pr, State: state, Next: next}, "")
 }
 
 func showNewcomer(c *page.Context, status int, f newcomer, fault string) (page.View, error) {
-	return c.Show(status, "newcomer", page.Layout{Title: "Make an account?", Fault: fault, Body: f}, "")
+	return c.Show(status, "newcomer", page.Layout{Title: "Create an account?", Fault: fault, Body: f}, "")
 }
 
 func (w *Pages) signUpCredential(c *page.Context, state, next string) (page.View, error) {

@@ -29,7 +29,7 @@
 
   const pause = (ms) => new Promise((done) => setTimeout(done, ms));
 
-  // Puts the parts of another page, by their ids, in the place of those of this one that nobody is in.
+  // Puts the parts of another page, by their ids, in place of the same parts of this page, except those that have the focus.
   const take = (text) => {
     const page = new DOMParser().parseFromString(text, "text/html");
     for (const part of document.querySelectorAll("[data-part]")) {
@@ -45,7 +45,7 @@
     mark(true);
     for (;;) {
       if (document.hidden) await new Promise((done) => document.addEventListener("visibilitychange", done, { once: true }));
-      // A page that nobody sees does not wait: a browser has few connections for one service.
+      // A hidden page does not wait: a browser has few connections for one service.
       const unseen = new AbortController();
       const hidden = () => document.hidden && unseen.abort();
       document.addEventListener("visibilitychange", hidden);
@@ -86,7 +86,7 @@
     }, 400);
   });
 
-  // The palette shows what the page of the search finds, while somebody types.
+  // The palette shows what the page of the search finds, while a person types.
   const palette = document.getElementById("palette");
   const jump = document.getElementById("jump");
   const jumps = document.getElementById("jumps");
@@ -138,11 +138,11 @@
       return element;
     };
     const pages = links().filter((link) => link.dataset.key).map((link) => [`g ${link.dataset.key}`, link.textContent]);
-    const keys = [["/", "Search"], ["Ctrl K", "Search or jump to"], ["?", "This list"], ["Esc", "Close"], ...pages];
+    const keys = [["/", "Search"], ["Ctrl K", "Search or jump to"], ["?", "Show this list"], ["Esc", "Close"], ...pages];
     const list = make("dl", "", ...keys.map(([key, what]) => make("div", "", make("dt", "", make("kbd", key)), make("dd", what))));
-    const box = make("dialog", "", make("h2", "Keys"), list);
+    const box = make("dialog", "", make("h2", "Keyboard shortcuts"), list);
     box.className = "palette keys";
-    box.setAttribute("aria-label", "Keys");
+    box.setAttribute("aria-label", "Keyboard shortcuts");
     box.addEventListener("click", () => box.close());
     box.addEventListener("close", () => box.remove());
     document.body.append(box);

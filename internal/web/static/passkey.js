@@ -28,7 +28,7 @@
 				asked = true;
 				form.submit();
 			} catch (e) {
-				said.textContent = "The passkey was not used: " + e.message;
+				said.textContent = "The passkey could not be used: " + e.message;
 			}
 		});
 	}

@@ -4,7 +4,7 @@
 	const offer = document.querySelector("form[data-wallets]");
 	const sign = document.querySelector("form[data-sign]");
 	const said = (offer || sign).querySelector("[role=alert]");
-	const fail = (e) => { said.textContent = "The wallet did not do it: " + ((e && e.message) || "no reason given"); };
+	const fail = (e) => { said.textContent = "The wallet did not complete the request: " + ((e && e.message) || "no reason given"); };
 	const ask = async (provider, id) => {
 		said.textContent = "";
 		try {
@@ -52,6 +52,6 @@
 		event.preventDefault();
 		const provider = wallets.get(sign.elements.wallet.value) || window.ethereum;
 		if (provider) signWith(provider);
-		else said.textContent = "The wallet is not here any more. Go back and choose one.";
+		else said.textContent = "The wallet is no longer available. Go back and choose a wallet.";
 	});
 })();

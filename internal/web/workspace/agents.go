@@ -25,15 +25,15 @@ func ownPlans(c *page.Context) (page.List[*toll.Plan], error) {
 func listAgents(c *page.Context) (page.View, error) {
 	agents, err := page.ListOf[*toll.Agent](c, list.Agents, nil, page.NameSorts...)
 	if err != nil {
-		return nil, c.Failed("part of the list", err)
+		return nil, c.Failed("list page", err)
 	}
 	return c.Record("Agents", page.Record{
-		Lead: "Servers of yours that others pay for, request by request.", Table: agentsTable(c, agents),
-		Links: append(mayBegin(c, "Register an agent", "agents", "new"), file(c, "agents", nil)...),
+		Lead: "Servers that subscribers pay for per request.", Table: agentsTable(c, agents),
+		Links: append(mayBegin(c, "Create agent", "agents", "new"), file(c, "agents", nil)...),
 	})
 }
 
-// mayBegin is a link to a page that makes something, for people who may.
+// mayBegin returns a link to a page that creates a record, for people with the right to manage.
 func mayBegin(c *page.Context, text string, to ...string) []page.Link {
 	if !c.Person.Rights.Has(toll.RightManage) {
 		return nil
@@ -48,8 +48,8 @@ func agentsTable(c *page.Context, agents page.List[*toll.Agent]) *page.Table {
 		cell["name"].To, *cell["plans"] = c.To("agents", string(a.ID)), page.Credits(toll.Credits(len(a.Plans)))
 	})
 	t.Empty = &page.Empty{
-		Icon: "bot", Title: "No agents yet", Text: "An agent is a server of yours that others pay for, request by request.",
-		To: c.To("agents", "new"), Button: "Register an agent", Command: "toll agents create --help",
+		Icon: "bot", Title: "No agents yet", Text: "Your agents appear here. An agent is a server that subscribers pay for per request.",
+		To: c.To("agents", "new"), Button: "Create agent", Command: "toll agents create --help",
 	}
 	return t
 }
@@ -72,8 +72,8 @@ func agent(c *page.Context) (*toll.Agent, error) {
 
 // authTypes are how an agent lets its callers in.
 var authTypes = []page.Option{
-	{Value: "none", Text: "Open: it asks for nothing"}, {Value: "bearer", Text: "A token"},
-	{Value: "basic", Text: "A user name and a password"}, {Value: "oauth", Text: "OAuth"},
+	{Value: "none", Text: "None"}, {Value: "bearer", Text: "Bearer token"},
+	{Value: "basic", Text: "Username and password"}, {Value: "oauth", Text: "OAuth"},
 }
 
 // agentGroups are the fields of an agent.
@@ -82,37 +82,37 @@ func agentGroups(a *toll.Agent) []page.Group {
 	for _, e := range a.API.Endpoints {
 		endpoints = append(endpoints, e.Verb+" "+e.URL)
 	}
-	strict, secret := "", "Kept sealed, and never shown again."
+	strict, secret := "", "Stored encrypted and never shown again."
 	if a.API.StrictEndpoints {
 		strict = "yes"
 	}
 	if a.API.HasCredentials {
-		secret = "Secrets are stored. What you type here replaces them."
+		secret = "Credentials are stored. Enter new values to replace them."
 	}
 	return []page.Group{
 		{Fields: []page.Field{
-			{Name: "name", Label: "Name", Value: a.Metadata.Name, Max: toll.MaxNameRunes, Required: true, Hint: "Buyers read it first."},
-			{Name: "description", Label: "Description", Value: a.Metadata.Description, Area: true, Hint: "What it does, and for whom."},
-			{Name: "tags", Label: "Tags", Value: strings.Join(a.Metadata.Tags, ", "), Hint: "Separated by commas. People search for them."},
+			{Name: "name", Label: "Name", Value: a.Metadata.Name, Max: toll.MaxNameRunes, Required: true, Hint: "The name that buyers see."},
+			{Name: "description", Label: "Description", Value: a.Metadata.Description, Area: true, Hint: "Tell buyers about the purpose of the agent."},
+			{Name: "tags", Label: "Tags", Value: strings.Join(a.Metadata.Tags, ", "), Hint: "Separate tags with commas. Buyers can search for them."},
 		}},
-		{Title: "Where it answers", Fields: []page.Field{
+		{Title: "Endpoints", Fields: []page.Field{
 			{
 				Name: "endpoints", Label: "Paid endpoints", Area: true, Value: strings.Join(endpoints, "\n"),
-				Hint: "One on a line, such as: POST https://agent.example.com/ask. Patterns like /users/:id and /files/* work.",
+				Hint: "One per line, for example POST https://agent.example.com/ask. You can use patterns such as /users/:id and /files/*.",
 			},
 			{
 				Name: "openEndpoints", Label: "Open endpoints", Area: true, Value: strings.Join(a.API.OpenEndpoints, "\n"),
-				Hint: "Addresses that cost nothing, one on a line.",
+				Hint: "URLs that cost nothing, one per line.",
 			},
 			{
-				Name: "agentDefinitionUrl", Label: "Definition", Value: a.API.AgentDefinitionURL, Type: "url",
-				Hint: "Address of its OpenAPI document, agent card or MCP server.",
+				Name: "agentDefinitionUrl", Label: "Definition URL", Value: a.API.AgentDefinitionURL, Type: "url",
+				Hint: "URL of its OpenAPI document, agent card, or MCP server.",
 			},
-			{Name: "strictEndpoints", Label: "Refuse payments for addresses that are not in the list", Type: "checkbox", Value: strict},
+			{Name: "strictEndpoints", Label: "Reject payments for all other URLs", Type: "checkbox", Value: strict},
 		}},
-		{Title: "Sign-in at the agent", Hint: "For an agent that has a sign-in of its own.", Fields: []page.Field{
-			{Name: "authType", Label: "What it asks for", Value: a.API.AuthType, Options: authTypes},
-			{Name: "username", Label: "User name", Hint: secret},
+		{Title: "Agent authentication", Hint: "Only for agents that require their own authentication.", Fields: []page.Field{
+			{Name: "authType", Label: "Method", Value: a.API.AuthType, Options: authTypes},
+			{Name: "username", Label: "Username", Hint: secret},
 			{Name: "password", Label: "Password", Type: "password"},
 			{Name: "token", Label: "Token", Type: "password"},
 		}},
@@ -130,12 +130,12 @@ func askAgent(c *page.Context) (page.View, error) {
 		for _, p := range plans.Items {
 			choice.Options = append(choice.Options, page.Option{Value: string(p.ID), Text: page.NameOf(p.Metadata.Name), Hint: page.PriceOf(p) + " for " + page.BuysOf(p)})
 		}
-		groups = slices.Insert(groups, 1, page.Group{Title: "What pays for it", Fields: []page.Field{choice}})
+		groups = slices.Insert(groups, 1, page.Group{Title: "Payment", Fields: []page.Field{choice}})
 	}
-	f := c.FormOf("register", "Register the agent", groups...)
+	f := c.FormOf("register", "Create agent", groups...)
 	f.Cancel = c.To("agents")
-	return c.Record("Register an agent", page.Record{
-		Lead: "An agent is a server that answers requests. Toll takes the payment and tells it when to answer.", Forms: []*page.Form{f},
+	return c.Record("Create agent", page.Record{
+		Lead: "An agent is a server that answers paid requests. Toll checks the payment before the agent answers and settles it afterward.", Forms: []*page.Form{f},
 	})
 }
 
@@ -149,7 +149,7 @@ func endpoints(c *page.Context) (toll.EndpointList, error) {
 		}
 		verb := strings.ToUpper(words[0])
 		if len(words) != 2 || !slices.Contains(toll.Verbs, verb) {
-			return nil, page.OneFault("endpoints", "must have a method and an address on each line; got "+strconv.Quote(plain.Name(line)))
+			return nil, page.OneFault("endpoints", "must have a method and a URL on each line; got "+strconv.Quote(plain.Name(line)))
 		}
 		out = append(out, toll.Endpoint{Verb: verb, URL: words[1]})
 	}
@@ -177,7 +177,7 @@ func registerAgent(c *page.Context) (page.View, error) {
 		if err != nil {
 			return page.Outcome{}, err
 		}
-		return page.Outcome{To: c.To("agents", string(made.AgentID)), Done: "The agent is registered."}, nil
+		return page.Outcome{To: c.To("agents", string(made.AgentID)), Done: "Agent created."}, nil
 	})
 }
 
@@ -191,7 +191,7 @@ func askAgentEdit(c *page.Context) (page.View, error) {
 	return c.Record("Edit "+page.NameOf(a.Metadata.Name), page.Record{Forms: []*page.Form{f}})
 }
 
-// versionOf is the hidden field by which a change is refused when somebody else made one meanwhile.
+// versionOf returns the hidden field with the version of a record. The API rejects a change when the record has a newer version.
 func versionOf(n int64) []page.Option {
 	return []page.Option{{Value: "version", Text: strconv.FormatInt(n, 10)}}
 }
@@ -231,7 +231,7 @@ func editAgent(c *page.Context) (page.View, error) {
 			}
 		}
 		_, err := c.API.UpdateAgent(ctx, a.ID, u)
-		return page.Outcome{To: c.To("agents", string(a.ID)), Done: "The agent is saved."}, err
+		return page.Outcome{To: c.To("agents", string(a.ID)), Done: "Agent saved."}, err
 	})
 }
 
@@ -245,16 +245,16 @@ func actOnAgent(c *page.Context) (page.View, error) {
 		plan := toll.PlanID(c.Form.Get("plan"))
 		switch c.Form.Get("act") {
 		case "list":
-			out.Done = "The agent is listed."
+			out.Done = "Agent listed."
 			_, err = c.API.SetAgentListed(c.Acting(), a.ID, true)
 		case "unlist":
-			out.Done = "The agent is not listed any more, and takes no new payments."
+			out.Done = "Agent unlisted. It accepts no new payments."
 			_, err = c.API.SetAgentListed(c.Acting(), a.ID, false)
 		case "attach":
-			out.Done = "The plan pays for the agent."
+			out.Done = "Plan attached."
 			_, err = c.API.AttachPlan(c.Acting(), a.ID, plan)
 		case "detach":
-			out.Done = "The plan does not pay for the agent any more."
+			out.Done = "Plan detached."
 			_, err = c.API.DetachPlan(c.Acting(), a.ID, plan)
 		default:
 			err = toll.NewError(toll.CodeBadRequest)
@@ -278,14 +278,14 @@ func showAgent(c *page.Context) (page.View, error) {
 		return nil, c.Failed("agent", err)
 	}
 	endpoints := &page.Table{
-		Caption: "Endpoints", Head: []page.Column{{Text: "Verb"}, {Text: "Address"}, {Text: "Price"}},
-		Empty: &page.Empty{Icon: "server", Title: "No endpoints", Text: "Without endpoints any address of yours may take payments for this agent."},
+		Caption: "Endpoints", Head: []page.Column{{Text: "Method"}, {Text: "URL"}, {Text: "Price"}},
+		Empty: &page.Empty{Icon: "server", Title: "No endpoints", Text: "Until you add endpoints, payments for this agent are accepted at any of your URLs."},
 	}
 	for _, e := range a.API.Endpoints {
 		endpoints.Rows = append(endpoints.Rows, []page.Cell{{Text: e.Verb}, {Text: plain.Name(e.URL)}, {Text: "paid"}})
 	}
 	for _, u := range a.API.OpenEndpoints {
-		endpoints.Rows = append(endpoints.Rows, []page.Cell{{Text: "any"}, {Text: plain.Name(u)}, {Text: "open"}})
+		endpoints.Rows = append(endpoints.Rows, []page.Cell{{Text: "any"}, {Text: plain.Name(u)}, {Text: "free"}})
 	}
 	links := append(mayBegin(c, "Edit", "agents", string(a.ID), "edit"), page.Link{Text: "Public page", To: "/a/" + string(a.ID), Plain: true},
 		page.Link{Text: "Requests", To: c.To("requests") + "?agentId=" + string(a.ID), Plain: true})
@@ -298,13 +298,13 @@ func showAgent(c *page.Context) (page.View, error) {
 		Range: page.Ranges(c, p),
 		Stats: append(used.stats(), refused.stat()),
 		Facts: []page.Fact{
-			{Label: "Id", Cell: page.Cell{ID: string(a.ID)}}, {Label: "State", Cell: page.Cell{State: page.ListedState(a.IsListed)}}, {Label: "Time to settle", Cell: page.Cell{Text: used.median()}},
-			{Label: "Last settled", Cell: last}, {Label: "Last refused", Cell: refused.last(p)},
-			{Label: "Registered", Cell: page.At(a.CreatedAt)}, {Label: "Changed", Cell: page.At(a.UpdatedAt)},
+			{Label: "ID", Cell: page.Cell{ID: string(a.ID)}}, {Label: "State", Cell: page.Cell{State: page.ListedState(a.IsListed)}}, {Label: "Settlement time", Cell: page.Cell{Text: used.median()}},
+			{Label: "Last settled", Cell: last}, {Label: "Last refusal", Cell: refused.last(p)},
+			{Label: "Created", Cell: page.At(a.CreatedAt)}, {Label: "Updated", Cell: page.At(a.UpdatedAt)},
 		},
 		Acts: acts,
 		Parts: []page.Part{
-			{Title: "Endpoints", Table: endpoints}, {Title: "Plans", Table: plansTable(c, plans)}, {Title: "Refused, by reason", Table: refused.table(c)},
+			{Title: "Endpoints", Table: endpoints}, {Title: "Plans", Table: plansTable(c, plans)}, {Title: "Refusals by reason", Table: refused.table(c)},
 		},
 		Snippets: page.Snippets(c, a, ""),
 	})
@@ -323,9 +323,9 @@ func lastSettled(c *page.Context, id toll.AgentID) (page.Cell, error) {
 		cell.Sub = "request " + plain.Name(page.Short(s.AgentRequestID))
 		return cell, nil
 	case list.Next != "":
-		return page.Cell{Text: "not among the last requests"}, nil
+		return page.Cell{Text: "not in recent requests"}, nil
 	}
-	return page.Cell{Text: "not in the last 90 days"}, nil
+	return page.Cell{Text: "none in the last 90 days"}, nil
 }
 
 func actsOfAgent(c *page.Context, a *toll.Agent) ([]page.Dialog, error) {
@@ -347,13 +347,13 @@ func actsOfAgent(c *page.Context, a *toll.Agent) ([]page.Dialog, error) {
 	}
 	var acts []page.Dialog
 	if len(attach.Options) > 0 {
-		acts = append(acts, c.DialogOf("attach", "Attach a plan", "Its credits pay for requests to this agent.", attach))
+		acts = append(acts, c.DialogOf("attach", "Attach plan", "Credits of the plan pay for requests to this agent.", attach))
 	}
 	if len(detach.Options) > 0 {
-		acts = append(acts, c.DialogOf("detach", "Detach a plan", "Access tokens for it stop working here. What is held still settles.", detach))
+		acts = append(acts, c.DialogOf("detach", "Detach plan", "Access tokens of the plan stop working for this agent. Held requests can still be settled.", detach))
 	}
 	if a.IsListed {
-		return append(acts, c.DangerOf("unlist", "Unlist", "It takes no new payments, and nobody finds it. What is held still settles.")), nil
+		return append(acts, c.DangerOf("unlist", "Unlist", "The agent accepts no new payments and disappears from search results. Held requests can still be settled.")), nil
 	}
-	return append(acts, c.DialogOf("list", "List", "People find it, and it takes payments.")), nil
+	return append(acts, c.DialogOf("list", "List", "Buyers can find the agent, and it accepts payments.")), nil
 }

@@ -24,7 +24,7 @@ func listHoldings(c *page.Context) (page.View, error) {
 		return nil, err
 	}
 	return c.Record("My plans", page.Record{
-		Lead:  "Plans of others that this workspace bought, what is left of them, and how long it lasts at the pace of the last 7 days.",
+		Lead:  "Plans that this workspace bought, with the credits left and how long they last at the rate of the last 7 days.",
 		Table: heldTable(c, list, pace), Links: file(c, "holdings", nil),
 	})
 }
@@ -58,16 +58,16 @@ func heldTable(c *page.Context, holdings page.List[*toll.Balance], pace map[toll
 		cell["burned"].Number = cmp.Or(pace[b.PlanID], new(big.Int)).String()
 		switch at := lastsUntil(c, b, pace[b.PlanID]); {
 		case !b.PlanType.Kind().Charges():
-			cell["lasts"].Text = "its end"
+			cell["lasts"].Text = "expiry"
 		case !at.IsZero():
 			*cell["lasts"] = page.At(at)
 		case b.Available == 0:
 			cell["lasts"].Text = "used up"
 		default:
-			cell["lasts"].Text = "not used now"
+			cell["lasts"].Text = "not in use"
 		}
 	})
-	t.Empty = &page.Empty{Icon: "coins", Title: "You hold no plan", Text: "Buy a plan, and its balance appears here.", To: page.PathExplore, Button: "Find a plan", Command: "toll plans order --help"}
+	t.Empty = &page.Empty{Icon: "coins", Title: "No plans yet", Text: "Plans that you buy appear here with their balance.", To: page.PathExplore, Button: "Find a plan", Command: "toll plans order --help"}
 	return t
 }
 
@@ -94,7 +94,7 @@ func endingCredits(c *page.Context, list page.List[*toll.Balance], pace map[toll
 			continue
 		}
 		out = append(out, page.Task{
-			Tone: "warn", Title: "The credits of " + page.NameOf(b.PlanName) + " run out " + page.Ago(at, now), Text: page.Count(int64(b.Available), "credit") + " left, at the pace of the last 7 days.",
+			Tone: "warn", Title: "Credits of " + page.NameOf(b.PlanName) + " run out " + page.Ago(at, now), Text: page.Count(int64(b.Available), "credit") + " left at the rate of the last 7 days.",
 			To: c.To("holdings", string(b.PlanID)), Act: "Top up",
 		})
 	}
@@ -147,55 +147,55 @@ func (w *pages) showHolding(c *page.Context) (page.View, error) {
 	s := page.Record{
 		Stats: []page.Stat{
 			{Label: "Available", Value: page.Grouped(b.Available.String()), Unit: "credits"},
-			{Label: "Held for requests", Value: page.Grouped(b.Held.String())}, {Label: "Used", Value: page.Grouped(b.Used.String())},
+			{Label: "Held", Value: page.Grouped(b.Held.String())}, {Label: "Used", Value: page.Grouped(b.Used.String())},
 			{Label: "Granted", Value: page.Grouped(b.Total.String())},
 		},
 		Facts: []page.Fact{
-			{Label: "Id", Cell: page.Cell{ID: string(p.ID)}}, {Label: "Sold by", Cell: page.Cell{ID: p.Owner.String()}}, {Label: "Price", Cell: page.Cell{Text: page.PriceOf(p)}},
-			{Label: "Buys", Cell: page.Cell{Text: page.BuysOf(p)}}, {Label: "A request burns", Cell: page.Cell{Text: page.BurnsOf(p)}}, {Label: "Ends", Cell: page.AtOr(b.ExpiresAt, "never")},
+			{Label: "ID", Cell: page.Cell{ID: string(p.ID)}}, {Label: "Sold by", Cell: page.Cell{ID: p.Owner.String()}}, {Label: "Price", Cell: page.Cell{Text: page.PriceOf(p)}},
+			{Label: "Per order", Cell: page.Cell{Text: page.BuysOf(p)}}, {Label: "Credits per request", Cell: page.Cell{Text: page.BurnsOf(p)}}, {Label: "Expires", Cell: page.AtOr(b.ExpiresAt, "never")},
 		},
 	}
 	if !p.Kind().Charges() {
 		s.Stats = nil
 	} else {
 		week := page.Numbers(used.credits.Now[len(used.credits.Now)-paceDays:]).Total()
-		s.Facts = append(s.Facts, page.Fact{Label: "Lasts until", Cell: page.AtOr(toll.AtPtr(lastsUntil(c, b, week)), "not known: nothing was burned in the last 7 days")})
+		s.Facts = append(s.Facts, page.Fact{Label: "Lasts until", Cell: page.AtOr(toll.AtPtr(lastsUntil(c, b, week)), "unknown: no credits burned in the last 7 days")})
 		s.Charts = []*page.Chart{page.NewChart("Credits burned in 30 days", days, used.credits, page.PlainNumber)}
 	}
 	if len(b.Lots) > 0 {
-		t := &page.Table{Caption: "Credits by end", Head: []page.Column{{Text: "Ends"}, {Text: "Left", Num: true}, {Text: "Granted", Num: true}}}
+		t := &page.Table{Caption: "Credits by expiry", Head: []page.Column{{Text: "Expires"}, {Text: "Left", Num: true}, {Text: "Granted", Num: true}}}
 		for _, l := range b.Lots {
 			t.Rows = append(t.Rows, []page.Cell{page.AtOr(l.ExpiresAt, "never"), page.Credits(l.Remaining), page.Credits(l.Amount)})
 		}
-		s.Parts = append(s.Parts, page.Part{Title: "Credits by end", Table: t})
+		s.Parts = append(s.Parts, page.Part{Title: "Credits by expiry", Table: t})
 	}
 	if c.Person.Rights.Has(toll.RightSpend) {
-		s.Links = []page.Link{{Text: "Make an access token", To: c.To("tokens", "new") + "?plan=" + url.QueryEscape(string(p.ID)), Plain: true}}
+		s.Links = []page.Link{{Text: "Create access token", To: c.To("tokens", "new") + "?plan=" + url.QueryEscape(string(p.ID)), Plain: true}}
 		s.Acts, s.Note = w.orderDialog(c, p)
 	}
 	s.Parts = append(s.Parts, page.Part{Title: "Access tokens", Table: tokens})
 	return c.Record(page.NameOf(p.Metadata.Name), s)
 }
 
-// orderDialog orders a plan once more, or says why that does not go here.
+// orderDialog returns the dialog that orders a plan again, or the reason why the person cannot order it here.
 func (w *pages) orderDialog(c *page.Context, p *toll.Plan) ([]page.Dialog, string) {
 	if !p.Kind().Prepaid() {
 		return nil, ""
 	}
 	button, why := page.OrderButton(c.Person, p, w.Cards)
-	payers := page.Field{Name: "payer", Label: "Paid by", Members: []string{"delegationId"}}
+	payers := page.Field{Name: "payer", Label: "Pay with", Members: []string{"delegationId"}}
 	if button != "" {
-		payers.Options = append(payers.Options, page.Option{Value: "", Text: map[bool]string{true: "The wallet of this workspace", false: "A card, on the next page"}[p.Price.IsCrypto]})
+		payers.Options = append(payers.Options, page.Option{Value: "", Text: map[bool]string{true: "This workspace's wallet", false: "Card, on the next page"}[p.Price.IsCrypto]})
 	}
 	if p.Price.IsFree() {
-		payers.Options = []page.Option{{Value: "", Text: "Nothing: it is free"}}
+		payers.Options = []page.Option{{Value: "", Text: "Free"}}
 	} else {
 		payers.Options = append(payers.Options, purseOptions(c, p.ID)...)
 	}
 	if len(payers.Options) == 0 {
 		return nil, why
 	}
-	return []page.Dialog{c.DialogOf("order", "Order", "One order costs "+page.PriceOf(p)+" and buys "+page.BuysOf(p)+".", payers)}, why
+	return []page.Dialog{c.DialogOf("order", "Order", "Price: "+page.PriceOf(p)+". You get "+page.BuysOf(p)+".", payers)}, why
 }
 
 // mostOffers is how many plans of an agent, and how many delegations, a page offers.
@@ -243,7 +243,7 @@ func topUp(c *page.Context) (page.View, error) {
 		if err != nil {
 			return page.Outcome{}, err
 		}
-		return page.Outcome{To: c.To("orders", o.OrderID), Done: "The plan is ordered."}, nil
+		return page.Outcome{To: c.To("orders", o.OrderID), Done: "Plan ordered."}, nil
 	})
 }
 
@@ -254,11 +254,11 @@ func tokensOf(c *page.Context, q url.Values) (*page.Table, error) {
 	t := page.TableOf(c, of, "access token", tokens, func(p *toll.Permission, cell page.Cells) {
 		cell["permissionHash"].To, cell["planId"].To = c.To("tokens", p.PermissionHash.String()), c.To("holdings", string(p.PlanID))
 		if p.MaxCredits == nil {
-			cell["maxCredits"].Text = "none"
+			cell["maxCredits"].Text = "no limit"
 		}
 	})
 	t.Empty = &page.Empty{
-		Icon: "badge-check", Title: "No access tokens", Text: "An access token lets one program spend credits of a plan, within a limit.", To: "", Button: "",
+		Icon: "badge-check", Title: "No access tokens yet", Text: "An access token lets a program spend credits of a plan, up to a limit.", To: "", Button: "",
 		Command: "toll tokens create --help",
 	}
 	return t, err
@@ -274,15 +274,15 @@ func listTokens(c *page.Context) (page.View, error) {
 	if err := c.Narrowed(err); err != nil {
 		return nil, err
 	}
-	s := page.Record{Lead: "What lets a program spend credits, within a limit and for a time.", Filter: filter, Table: t}
+	s := page.Record{Lead: "Access tokens let programs spend credits, up to a limit and until they expire.", Filter: filter, Table: t}
 	if c.Person.Rights.Has(toll.RightSpend) {
-		s.Begin("Make an access token", c.To("tokens", "new"))
+		s.Begin("Create access token", c.To("tokens", "new"))
 	}
 	s.Links = append(s.Links, file(c, "tokens", q)...)
 	return c.Record("Access tokens", s)
 }
 
-// tokenLives are the ends that an access token can have, by seconds.
+// tokenLives are the lifetimes that an access token can have, in seconds.
 var tokenLives = []page.Option{
 	{Value: "86400", Text: "In a day"}, {Value: "3600", Text: "In an hour"}, {Value: "604800", Text: "In a week"},
 	{Value: "2592000", Text: "In 30 days"}, {Value: "31536000", Text: "In a year"},
@@ -306,26 +306,26 @@ func askToken(c *page.Context) (page.View, error) {
 		plans.Options = append(plans.Options, page.Option{Value: id, Text: id})
 	}
 	if len(plans.Options) == 0 {
-		plans.Hint, plans.Options = "The workspace holds none; type the id of a free plan.", nil
+		plans.Hint, plans.Options = "This workspace has no plans. Enter the id of a free plan.", nil
 	}
 	fields := []page.Field{
 		plans,
-		{Name: "limit", Label: "Limit", Unit: "credits", Mode: "numeric", Hint: "The most that it may burn. Empty: all that there is.", Members: []string{"redemptionLimit"}},
-		{Name: "ends", Label: "Ends", Options: tokenLives, Members: []string{"expiresInSecs"}},
-		{Name: "agent", Label: "Agent", Max: 100, Hint: "The id of the one agent at which it is good. Empty: every agent of the plan.", Members: []string{"agentId"}},
+		{Name: "limit", Label: "Credit limit (optional)", Unit: "credits", Mode: "numeric", Hint: "Leave empty to allow all available credits.", Members: []string{"redemptionLimit"}},
+		{Name: "ends", Label: "Expires", Options: tokenLives, Members: []string{"expiresInSecs"}},
+		{Name: "agent", Label: "Agent (optional)", Max: 100, Hint: "Enter the id of an agent to restrict the token to it. Leave empty to allow all agents of the plan.", Members: []string{"agentId"}},
 	}
 	if purses := purseOptions(c, ""); len(purses) > 0 {
 		fields = append(fields,
 			page.Field{
-				Name: "purse", Label: "Automatic top-up", Hint: "What buys the plan again when its credits run out.",
+				Name: "purse", Label: "Automatic top-up", Hint: "The delegation that orders the plan again when its credits run out.",
 				Options: append([]page.Option{{Value: "", Text: "None"}}, purses...), Members: []string{"delegationConfig", "delegationId"},
 			},
-			page.Field{Name: "orders", Label: "Most orders", Mode: "numeric", Hint: "How often it may buy the plan again. Empty: as often as the delegation pays.", Members: []string{"orderLimit"}},
+			page.Field{Name: "orders", Label: "Maximum orders (optional)", Mode: "numeric", Hint: "How often the token can order the plan again. Leave empty to apply only the limits of the delegation.", Members: []string{"orderLimit"}},
 		)
 	}
-	f := c.FormOf("make", "Make the token", page.Group{Fields: fields})
+	f := c.FormOf("make", "Create token", page.Group{Fields: fields})
 	f.Cancel = c.To("tokens")
-	return c.Record("Make an access token", page.Record{Lead: "The token is shown once, when it is made.", Forms: []*page.Form{f}})
+	return c.Record("Create access token", page.Record{Lead: "You can see the token only once.", Forms: []*page.Form{f}})
 }
 
 func makeToken(c *page.Context) (page.View, error) {
@@ -348,7 +348,7 @@ func makeToken(c *page.Context) (page.View, error) {
 		if text := c.Text("orders"); text != "" {
 			n, err := strconv.ParseInt(text, 10, 32)
 			if err != nil {
-				return page.Outcome{}, page.OneFault("orders", "must be a number of orders, 0 or more")
+				return page.Outcome{}, page.OneFault("orders", "must be a whole number of at least 0")
 			}
 			with = append(with, client.WithOrderLimit(n))
 		}
@@ -357,7 +357,7 @@ func makeToken(c *page.Context) (page.View, error) {
 			return page.Outcome{}, err
 		}
 		return page.Outcome{
-			To: c.To("tokens", t.PermissionHash.String()), Done: "The access token is made.", Secret: &page.Secret{Label: "The access token", Text: t.AccessToken},
+			To: c.To("tokens", t.PermissionHash.String()), Done: "Access token created.", Secret: &page.Secret{Label: "Access token", Text: t.AccessToken},
 		}, nil
 	})
 }
@@ -380,27 +380,27 @@ func showToken(c *page.Context) (page.View, error) {
 		return nil, err
 	}
 	s := page.Record{Facts: []page.Fact{
-		{Label: "Id", Cell: page.Cell{ID: p.PermissionHash.String()}}, {Label: "State", Cell: page.Cell{State: page.StateOf(p.Status)}},
-		{Label: "Plan", Cell: page.Cell{ID: string(p.PlanID), To: c.To("holdings", string(p.PlanID))}}, {Label: "Good at", Cell: goodAt(c, p)},
-		{Label: "Burned", Cell: page.Cell{Number: p.UsedCredits.String(), Sub: limitText(p.MaxCredits)}}, {Label: "Made", Cell: madeBy(c, p)}, {Label: "Ends", Cell: page.Cell{At: p.ExpiresAt.Time}},
+		{Label: "ID", Cell: page.Cell{ID: p.PermissionHash.String()}}, {Label: "State", Cell: page.Cell{State: page.StateOf(p.Status)}},
+		{Label: "Plan", Cell: page.Cell{ID: string(p.PlanID), To: c.To("holdings", string(p.PlanID))}}, {Label: "Agents", Cell: goodAt(c, p)},
+		{Label: "Burned", Cell: page.Cell{Number: p.UsedCredits.String(), Sub: limitText(p.MaxCredits)}}, {Label: "Created", Cell: madeBy(c, p)}, {Label: "Expires", Cell: page.Cell{At: p.ExpiresAt.Time}},
 	}}
 	if p.MaxCredits != nil && *p.MaxCredits > 0 {
 		s.Bars = []page.Bar{{Label: "Credits", Value: int64(p.UsedCredits), Max: int64(*p.MaxCredits), Text: page.Grouped(p.UsedCredits.String()) + " of " + page.Grouped(p.MaxCredits.String())}}
 	}
 	if p.DelegationID != nil {
 		s.Facts = append(s.Facts, page.Fact{Label: "Automatic top-up", Cell: page.Cell{ID: *p.DelegationID, To: c.To("delegations", *p.DelegationID)}},
-			page.Fact{Label: "Orders made", Cell: page.Cell{Number: strconv.FormatInt(p.UsedOrders, 10), Sub: ordersText(p.MaxOrders)}})
+			page.Fact{Label: "Orders", Cell: page.Cell{Number: strconv.FormatInt(p.UsedOrders, 10), Sub: ordersText(p.MaxOrders)}})
 	}
 	t := &page.Table{
 		Caption: "Settlements", Head: []page.Column{{Text: "Time"}, {Text: "Request"}, {Text: "Transaction"}, {Text: "Credits", Num: true}},
-		Empty: &page.Empty{Icon: "activity", Title: "Nothing burned yet", Text: "Each request that the token paid appears here."},
+		Empty: &page.Empty{Icon: "activity", Title: "No settlements yet", Text: "Requests paid with this token appear here."},
 	}
 	for _, u := range p.Transactions {
 		t.Rows = append(t.Rows, []page.Cell{{At: u.CreatedAt.Time}, {ID: u.AgentRequestID, To: c.To("requests", u.AgentRequestID)}, {ID: u.Transaction.String()}, page.Credits(u.CreditsRedeemed)})
 	}
 	s.Parts = []page.Part{{Title: "Settlements", Table: t}}
 	if p.Status == toll.StatusActive && c.Person.Rights.Has(toll.RightSpend) {
-		s.Acts = []page.Dialog{c.DangerOf("end", "Revoke", "The token is refused at once. Requests that are held now still settle.")}
+		s.Acts = []page.Dialog{c.DangerOf("end", "Revoke", "The token stops working immediately. Held requests can still be settled.")}
 	}
 	return c.Record("Access token "+page.Short(p.PermissionHash.String()), s)
 }
@@ -412,15 +412,15 @@ func goodAt(c *page.Context, p *toll.Permission) page.Cell {
 	case p.AllowedAgents != nil:
 		return page.Cell{Text: page.Count(int64(len(p.AllowedAgents)), "agent")}
 	}
-	return page.Cell{Text: "every agent of the plan"}
+	return page.Cell{Text: "all agents of the plan"}
 }
 
-// madeBy says when a token was made, and by which key.
+// madeBy returns the time at which a token was created, and the name of the API key that created it.
 func madeBy(c *page.Context, p *toll.Permission) page.Cell {
 	cell := page.Cell{At: p.CreatedAt.Time}
 	if p.APIKeyID != nil {
 		if k, err := c.API.Key(c.Acting(), *p.APIKeyID); err == nil {
-			cell.Sub = "by the API key " + plain.Name(nameOfKey(*k))
+			cell.Sub = "with the API key " + plain.Name(nameOfKey(*k))
 		}
 	}
 	return cell
@@ -435,7 +435,7 @@ func limitText(most *toll.Credits) string {
 
 func ordersText(most *int64) string {
 	if most == nil {
-		return "no limit of its own"
+		return "no limit"
 	}
 	return "of at most " + page.Grouped(strconv.FormatInt(*most, 10))
 }
@@ -450,7 +450,7 @@ func endToken(c *page.Context) (page.View, error) {
 			return page.Outcome{}, toll.NewError(toll.CodeBadRequest)
 		}
 		err := c.API.RevokePermission(c.Acting(), p.PermissionHash)
-		return page.Outcome{To: c.To("tokens", p.PermissionHash.String()), Done: "The access token is revoked."}, err
+		return page.Outcome{To: c.To("tokens", p.PermissionHash.String()), Done: "Access token revoked."}, err
 	})
 }
 
@@ -471,7 +471,7 @@ var exports = map[string]struct {
 	"refusals":            {"/protocol/refusals", "Refusals", toll.RightRead, ""},
 	"requests":            {"/protocol/requests", "Requests", toll.RightMoney, ""},
 	"tokens":              {"/x402/permissions", "Access tokens", toll.RightRead, ""},
-	"delegation-payments": {"/delegation/%s/transactions", "Payments of a delegation", toll.RightRead, "delegation"},
+	"delegation-payments": {"/delegation/%s/transactions", "Delegation payments", toll.RightRead, "delegation"},
 	"events":              {"/events", "Events", toll.RightRead, ""},
 	"audit":               {"/audit-log", "Audit log", toll.RightMembers, ""},
 }
@@ -494,7 +494,7 @@ func file(c *page.Context, list string, q url.Values) []page.Link {
 		q = url.Values{}
 	}
 	q.Set("format", "ndjson")
-	return []page.Link{{Text: text, Menu: []page.Link{{Text: "CSV, for a spreadsheet", To: to}, {Text: "NDJSON, for programs", To: c.To("export", list) + "?" + q.Encode()}}}}
+	return []page.Link{{Text: text, Menu: []page.Link{{Text: "CSV for spreadsheets", To: to}, {Text: "NDJSON for programs", To: c.To("export", list) + "?" + q.Encode()}}}}
 }
 
 // export passes a file of the API on, as it is written.

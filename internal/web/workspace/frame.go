@@ -11,7 +11,7 @@ import (
 	"github.com/tollhq/toll/internal/web/page"
 )
 
-// found is what a search leads to.
+// found is one result of a search.
 type found struct{ Kind, Text, ID, To string }
 
 // searchPage is the answer to a search. The palette shows its results as well.
@@ -36,7 +36,7 @@ var kindNames = map[string]string{
 // pagesAround are pages outside the workspace.
 var pagesAround = []found{
 	{Kind: "Page", Text: "Your account", To: page.PathSecurity}, {Kind: "Page", Text: "Explore agents", To: page.PathExplore},
-	{Kind: "Page", Text: "Check a receipt", To: page.PathReceipts}, {Kind: "Page", Text: "Documents", To: "/docs"},
+	{Kind: "Page", Text: "Check a receipt", To: page.PathReceipts}, {Kind: "Page", Text: "Documentation", To: "/docs"},
 }
 
 // search finds pages by the beginning of a word of their name, and records by their id or name. The whole id of a record leads
@@ -50,7 +50,7 @@ func search(c *page.Context) (page.View, error) {
 		if a.Title != "" && !strings.Contains(a.Path, "{") && page.MayGo(c, a) && begins(a.Title, body.Query) {
 			kind := "Page"
 			if strings.HasSuffix(a.Path, "/new") {
-				kind = "Act"
+				kind = "Action"
 			}
 			body.Results = append(body.Results, found{Kind: kind, Text: a.Title, To: c.Base() + a.Path})
 		}
@@ -132,40 +132,40 @@ type componentsPage struct {
 
 func showComponents(c *page.Context) (page.View, error) {
 	now := c.Clock()
-	long := "A name that is as long as somebody may choose it to be, and that says nothing which a shorter one would not say as well"
+	long := "A name as long as the service allows, which shows how each component handles text that does not fit on one line"
 	id := "0x7D3cA1b2C3d4E5f60718293a4B5c6D7e8F901a74"
 	return c.Draw("Components", componentsPage{
 		Stats: []page.Stat{
 			{Label: "Revenue", Value: "1,284.50", Unit: "USDC", Note: "from 1,086.75"}, {Label: "Credits burned", Value: "412,906", Note: "from 377,301"},
-			{Label: "Paid requests", Value: "198,224"}, {Label: "A large one", Value: "9,223,372,036,854,775,807", Unit: "credits"},
+			{Label: "Paid requests", Value: "198,224"}, {Label: "Large number", Value: "9,223,372,036,854,775,807", Unit: "credits"},
 		},
 		Tasks: []page.Task{
-			{Tone: "bad", Title: "Webhook fails", Text: "12 deliveries to hooks.example.com since 09:40", To: "#", Act: "Inspect"},
-			{Tone: "warn", Title: "Key “ci” ends in 3 days", Text: "Used 4 minutes ago", To: "#", Act: "Rotate"}, {Tone: "quiet", Title: "API 1.1 is current", Text: long, To: "#", Act: "Compare"},
+			{Tone: "bad", Title: "A webhook is failing", Text: "12 deliveries to hooks.example.com since 09:40", To: "#", Act: "Inspect"},
+			{Tone: "warn", Title: "API key “ci” expires in 3 days", Text: "Used 4 minutes ago", To: "#", Act: "Rotate"}, {Tone: "quiet", Title: "API 1.1 is current", Text: long, To: "#", Act: "Compare"},
 		},
 		Table: &page.Table{
 			Caption: "Settlements", Head: []page.Column{{Text: "Time"}, {Text: "Agent"}, {Text: "Subscriber"}, {Text: "State"}, {Text: "Price", Num: true}, {Text: "Credits", Num: true}},
 			Rows: [][]page.Cell{
-				{page.At(now.Add(-4 * time.Minute)), {Text: "Ask", To: "#", Sub: "summarise"}, {ID: id}, {State: &page.State{Text: "confirmed", Tone: "good"}}, {Sum: &page.Sum{Amount: "1,000,000.00", Currency: "USDC"}, Num: true}, page.Credits(2)},
+				{page.At(now.Add(-4 * time.Minute)), {Text: "Ask", To: "#", Sub: "summarize"}, {ID: id}, {State: &page.State{Text: "confirmed", Tone: "good"}}, {Sum: &page.Sum{Amount: "1,000,000.00", Currency: "USDC"}, Num: true}, page.Credits(2)},
 				{page.At(now.Add(3 * time.Hour)), {Text: long, To: "#"}, {ID: id, To: "#"}, {State: &page.State{Text: "failed", Tone: "bad"}}, {Sum: &page.Sum{Amount: "0.000000000000000001", Currency: "ETH"}, Num: true}, page.Credits(9223372036854775807)},
 				{page.At(time.Time{}), {Text: "Search"}, {ID: "short"}, {State: &page.State{Text: "sent", Tone: "warn"}}, {Text: "free", Num: true}, page.Credits(0)},
 			},
 			Pager: &page.Pager{Total: 1234, Noun: "settlement", Next: "#"},
 		},
-		Nobody: &page.Table{Empty: &page.Empty{Icon: "bot", Title: "No agents yet", Text: "An agent is a server of yours that others pay for, request by request.", To: "#", Button: "Register an agent", Command: "toll agents create --help"}},
-		Dialog: &page.Dialog{ID: "ask", Open: "Open a dialog", Title: "Remove this?", Text: "What it made ends with it.", Action: "#", Button: "Remove", Danger: true,
-			Fields: []page.Field{{Name: "why", Label: "Why", Max: 100}}},
+		Nobody: &page.Table{Empty: &page.Empty{Icon: "bot", Title: "No agents yet", Text: "Your agents appear here. An agent is a server that subscribers pay for per request.", To: "#", Button: "Create agent", Command: "toll agents create --help"}},
+		Dialog: &page.Dialog{ID: "ask", Open: "Open dialog", Title: "Remove this?", Text: "Everything it created is removed too.", Action: "#", Button: "Remove", Danger: true,
+			Fields: []page.Field{{Name: "why", Label: "Reason", Max: 100}}},
 		Fields: []page.Field{
-			{Name: "name", Label: "Name", Value: "Basic", Hint: "Buyers read it first.", Max: 256, Required: true},
+			{Name: "name", Label: "Name", Value: "Basic", Hint: "The name that buyers see.", Max: 256, Required: true},
 			{Name: "price", Label: "Price", Value: "1.00", Unit: "USDC", Mode: "decimal"},
 			{Name: "kind", Label: "Kind", Options: []page.Option{{Value: "one", Text: "One"}, {Value: "two", Text: "Two"}}, Value: "two"},
 			{Name: "text", Label: "Description", Area: true, Max: 2000},
 			{Name: "amount", Label: "Credits", Value: "0", Mode: "numeric", Fault: "Credits must be at least 1."},
-			{Name: "sort", Label: "Sort", Type: "radio", Value: "a", Options: []page.Option{{Value: "a", Text: "A", Hint: "The first one."}, {Value: "b", Text: "B"}}},
+			{Name: "sort", Label: "Sort", Type: "radio", Value: "a", Options: []page.Option{{Value: "a", Text: "A", Hint: "The first option."}, {Value: "b", Text: "B"}}},
 			{Name: "some", Label: "Some", Type: "checks", Options: []page.Option{{Value: "x", Text: "X", On: true}, {Value: "y", Text: long}}},
-			{Name: "sure", Label: "I am sure", Type: "checkbox", Value: "yes", Hint: "It cannot be undone."},
+			{Name: "sure", Label: "I am sure", Type: "checkbox", Value: "yes", Hint: "This cannot be undone."},
 		},
-		Facts: []page.Fact{{Label: "Agent", Cell: page.Cell{Text: "Ask", To: "#"}}, {Label: "Id", Cell: page.Cell{ID: id}}, {Label: "Price", Cell: page.Cell{Sum: &page.Sum{Amount: "1.00", Currency: "USDC"}}}, {Label: "Made", Cell: page.At(now)}},
+		Facts: []page.Fact{{Label: "Agent", Cell: page.Cell{Text: "Ask", To: "#"}}, {Label: "ID", Cell: page.Cell{ID: id}}, {Label: "Price", Cell: page.Cell{Sum: &page.Sum{Amount: "1.00", Currency: "USDC"}}}, {Label: "Created", Cell: page.At(now)}},
 		Steps: []page.Step{{Title: "Recorded", Text: "", At: now.Add(-time.Hour), Tone: "good"}, {Title: "Sent", Text: "In transaction " + page.Short(id), At: now.Add(-30 * time.Minute), Tone: "good"}, {Title: "Final", Text: "", At: time.Time{}, Tone: ""}},
 	})
 }
@@ -178,18 +178,18 @@ func (w *pages) showClock(c *page.Context) (page.View, error) {
 	}
 	ahead := page.Span(toll.UnitsOf(clock.OffsetSecs))
 	if ahead == "" {
-		ahead = "not at all"
+		ahead = "0 seconds"
 	}
 	s := page.Record{
-		Lead:  "The time of this sandbox. Move it forward to see what a later day brings: credits that end, keys that expire, payments that are due.",
-		Facts: []page.Fact{{Label: "Now", Cell: page.Cell{Text: page.Date(clock.Now.Time)}}, {Label: "Ahead of the machine", Cell: page.Cell{Text: ahead}}},
+		Lead:  "The clock of this sandbox. Move it forward to test the future: credits and keys that expire, and payments that come due.",
+		Facts: []page.Fact{{Label: "Now", Cell: page.Cell{Text: page.Date(clock.Now.Time)}}, {Label: "Ahead of server time", Cell: page.Cell{Text: ahead}}},
 	}
 	switch {
 	case !moves:
-		s.Note = "Only the workspace of an operator moves the clock, for all workspaces of this service."
+		s.Note = "Only the operator's workspace can move the clock. The clock applies to all workspaces of this service."
 	case c.Person.Rights.Has(toll.RightManage):
-		s.Acts = []page.Dialog{c.DialogOf("move", "Move the clock forward", "It never goes back, and it moves for all workspaces. What ends by then ends, also your session.",
-			page.Field{Name: "by", Label: "By", Mode: "numeric", Required: true, Members: []string{"advanceSecs"}}, page.Field{Name: "unit", Label: "In", Options: lengths})}
+		s.Acts = []page.Dialog{c.DialogOf("move", "Move clock forward", "The clock applies to all workspaces and cannot be moved back. Everything that expires by then expires, including your session.",
+			page.Field{Name: "by", Label: "Duration", Mode: "numeric", Required: true, Members: []string{"advanceSecs"}}, page.Field{Name: "unit", Label: "Unit", Options: lengths})}
 	}
 	return c.Record("Test clock", s)
 }
@@ -206,12 +206,12 @@ func moveClock(c *page.Context) (page.View, error) {
 		n := by.Int()
 		const most = 100 * toll.YearSecs
 		if !n.IsInt64() || n.Int64() > most {
-			return page.Outcome{}, page.OneFault("by", "must be 100 years at most")
+			return page.Outcome{}, page.OneFault("by", "must be at most 100 years")
 		}
 		clock, err := c.API.AdvanceClock(c.Acting(), time.Duration(n.Int64())*time.Second)
 		if err != nil {
 			return page.Outcome{}, err
 		}
-		return page.Outcome{To: c.To("clock"), Done: "It is " + page.Date(clock.Now.Time) + " now."}, nil
+		return page.Outcome{To: c.To("clock"), Done: "The clock is now at " + page.Date(clock.Now.Time) + "."}, nil
 	})
 }

@@ -24,18 +24,18 @@ import (
 func listHooks(c *page.Context) (page.View, error) {
 	hooks, err := page.ListOf[*toll.Webhook](c, list.Webhooks, nil)
 	if err != nil {
-		return nil, c.Failed("part of the list", err)
+		return nil, c.Failed("list page", err)
 	}
 	t := page.TableOf(c, list.Webhooks.Show("url", "status", "types", "createdAt"), "webhook", hooks, func(h *toll.Webhook, cell page.Cells) {
 		cell["url"].To, cell["url"].Sub = c.To("webhooks", h.ID), descriptionOf(h)
 		cell["status"].State, cell["types"].Text = stateOfHook(h), typesOf(h)
 	})
 	t.Empty = &page.Empty{
-		Icon: "webhook", Title: "No webhooks yet", Text: "A webhook tells a server of yours what happens here: orders, settlements, refunds.",
-		To: c.To("webhooks", "new"), Button: "Add a webhook", Command: "toll webhooks create --help",
+		Icon: "webhook", Title: "No webhooks yet", Text: "A webhook notifies your server of events in this workspace, such as orders, settlements, and refunds.",
+		To: c.To("webhooks", "new"), Button: "Create webhook", Command: "toll webhooks create --help",
 	}
 	return c.Record("Webhooks", page.Record{
-		Lead: "Signed messages to servers of yours about what happens here.", Table: t, Links: mayBegin(c, "Add a webhook", "webhooks", "new"),
+		Lead: "Signed messages that notify your servers of events in this workspace.", Table: t, Links: mayBegin(c, "Create webhook", "webhooks", "new"),
 	})
 }
 
@@ -68,20 +68,20 @@ func typesOf(h *toll.Webhook) string {
 
 // hookFields are the fields of a webhook.
 func hookFields(h *toll.Webhook) []page.Group {
-	types := page.Field{Name: "types", Label: "Events", Type: "checks", Hint: "None chosen: every event, those of later releases too."}
+	types := page.Field{Name: "types", Label: "Events", Type: "checks", Hint: "Select none to receive every event, including events added in later releases."}
 	for _, t := range toll.EventTypes() {
 		types.Options = append(types.Options, page.Option{Value: string(t), Text: string(t), On: slices.Contains(h.Types, t)})
 	}
 	return []page.Group{{Fields: []page.Field{
-		{Name: "url", Label: "Address", Value: h.URL, Type: "url", Required: true, Hint: "An https address that answers with 2xx within 10 seconds."},
+		{Name: "url", Label: "URL", Value: h.URL, Type: "url", Required: true, Hint: "An https URL that answers with 2xx within 10 seconds."},
 		{Name: "description", Label: "Description", Value: descriptionOf(h)}, types,
 	}}}
 }
 
 func askHook(c *page.Context) (page.View, error) {
-	f := c.FormOf("make", "Add the webhook", hookFields(&toll.Webhook{})...)
+	f := c.FormOf("make", "Create webhook", hookFields(&toll.Webhook{})...)
 	f.Cancel = c.To("webhooks")
-	return c.Record("Add a webhook", page.Record{Lead: "The secret that signs its messages is shown once, when it is made.", Forms: []*page.Form{f}})
+	return c.Record("Create webhook", page.Record{Lead: "You can see the signing secret only once, after you create the webhook.", Forms: []*page.Form{f}})
 }
 
 // eventTypes are the events that a form names.
@@ -102,7 +102,7 @@ func makeHook(c *page.Context) (page.View, error) {
 			return page.Outcome{}, err
 		}
 		return page.Outcome{
-			To: c.To("webhooks", made.ID), Done: "The webhook is added.", Secret: &page.Secret{Label: "The secret of the webhook", Text: made.Secret},
+			To: c.To("webhooks", made.ID), Done: "Webhook created.", Secret: &page.Secret{Label: "Signing secret", Text: made.Secret},
 		}, nil
 	})
 }
@@ -126,7 +126,7 @@ func askHookEdit(c *page.Context) (page.View, error) {
 	}
 	f := c.FormOf("edit", "Save", hookFields(h)...)
 	f.Cancel = c.To("webhooks", h.ID)
-	return c.Record("Edit the webhook", page.Record{Forms: []*page.Form{f}})
+	return c.Record("Edit webhook", page.Record{Forms: []*page.Form{f}})
 }
 
 func editHook(c *page.Context) (page.View, error) {
@@ -138,7 +138,7 @@ func editHook(c *page.Context) (page.View, error) {
 		_, err := c.API.UpdateWebhook(c.Acting(), h.ID, client.WebhookUpdate{
 			URL: toll.SetTo(c.Text("url")), Description: toll.SetTo(c.Text("description")), Types: toll.SetTo(eventTypes(c)),
 		})
-		return page.Outcome{To: c.To("webhooks", h.ID), Done: "The webhook is saved."}, err
+		return page.Outcome{To: c.To("webhooks", h.ID), Done: "Webhook saved."}, err
 	})
 }
 
@@ -155,21 +155,21 @@ func actOnHook(c *page.Context) (page.View, error) {
 		}
 		switch c.Form.Get("act") {
 		case "test":
-			out.Done, err = "A test event is on its way.", c.API.TestWebhook(c.Acting(), h.ID)
+			out.Done, err = "Test event queued.", c.API.TestWebhook(c.Acting(), h.ID)
 		case "pause":
-			out.Done, err = "The webhook is paused. It keeps its place among the events.", status(toll.WebhookPaused)
+			out.Done, err = "Webhook paused. Events since the pause are sent when you resume it.", status(toll.WebhookPaused)
 		case "resume":
-			out.Done, err = "The webhook is active again.", status(toll.WebhookActive)
+			out.Done, err = "Webhook resumed.", status(toll.WebhookActive)
 		case "rotate":
 			made, err := c.API.RotateWebhook(c.Acting(), h.ID)
 			if err != nil {
 				return out, err
 			}
-			out.Done, out.Secret = "The secret is new. For 24 hours messages are signed with both.", &page.Secret{Label: "The new secret", Text: made.Secret}
+			out.Done, out.Secret = "Secret rotated. For 24 hours, messages are signed with both secrets.", &page.Secret{Label: "New signing secret", Text: made.Secret}
 		case "delete":
-			out.To, out.Done, err = c.To("webhooks"), "The webhook is deleted.", c.API.DeleteWebhook(c.Acting(), h.ID)
+			out.To, out.Done, err = c.To("webhooks"), "Webhook deleted.", c.API.DeleteWebhook(c.Acting(), h.ID)
 		case "resend":
-			out.Done, err = "The message is on its way again.", c.API.ResendDelivery(c.Acting(), h.ID, c.Form.Get("delivery"))
+			out.Done, err = "The message is queued again.", c.API.ResendDelivery(c.Acting(), h.ID, c.Form.Get("delivery"))
 		default:
 			err = toll.NewError(toll.CodeBadRequest)
 		}
@@ -188,7 +188,7 @@ func showHook(c *page.Context) (page.View, error) {
 	}
 	deliveries, err := page.ListOf[*toll.WebhookDelivery](c, list.Deliveries.Under(h.ID), q)
 	if err != nil {
-		return nil, c.Failed("part of the list", err)
+		return nil, c.Failed("list page", err)
 	}
 	may := c.Person.Rights.Has(toll.RightManage)
 	of := list.Deliveries.And(list.Time("lastAttemptAt", "Last attempt"), list.Text("again", "Action")).
@@ -211,10 +211,10 @@ func showHook(c *page.Context) (page.View, error) {
 			}
 		}
 	})
-	t.Empty = &page.Empty{Icon: "send", Title: "Nothing was sent", Text: "Each event for this webhook appears here, with what your server answered."}
+	t.Empty = &page.Empty{Icon: "send", Title: "No messages yet", Text: "Events sent to this webhook appear here with the response of your server."}
 	facts := []page.Fact{
-		{Label: "Id", Cell: page.Cell{ID: h.ID}}, {Label: "Address", Cell: page.Cell{Text: plain.Name(h.URL)}}, {Label: "State", Cell: page.Cell{State: stateOfHook(h)}}, {Label: "Events", Cell: page.Cell{Text: allTypesOf(h)}},
-		{Label: "Made", Cell: page.At(h.CreatedAt.Time)}, {Label: "Changed", Cell: page.At(h.UpdatedAt.Time)},
+		{Label: "ID", Cell: page.Cell{ID: h.ID}}, {Label: "URL", Cell: page.Cell{Text: plain.Name(h.URL)}}, {Label: "State", Cell: page.Cell{State: stateOfHook(h)}}, {Label: "Events", Cell: page.Cell{Text: allTypesOf(h)}},
+		{Label: "Created", Cell: page.At(h.CreatedAt.Time)}, {Label: "Updated", Cell: page.At(h.UpdatedAt.Time)},
 	}
 	if h.FailingSince != nil {
 		facts = slices.Insert(facts, 3, page.Fact{Label: "Failing since", Cell: page.At(h.FailingSince.Time)})
@@ -226,18 +226,18 @@ func showHook(c *page.Context) (page.View, error) {
 		}}},
 	}
 	if may {
-		s.Acts = []page.Dialog{c.DialogOf("test", "Send a test event", "A message of the type webhook.test goes to the address.")}
+		s.Acts = []page.Dialog{c.DialogOf("test", "Send test event", "Sends a message of type webhook.test to the URL.")}
 		if h.Status == toll.WebhookPaused {
-			s.Acts = append(s.Acts, c.DialogOf("resume", "Resume", "Everything since the pause is sent."))
+			s.Acts = append(s.Acts, c.DialogOf("resume", "Resume", "All events since the pause are sent."))
 		} else {
-			s.Acts = append(s.Acts, c.DialogOf("pause", "Pause", "Nothing is sent until you resume it. Then everything since follows."))
+			s.Acts = append(s.Acts, c.DialogOf("pause", "Pause", "Nothing is sent until you resume the webhook. Then all events since the pause are sent."))
 		}
 		if !strings.HasPrefix(h.URL, "mailto:") { // nothing is signed
 			s.Acts = append(s.Acts,
-				c.DialogOf("rotate", "New secret", "For 24 hours messages are signed with both secrets. The new one is shown once."))
+				c.DialogOf("rotate", "Rotate secret", "For 24 hours, messages are signed with both secrets. You can see the new secret only once."))
 		}
 		s.Acts = append(s.Acts,
-			c.DangerOf("delete", "Delete", "What is on its way is not sent any more."))
+			c.DangerOf("delete", "Delete", "Queued messages are not sent."))
 	}
 	return c.Record("Webhook", s)
 }
@@ -259,25 +259,25 @@ func (w *pages) listEvents(c *page.Context) (page.View, error) {
 		q.Set("type", kind)
 	}
 	if kind != "" && !slices.Contains(toll.EventTypes(), toll.EventType(kind)) {
-		return nil, c.Missing("type of event")
+		return nil, c.Missing("event type")
 	}
 	day := c.R.URL.Query().Get("since")
 	if day != "" {
 		if _, err := time.Parse(time.DateOnly, day); err != nil {
-			return nil, c.Missing("day")
+			return nil, c.RefuseNext(http.StatusNotFound, "The date must have the form YYYY-MM-DD.", "")
 		}
 		q.Set("since", day+"T00:00:00.000Z")
 	}
 	events, err := page.ListOf[*toll.Event](c, list.Events, q)
 	if err != nil {
-		return nil, c.Failed("part of the list", err)
+		return nil, c.Failed("list page", err)
 	}
 	t := page.TableOf(c, list.Events.Show("sequence", "type", "object.id", "createdAt"), "event", events, func(e *toll.Event, cell page.Cells) {
 		*cell["type"] = page.Cell{Text: string(e.Type), To: c.To("events", strconv.FormatInt(e.Sequence, 10))}
 		*cell["object.id"] = aboutCell(c, e.Object)
 	})
 	t.Empty = &page.Empty{
-		Icon: "list", Title: "No events yet", Text: "Each change of a record of this workspace is an event. Your programs read them, and webhooks send them.",
+		Icon: "list", Title: "No events yet", Text: "Each change to a record of this workspace appears here as an event. Your programs can read events, and webhooks send them.",
 		To: "", Button: "", Command: "toll events list --follow",
 	}
 	types := page.Field{Name: "type", Label: "Type", Value: kind, Options: []page.Option{{Text: "All types"}}}
@@ -290,7 +290,7 @@ func (w *pages) listEvents(c *page.Context) (page.View, error) {
 			narrow.Set(name, value)
 		}
 	}
-	s := page.Record{Lead: "Everything that happened to what this workspace has.", Links: file(c, "events", narrow), Table: t, Filter: []page.Field{
+	s := page.Record{Lead: "All changes to the records of this workspace.", Links: file(c, "events", narrow), Table: t, Filter: []page.Field{
 		types, {Name: "since", Label: "From", Type: "date", Value: day},
 	}}
 	if c.Environment != toll.Live {
@@ -333,26 +333,26 @@ func (w *pages) showEvent(c *page.Context) (page.View, error) {
 	about := aboutCell(c, e.Object)
 	return c.Record(string(e.Type), page.Record{
 		Facts: []page.Fact{
-			{Label: "Id", Cell: page.Cell{ID: e.ID}}, {Label: "Number", Cell: page.Cell{Number: strconv.FormatInt(e.Sequence, 10)}}, {Label: "About", Cell: about}, {Label: "Happened", Cell: page.At(e.CreatedAt.Time)},
+			{Label: "ID", Cell: page.Cell{ID: e.ID}}, {Label: "Number", Cell: page.Cell{Number: strconv.FormatInt(e.Sequence, 10)}}, {Label: "Record", Cell: about}, {Label: "Time", Cell: page.At(e.CreatedAt.Time)},
 		},
-		Snippets: []page.Snippet{{Name: "What webhooks and programs get", Text: data.String()}},
+		Snippets: []page.Snippet{{Name: "Payload", Text: data.String()}},
 	})
 }
 
-// notices are what a person can be told by mail: boxes of the page, and the events that each stands for.
+// notices are the notifications that a person can get by mail: the checkboxes of the page, and the event types of each.
 var notices = []struct {
 	name, text string
 	types      []toll.EventType
 }{
 	{"low", "Credits are low", []toll.EventType{toll.EventCreditsLow}},
 	{"hooks", "A webhook is paused after failures", []toll.EventType{toll.EventWebhookDisabled}},
-	{"orders", "An order fails, or its payment is contested", []toll.EventType{
+	{"orders", "An order fails, or its payment is disputed", []toll.EventType{
 		toll.EventOrderFailed, toll.EventOrderDisputed, toll.EventOrderDisputeClosed,
 	}},
-	{"limits", "A delegation is used up, frozen or over", []toll.EventType{
+	{"limits", "A delegation is used up, frozen, or expired", []toll.EventType{
 		toll.EventDelegationExhausted, toll.EventDelegationFrozen, toll.EventDelegationExpired,
 	}},
-	{"keys", "An API key is made, or the key of the wallet given out", []toll.EventType{toll.EventAPIKeyCreated, toll.EventWalletExported}},
+	{"keys", "An API key is created, or the wallet key is exported", []toll.EventType{toll.EventAPIKeyCreated, toll.EventWalletExported}},
 }
 
 // mailed returns the mail addresses that the visitor proved, with the ids of their credentials, and the webhook that sends mails to
@@ -379,19 +379,19 @@ func (w *pages) mailed(c *page.Context) (addresses []page.Option, ids []toll.UUI
 }
 
 func (w *pages) askNotices(c *page.Context) (page.View, error) {
-	s := page.Record{Lead: "What you are told by mail about this workspace. Each member chooses for themselves."}
+	s := page.Record{Lead: "Notifications about this workspace that you get by mail. Each member has their own settings."}
 	addresses, _, hook, err := w.mailed(c)
 	switch {
 	case err != nil:
 		return nil, err
 	case !w.People.Notices.HasMail():
-		s.Note = "This service sends no mail: its operator has set no mail server."
+		s.Note = "This service cannot send mail because the operator has not configured a mail server."
 	case len(addresses) == 0:
-		s.Note = "You have proved no mail address yet. Add one under Your account."
-		s.Links = []page.Link{{Text: "Add a mail address", To: page.PathSecurity}}
+		s.Note = "You have no confirmed mail address yet. Add an address in your account."
+		s.Links = []page.Link{{Text: "Add mail address", To: page.PathSecurity}}
 	default:
 		to := page.Field{Name: "to", Label: "Mail address", Options: addresses, Value: addresses[0].Value}
-		tells := page.Field{Name: "tells", Label: "Tell me when", Type: "checks", Hint: "None chosen: no mails."}
+		tells := page.Field{Name: "tells", Label: "Notify me when", Type: "checks", Hint: "Clear all boxes to turn off notifications."}
 		if i := slices.IndexFunc(addresses, func(o page.Option) bool { return o.On }); i >= 0 {
 			to.Value = addresses[i].Value
 		}
@@ -401,7 +401,7 @@ func (w *pages) askNotices(c *page.Context) (page.View, error) {
 		}
 		s.Forms = []*page.Form{c.FormOf("choose", "Save", page.Group{Fields: []page.Field{to, tells}})}
 		if hook != nil {
-			s.Facts = []page.Fact{{Label: "Mails", Cell: page.Cell{State: stateOfHook(hook), To: c.To("webhooks", hook.ID), Text: "What was sent"}}}
+			s.Facts = []page.Fact{{Label: "Delivery", Cell: page.Cell{State: stateOfHook(hook), To: c.To("webhooks", hook.ID), Text: "Sent notifications"}}}
 		}
 	}
 	return c.Record("Notifications", s)
@@ -413,7 +413,7 @@ func (w *pages) chooseNotices(c *page.Context) (page.View, error) {
 		return nil, err
 	}
 	return c.Finish(func() (out page.Outcome, err error) {
-		out = page.Outcome{To: c.To("notifications"), Done: "Your choice is saved."}
+		out = page.Outcome{To: c.To("notifications"), Done: "Notifications saved."}
 		types := []toll.EventType{}
 		for _, n := range notices {
 			if slices.Contains(c.Form["tells"], n.name) {
@@ -423,7 +423,7 @@ func (w *pages) chooseNotices(c *page.Context) (page.View, error) {
 		to := c.Text("to")
 		moves := hook != nil && !slices.ContainsFunc(addresses, func(o page.Option) bool { return o.On && o.Value == to })
 		if len(types) > 0 && (hook == nil || moves) {
-			// The new one comes first: of a refusal nothing is left.
+			// Create the new webhook first: if the API rejects it, the old webhook stays.
 			_, err = c.API.CreateWebhook(c.Acting(), client.WebhookParams{URL: "mailto:" + to, Types: types, Description: "Notifications"})
 		} else if len(types) > 0 {
 			change := client.WebhookUpdate{Types: toll.SetTo(types), Status: toll.SetTo(toll.WebhookActive)}
@@ -467,7 +467,7 @@ func (w *pages) wait(c *page.Context) (int64, error) {
 	switch {
 	case errors.Is(err, session.ErrNotMember):
 		return 0, &toll.Error{
-			Code: toll.CodeForbidden, Status: http.StatusNotFound, Message: "There is no such workspace, or you are not a member of it.",
+			Code: toll.CodeForbidden, Status: http.StatusNotFound, Message: "This workspace does not exist, or you are not a member.",
 		}
 	case err != nil:
 		return 0, err

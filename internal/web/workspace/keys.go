@@ -16,24 +16,24 @@ import (
 func listKeys(c *page.Context) (page.View, error) {
 	keys, err := page.ListOf[toll.APIKey](c, list.Keys, nil, page.NameSorts...)
 	if err != nil {
-		return nil, c.Failed("part of the list", err)
+		return nil, c.Failed("list page", err)
 	}
 	of := list.Keys.Show("name", "prefix", "status", "rights", "lastUsedAt", "expiresAt")
 	t := page.TableOf(c, of, "API key", keys, func(k toll.APIKey, cell page.Cells) {
 		cell["name"].To, cell["prefix"].Text, cell["rights"].Text = c.To("keys", k.ID.String()), shownKey(k), rightWords(k.Rights)
 	})
 	t.Empty = &page.Empty{
-		Icon: "key-round", Title: "No API keys yet", Text: "A key lets a program of yours use this workspace, with the rights that you choose.",
+		Icon: "key-round", Title: "No API keys yet", Text: "An API key lets your program use this workspace with the rights that you choose.",
 		To: "", Button: "", Command: "toll keys create --help",
 	}
-	s := page.Record{Lead: "What programs of yours sign in with.", Table: t}
+	s := page.Record{Lead: "API keys let your programs use this workspace.", Table: t}
 	if c.Person.Rights.Has(toll.RightKeys) {
-		s.Begin("Make a key", c.To("keys", "new"))
+		s.Begin("Create API key", c.To("keys", "new"))
 	}
 	return c.Record("API keys", s)
 }
 
-// nameOfKey is the name that somebody gave a key.
+// nameOfKey returns the name of a key.
 func nameOfKey(k toll.APIKey) string {
 	if k.Name == nil {
 		return page.NameOf("")
@@ -51,10 +51,10 @@ func rightWords(r toll.Rights) string {
 	return strings.ReplaceAll(r.String(), " ", ", ")
 }
 
-// keyWhy is what the page of a fresh proof says before a key is made.
-const keyWhy = "A key gives a program access to this workspace. Prove first that it is you: the proof counts for ten minutes."
+// keyWhy explains why a person must confirm a credential before creating a key.
+const keyWhy = "An API key gives a program access to this workspace. Confirm that it is you first. The confirmation is valid for ten minutes."
 
-// lives are the ends that a key can have, by seconds.
+// lives are the lifetimes that a key can have, in seconds.
 var lives = []page.Option{
 	{Value: "", Text: "Never"}, {Value: "86400", Text: "In a day"}, {Value: "604800", Text: "In a week"},
 	{Value: "2592000", Text: "In 30 days"}, {Value: "7776000", Text: "In 90 days"}, {Value: "31536000", Text: "In a year"},
@@ -62,28 +62,28 @@ var lives = []page.Option{
 
 // rightHints say what each right lets a program do.
 var rightHints = map[toll.Right]string{
-	toll.RightRead:   "Read everything of this workspace.",
-	toll.RightSell:   "Take payments for your agents: verify, settle, release.",
-	toll.RightSpend:  "Buy plans, make access tokens, use payment methods.",
-	toll.RightManage: "Change agents, plans and webhooks; grant credits.",
-	toll.RightMoney:  "Refund orders, take credits back, export orders.",
-	toll.RightKeys:   "Make and end API keys.",
+	toll.RightRead:   "Read everything in this workspace.",
+	toll.RightSell:   "Accept payments for your agents: verify, settle, and release.",
+	toll.RightSpend:  "Buy plans, create access tokens, and use payment methods.",
+	toll.RightManage: "Manage agents, plans, and webhooks, and mint credits.",
+	toll.RightMoney:  "Refund orders, take back credits, and export orders.",
+	toll.RightKeys:   "Create and revoke API keys.",
 }
 
 func askKey(c *page.Context) (page.View, error) {
 	if err := page.NeedProof(c, keyWhy); err != nil {
 		return nil, err
 	}
-	rights := page.Field{Name: "rights", Label: "Rights", Type: "checks", Hint: "Give as few as the program needs."}
+	rights := page.Field{Name: "rights", Label: "Rights", Type: "checks", Hint: "Select only the rights that the program needs."}
 	for _, r := range c.Person.Gives() {
 		rights.Options = append(rights.Options, page.Option{Value: string(r), Text: string(r), Hint: rightHints[r], On: r == toll.RightRead})
 	}
-	f := c.FormOf("make", "Make the key", page.Group{Fields: []page.Field{
-		{Name: "name", Label: "Name", Max: 100, Hint: "Which program it is for."}, rights,
-		{Name: "ends", Label: "Ends", Options: lives, Members: []string{"expiresInSecs"}},
+	f := c.FormOf("make", "Create API key", page.Group{Fields: []page.Field{
+		{Name: "name", Label: "Name", Max: 100, Hint: "The program that will use the key."}, rights,
+		{Name: "ends", Label: "Expires", Options: lives, Members: []string{"expiresInSecs"}},
 	}})
 	f.Cancel = c.To("keys")
-	return c.Record("Make an API key", page.Record{Lead: "The key is shown once, when it is made.", Forms: []*page.Form{f}})
+	return c.Record("Create API key", page.Record{Lead: "You can see the key only once.", Forms: []*page.Form{f}})
 }
 
 func makeKey(c *page.Context) (page.View, error) {
@@ -103,7 +103,7 @@ func makeKey(c *page.Context) (page.View, error) {
 		if err != nil {
 			return page.Outcome{}, err
 		}
-		return page.Outcome{To: c.To("keys", k.ID.String()), Done: "The key is made.", Secret: &page.Secret{Label: "The API key", Text: k.Key}}, nil
+		return page.Outcome{To: c.To("keys", k.ID.String()), Done: "API key created.", Secret: &page.Secret{Label: "API key", Text: k.Key}}, nil
 	})
 }
 
@@ -118,7 +118,7 @@ func seconds(c *page.Context, name string, of []page.Option) (time.Duration, err
 			return time.ParseDuration(text + "s")
 		}
 	}
-	return 0, page.OneFault(name, "must be one of the choices")
+	return 0, page.OneFault(name, "must be one of the options")
 }
 
 // key returns the API key of the page.
@@ -133,7 +133,7 @@ func key(c *page.Context) (k *toll.APIKey, err error) {
 	return k, nil
 }
 
-// overlaps are how long a rotated key may work beside the new one, by seconds.
+// overlaps are the times for which a rotated key keeps working beside its replacement, in seconds.
 var overlaps = []page.Option{
 	{Value: "86400", Text: "For a day"}, {Value: "0", Text: "Not at all"}, {Value: "3600", Text: "For an hour"},
 	{Value: "604800", Text: "For a week"}, {Value: "2592000", Text: "For 30 days"},
@@ -150,28 +150,28 @@ func (w *pages) showKey(c *page.Context) (page.View, error) {
 		return nil, c.Failed("API key", err)
 	}
 	s := page.Record{Facts: []page.Fact{
-		{Label: "Id", Cell: page.Cell{ID: k.ID.String()}}, {Label: "Key", Cell: page.Cell{Text: shownKey(*k)}}, {Label: "State", Cell: page.Cell{State: page.StateOf(k.Status)}},
+		{Label: "ID", Cell: page.Cell{ID: k.ID.String()}}, {Label: "Key", Cell: page.Cell{Text: shownKey(*k)}}, {Label: "State", Cell: page.Cell{State: page.StateOf(k.Status)}},
 		{Label: "Rights", Cell: page.Cell{Text: rightWords(k.Rights)}}, {Label: "API version", Cell: page.Cell{Text: k.Version, Sub: versionNote(k.Version, versions)}},
-		{Label: "Made", Cell: page.Cell{At: k.CreatedAt.Time, Sub: w.makerOf(c, *k)}}, {Label: "Last used", Cell: page.AtOr(k.LastUsedAt, "not yet")},
-		{Label: "Ends", Cell: page.AtOr(k.ExpiresAt, "never")},
+		{Label: "Created", Cell: page.Cell{At: k.CreatedAt.Time, Sub: w.makerOf(c, *k)}}, {Label: "Last used", Cell: page.AtOr(k.LastUsedAt, "never")},
+		{Label: "Expires", Cell: page.AtOr(k.ExpiresAt, "never")},
 	}}
 	s.Links = []page.Link{{Text: "Recent calls", To: c.To("keys", k.ID.String(), "calls"), Plain: true}}
 	if news := w.Changes(k.Version); len(news) > 0 {
-		t := &page.Table{Caption: "Changes of the API since " + k.Version, Head: []page.Column{{Text: "Version"}, {Text: "Change"}}}
+		t := &page.Table{Caption: "API changes since " + k.Version, Head: []page.Column{{Text: "Version"}, {Text: "Change"}}}
 		for _, change := range news {
 			t.Rows = append(t.Rows, []page.Cell{{Text: change.Since}, {Sub: change.Summary}})
 		}
-		s.Parts = []page.Part{{Title: "What a newer version changes", Table: t}}
+		s.Parts = []page.Part{{Title: "Changes in newer API versions", Table: t}}
 	}
 	if len(made) > 0 {
-		t := &page.Table{Caption: "Keys that it made", Head: []page.Column{{Text: "Name"}, {Text: "State"}, {Text: "Rights"}, {Text: "Made"}}}
+		t := &page.Table{Caption: "API keys created with this key", Head: []page.Column{{Text: "Name"}, {Text: "State"}, {Text: "Rights"}, {Text: "Created"}}}
 		for _, child := range made {
 			t.Rows = append(t.Rows, []page.Cell{
 				{Text: nameOfKey(child), To: c.To("keys", child.ID.String())}, {State: page.StateOf(child.Status)},
 				{Text: rightWords(child.Rights)}, {At: child.CreatedAt.Time},
 			})
 		}
-		s.Parts = append(s.Parts, page.Part{Title: "Keys that it made", Table: t})
+		s.Parts = append(s.Parts, page.Part{Title: "API keys created with this key", Table: t})
 	}
 	if k.Status == toll.StatusActive && c.Person.Rights.Has(toll.RightKeys) && c.Person.MayManage(*k) == nil {
 		name := ""
@@ -179,11 +179,11 @@ func (w *pages) showKey(c *page.Context) (page.View, error) {
 			name = *k.Name
 		}
 		s.Acts = []page.Dialog{
-			c.DialogOf("change", "Change", "", page.Field{Name: "name", Label: "Name", Value: name, Max: 100}, versionField(k.Version, versions)),
-			c.DialogOf("rotate", "Rotate", "A new key takes the place of this one, with its name, rights and end.",
-				page.Field{Name: "overlap", Label: "This key still works", Options: overlaps, Members: []string{"overlapSecs"}}),
-			c.DangerOf("end", "End the key", "Programs that use it are refused at once. What it made ends with it: keys, access tokens and consents.",
-				page.Field{Name: "keep", Label: "Keep the keys and consents that it made, under my name", Type: "checkbox"}),
+			c.DialogOf("change", "Edit", "", page.Field{Name: "name", Label: "Name", Value: name, Max: 100}, versionField(k.Version, versions)),
+			c.DialogOf("rotate", "Rotate", "Replaces this key with a new key that has the same name, rights, and expiry.",
+				page.Field{Name: "overlap", Label: "Keep the old key active", Options: overlaps, Members: []string{"overlapSecs"}}),
+			c.DangerOf("end", "Revoke key", "Programs that use this key lose access immediately. The API keys, access tokens, and app access that it created are revoked too.",
+				page.Field{Name: "keep", Label: "Keep the API keys and app access that it created, under my name", Type: "checkbox"}),
 		}
 	}
 	return c.Record(nameOfKey(*k), s)
@@ -195,13 +195,13 @@ type Change struct{ Since, Summary string }
 // versionNote says what the pin of a key means beside the current version.
 func versionNote(pin string, v *client.Versions) string {
 	if pin == v.Current {
-		return "the current one"
+		return "current"
 	}
 	return v.Current + " is current"
 }
 
 func versionField(pin string, v *client.Versions) page.Field {
-	f := page.Field{Name: "version", Label: "API version", Value: pin, Hint: "Answers keep the shape of this version."}
+	f := page.Field{Name: "version", Label: "API version", Value: pin, Hint: "Responses keep the format of this version."}
 	all := append([]string{v.Floor}, v.GatedVersions...)
 	for _, word := range append(all, pin, v.Current) {
 		if !page.HasOption(f.Options, word) {
@@ -211,7 +211,7 @@ func versionField(pin string, v *client.Versions) page.Field {
 	return f
 }
 
-// makerOf says who made a key.
+// makerOf describes the creator of a key.
 func (w *pages) makerOf(c *page.Context, k toll.APIKey) string {
 	switch k.MadeBy {
 	case toll.MadeLocally:
@@ -219,7 +219,7 @@ func (w *pages) makerOf(c *page.Context, k toll.APIKey) string {
 	case toll.MadeByKey:
 		return "by another API key"
 	case toll.MadeByGrant:
-		return "by the consent to a program"
+		return "by a connected app"
 	}
 	var id toll.UUID
 	if id.UnmarshalText([]byte(k.UserID)) != nil {
@@ -245,7 +245,7 @@ func changeKey(c *page.Context) (page.View, error) {
 		switch c.Form.Get("act") {
 		case "change":
 			name, version := c.Text("name"), c.Form.Get("version")
-			out.Done = "The key is changed."
+			out.Done = "API key saved."
 			_, err := c.API.UpdateKey(c.Acting(), k.ID, &name, &version)
 			return out, err
 		case "rotate":
@@ -257,8 +257,8 @@ func changeKey(c *page.Context) (page.View, error) {
 			if err != nil {
 				return out, err
 			}
-			out.To, out.Done = c.To("keys", n.ID.String()), "The key is rotated. The old one works until "+page.Date(n.PreviousEndsAt.Time)+"."
-			out.Secret = &page.Secret{Label: "The new API key", Text: n.Key}
+			out.To, out.Done = c.To("keys", n.ID.String()), "API key rotated. The old key works until "+page.Date(n.PreviousEndsAt.Time)+"."
+			out.Secret = &page.Secret{Label: "New API key", Text: n.Key}
 			return out, nil
 		case "end":
 			end := c.API.RevokeKey
@@ -269,7 +269,7 @@ func changeKey(c *page.Context) (page.View, error) {
 			if err != nil {
 				return out, err
 			}
-			out.Done = "The key has ended." + page.EndedWith(ended.Ended)
+			out.Done = "API key revoked." + page.EndedWith(ended.Ended)
 			return out, nil
 		}
 		return out, toll.NewError(toll.CodeBadRequest)

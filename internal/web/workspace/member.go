@@ -46,7 +46,7 @@ func showMember(c *page.Context) (page.View, error) {
 		return nil, err
 	}
 	s := page.Record{Facts: []page.Fact{
-		{Label: "Id", Cell: page.Cell{ID: m.UserID.String()}}, {Label: "Role", Cell: page.Cell{Text: string(m.Role)}}, {Label: "Since", Cell: page.Cell{At: m.Since.Time}},
+		{Label: "ID", Cell: page.Cell{ID: m.UserID.String()}}, {Label: "Role", Cell: page.Cell{Text: string(m.Role)}}, {Label: "Since", Cell: page.Cell{At: m.Since.Time}},
 	}}
 	if m.UserID == c.Person.User.ID || !c.Person.Workspace.Role.Manages(m.Role) {
 		s.Note = "You cannot change this membership here."
@@ -57,7 +57,7 @@ func showMember(c *page.Context) (page.View, error) {
 		return nil, c.Failed("member", err)
 	}
 	t := page.TableOf(c, list.MemberSessions.Show("agent", "since", "usedAt"), "session", page.List[toll.Session]{Items: open.Items}, nil)
-	t.Empty = &page.Empty{Icon: "monitor", Title: "Not signed in", Text: "Each browser and terminal in which the person is signed in appears here."}
+	t.Empty = &page.Empty{Icon: "monitor", Title: "No sessions", Text: "Browsers and terminals in which this person is signed in appear here."}
 	s.Parts = []page.Part{{Title: "Sessions", Table: t}}
 	roles := page.Field{Name: "role", Label: "Role", Value: string(m.Role)}
 	for _, r := range toll.Roles() {
@@ -66,28 +66,28 @@ func showMember(c *page.Context) (page.View, error) {
 		}
 	}
 	s.Acts = []page.Dialog{
-		c.DialogOf("role", "Change the role", "Keys and programs of the person have at most the rights of the new role.", roles),
+		c.DialogOf("role", "Change role", "API keys and connected apps of this person keep at most the rights of the new role.", roles),
 	}
 	if m.Role == toll.RoleDeveloper {
 		f := page.Field{
-			Name: "limit", Label: "Limit in a month", Mode: "decimal", Members: []string{"spendLimitCents"},
-			Hint: "In dollars and euros alike, such as 50.00. Empty: no limit.",
+			Name: "limit", Label: "Monthly limit", Mode: "decimal", Members: []string{"spendLimitCents"},
+			Hint: "Applies to dollars and euros together, for example 50.00. Leave empty for no limit.",
 		}
 		if m.SpendLimitCents != nil {
 			f.Value = toll.FormatAmount(toll.UnitsOfCents(int64(*m.SpendLimitCents)), 6)
 			s.Bars = []page.Bar{{Label: "Spent this month", Value: int64(*m.SpentCents), Max: int64(*m.SpendLimitCents), Text: spentText(m)}}
 		}
-		s.Acts = append(s.Acts, c.DialogOf("limit", "Set a spending limit", "Orders that the wallet pays and delegations of the person count, from the "+
-			"first of the month (UTC). The person uses no delegations of others. What was made before goes on.", f))
+		s.Acts = append(s.Acts, c.DialogOf("limit", "Set spending limit", "The limit counts orders that this person pays from the wallet and delegations that they create, from the "+
+			"first of each month (UTC). They cannot use delegations of other members. Existing delegations and access tokens keep working.", f))
 	}
 	s.Acts = append(s.Acts,
-		c.DialogOf("sessions", "End sessions here", "The person has to sign in again to use this workspace. They stay signed in elsewhere."),
-		c.DangerOf("remove", "Remove", "The person has no access to this workspace from now on. Keys, access tokens and programs of the person here end.",
-			page.Field{Name: "keep", Label: "Keep the keys and programs, under my name", Type: "checkbox"}))
+		c.DialogOf("sessions", "End sessions", "This person must sign in again to use this workspace. They stay signed in to other workspaces."),
+		c.DangerOf("remove", "Remove", "This person loses access to this workspace. Their API keys, access tokens, and connected apps in this workspace are revoked.",
+			page.Field{Name: "keep", Label: "Keep the API keys and connected apps, under my name", Type: "checkbox"}))
 	return c.Record(page.NameOf(m.Name), s)
 }
 
-// spentText says how much of a spending limit is used.
+// spentText describes how much of a spending limit is used.
 func spentText(m *toll.Member) string {
 	return amountText(*m.SpentCents) + " of " + amountText(*m.SpendLimitCents)
 }
@@ -104,7 +104,7 @@ func (w *pages) changeMember(c *page.Context) (page.View, error) {
 		out, in, who := page.Outcome{To: c.To("members", m.UserID.String())}, w.People.Members, c.Person.Caller
 		switch c.Form.Get("act") {
 		case "role":
-			out.Done = "The role is changed."
+			out.Done = "Role changed."
 			_, err := in.Change(c.Ctx(), who, m.UserID, people.MemberChange{Role: new(toll.Role(c.Form.Get("role")))})
 			return out, err
 		case "limit":
@@ -113,8 +113,8 @@ func (w *pages) changeMember(c *page.Context) (page.View, error) {
 				return out, err
 			}
 			limit := toll.SetTo(cents)
-			if out.Done = "The spending limit is set."; c.Text("limit") == "" {
-				out.Done, limit = "The spending limit is taken away.", toll.Clear[toll.Cents]()
+			if out.Done = "Spending limit set."; c.Text("limit") == "" {
+				out.Done, limit = "Spending limit removed.", toll.Clear[toll.Cents]()
 			}
 			_, err = in.Change(c.Ctx(), who, m.UserID, people.MemberChange{SpendLimit: limit})
 			return out, err
@@ -124,7 +124,7 @@ func (w *pages) changeMember(c *page.Context) (page.View, error) {
 			return out, err
 		case "remove":
 			removed, err := in.Remove(c.Ctx(), who, m.UserID, c.Form.Get("keep") != "")
-			return page.Outcome{To: c.To("members"), Done: plain.Name(m.Name) + " is removed." + removedWith(removed)}, err
+			return page.Outcome{To: c.To("members"), Done: plain.Name(m.Name) + " was removed." + removedWith(removed)}, err
 		}
 		return out, toll.NewError(toll.CodeBadRequest)
 	})
@@ -187,19 +187,19 @@ func (w *pages) changeMembers(c *page.Context) (body membersPage, err error) {
 		body.Link, body.LinkEnds = i.Link, page.Date(i.EndsAt.Time)
 		return body, err
 	case "withdraw":
-		body.Done = "The invitation is withdrawn."
+		body.Done = "Invitation withdrawn."
 		id, err := toll.ParseHash(c.Form.Get("invitation"))
 		if err == nil {
 			err = w.People.Links.Withdraw(c.Ctx(), who, id)
 		}
 		return body, err
 	case "role":
-		body.Done = "The role is changed."
+		body.Done = "Role changed."
 		_, err = w.People.Members.Change(c.Ctx(), who, user, people.MemberChange{Role: new(toll.Role(c.Form.Get("role")))})
 		return body, err
 	case "remove":
 		removed, err := w.People.Members.Remove(c.Ctx(), who, user, false)
-		body.Done = "The person is removed." + removedWith(removed)
+		body.Done = "Member removed." + removedWith(removed)
 		return body, err
 	}
 	return body, toll.NewError(toll.CodeBadRequest)

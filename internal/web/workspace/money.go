@@ -23,12 +23,12 @@ func listDelegations(c *page.Context) (page.View, error) {
 		cell["delegationId"].To, *cell["provider"] = c.To("delegations", d.DelegationID), page.Cell{Text: paysFrom(d)}
 	})
 	t.Empty = &page.Empty{
-		Icon: "hand-coins", Title: "No delegations", Text: "A delegation lets access tokens buy plans by themselves, up to a limit of money.", To: "", Button: "",
+		Icon: "hand-coins", Title: "No delegations yet", Text: "A delegation lets access tokens buy plans automatically, up to a spending limit.", To: "", Button: "",
 		Command: "toll delegations create --help",
 	}
-	s := page.Record{Lead: "Limits of money within which access tokens buy plans again by themselves.", Table: t}
+	s := page.Record{Lead: "Spending limits within which access tokens order plans again automatically.", Table: t}
 	if c.Person.Rights.Has(toll.RightSpend) {
-		s.Begin("Make a delegation", c.To("delegations", "new"))
+		s.Begin("Create delegation", c.To("delegations", "new"))
 	}
 	return c.Record("Delegations", s)
 }
@@ -45,7 +45,7 @@ func paysFrom(d *toll.Delegation) string {
 func methodName(m toll.PaymentMethod) string {
 	name := plain.Name(m.Brand) + " ending in " + plain.Name(m.Last4)
 	if m.Type == toll.PaymentWallet {
-		name = "The wallet of this workspace"
+		name = "This workspace's wallet"
 	}
 	if m.Alias != nil && *m.Alias != "" {
 		name = plain.Name(*m.Alias) + ": " + name
@@ -66,23 +66,23 @@ func askDelegation(c *page.Context) (page.View, error) {
 		from.Options = append(from.Options, page.Option{Value: string(m.Provider) + " " + m.ID, Text: methodName(m)})
 	}
 	if len(from.Options) == 0 {
-		return c.Record("Make a delegation", page.Record{
-			Note:  "This workspace has no card, and its wallet is yours alone: the service cannot make it pay. Enrol a card first.",
-			Links: []page.Link{{Text: "Enrol a card", To: page.PathEnroll}},
+		return c.Record("Create delegation", page.Record{
+			Note:  "This workspace has no card, and the service cannot pay from its wallet because only you have the key. Enroll a card first.",
+			Links: []page.Link{{Text: "Enroll card", To: page.PathEnroll}},
 		})
 	}
-	f := c.FormOf("make", "Make the delegation", page.Group{Fields: []page.Field{
+	f := c.FormOf("make", "Create delegation", page.Group{Fields: []page.Field{
 		from,
-		{Name: "limit", Label: "Limit", Value: "10.00", Mode: "decimal", Hint: "The most that it may spend.", Members: []string{"spendingLimitCents"}},
+		{Name: "limit", Label: "Spending limit", Value: "10.00", Mode: "decimal", Hint: "The highest total that the delegation can spend.", Members: []string{"spendingLimitCents"}},
 		{Name: "currency", Label: "Currency", Options: []page.Option{
-			{Value: "", Text: "Dollar: USDC from the wallet, USD from a card"}, {Value: "eur", Text: "Euro: EURC from the wallet, EUR from a card"},
+			{Value: "", Text: "US dollars: USDC from the wallet, USD from a card"}, {Value: "eur", Text: "Euros: EURC from the wallet, EUR from a card"},
 		}},
-		{Name: "ends", Label: "Ends", Options: tokenLives, Value: "2592000", Members: []string{"durationSecs"}},
-		{Name: "plan", Label: "Plan", Max: 80, Hint: "The id of the only plan that it may buy. Empty: every plan.", Members: []string{"planId"}},
-		{Name: "orders", Label: "Most orders", Mode: "numeric", Hint: "Empty: no limit.", Members: []string{"maxTransactions"}},
+		{Name: "ends", Label: "Expires", Options: tokenLives, Value: "2592000", Members: []string{"durationSecs"}},
+		{Name: "plan", Label: "Plan (optional)", Max: 80, Hint: "Enter the id of a plan to restrict the delegation to it. Leave empty to allow all plans.", Members: []string{"planId"}},
+		{Name: "orders", Label: "Maximum orders (optional)", Mode: "numeric", Hint: "Leave empty for no limit.", Members: []string{"maxTransactions"}},
 	}})
 	f.Cancel = c.To("delegations")
-	return c.Record("Make a delegation", page.Record{Lead: "Nothing is paid now. An access token with this delegation buys a plan when its credits run out.", Forms: []*page.Form{f}})
+	return c.Record("Create delegation", page.Record{Lead: "Nothing is charged now. An access token with this delegation orders its plan again when the credits run out.", Forms: []*page.Form{f}})
 }
 
 func makeDelegation(c *page.Context) (page.View, error) {
@@ -113,7 +113,7 @@ func makeDelegation(c *page.Context) (page.View, error) {
 		if err != nil {
 			return page.Outcome{}, err
 		}
-		return page.Outcome{To: c.To("delegations", d.DelegationID), Done: "The delegation is made."}, nil
+		return page.Outcome{To: c.To("delegations", d.DelegationID), Done: "Delegation created."}, nil
 	})
 }
 
@@ -128,9 +128,9 @@ func showDelegation(c *page.Context) (page.View, error) {
 	}
 	s := page.Record{
 		Facts: []page.Fact{
-			{Label: "Id", Cell: page.Cell{ID: d.DelegationID}}, {Label: "State", Cell: page.Cell{State: page.StateOf(d.Status)}}, {Label: "Pays from", Cell: page.Cell{Text: paysFrom(d)}},
-			{Label: "Left", Cell: page.Cell{Text: centsText(d.RemainingBudgetCents, d.Currency)}}, {Label: "Plan", Cell: page.Cell{Text: "every plan"}}, {Label: "Made", Cell: page.At(d.CreatedAt.Time)},
-			{Label: "Last used", Cell: page.AtOr(d.LastUsedAt, "not yet")}, {Label: "Ends", Cell: page.Cell{At: d.ExpiresAt.Time}},
+			{Label: "ID", Cell: page.Cell{ID: d.DelegationID}}, {Label: "State", Cell: page.Cell{State: page.StateOf(d.Status)}}, {Label: "Pays from", Cell: page.Cell{Text: paysFrom(d)}},
+			{Label: "Left", Cell: page.Cell{Text: centsText(d.RemainingBudgetCents, d.Currency)}}, {Label: "Plan", Cell: page.Cell{Text: "all plans"}}, {Label: "Created", Cell: page.At(d.CreatedAt.Time)},
+			{Label: "Last used", Cell: page.AtOr(d.LastUsedAt, "never")}, {Label: "Expires", Cell: page.Cell{At: d.ExpiresAt.Time}},
 		},
 		Bars: []page.Bar{spentOf("Spent", d)},
 	}
@@ -150,22 +150,22 @@ func showDelegation(c *page.Context) (page.View, error) {
 			cell["status"].Sub = plain.Name(*p.FailureReason)
 		}
 	})
-	t.Empty = &page.Empty{Icon: "receipt", Title: "Nothing paid yet", Text: "Each order that the delegation pays appears here."}
+	t.Empty = &page.Empty{Icon: "receipt", Title: "No payments yet", Text: "Orders paid with this delegation appear here."}
 	s.Parts = []page.Part{{Title: "Payments", Table: t}}
 	if c.Person.Rights.Has(toll.RightSpend) {
 		switch d.Status {
 		case toll.StatusFrozen:
-			s.Note = "It is frozen: the card was declined three times in a row, or a payment is disputed."
-			s.Acts = []page.Dialog{c.DialogOf("unfreeze", "Unfreeze", "It may pay again. While a payment is disputed it stays frozen.")}
+			s.Note = "This delegation is frozen because the card was declined three times in a row or a payment is disputed."
+			s.Acts = []page.Dialog{c.DialogOf("unfreeze", "Unfreeze", "The delegation can pay again. It stays frozen while a payment is disputed.")}
 			fallthrough
 		case toll.StatusActive, toll.StatusPending:
-			s.Acts = append(s.Acts, c.DangerOf("revoke", "Revoke", "It pays nothing from now on. Access tokens that use it end with it."))
+			s.Acts = append(s.Acts, c.DangerOf("revoke", "Revoke", "The delegation can no longer pay. Access tokens that use it are revoked too."))
 		}
 	}
 	return c.Record("Delegation "+page.Short(d.DelegationID), s)
 }
 
-// spentOf is how much of its limit a delegation spent.
+// spentOf returns the bar that shows how much of its limit a delegation spent.
 func spentOf(label string, d *toll.Delegation) page.Bar {
 	return page.Bar{
 		Label: label, Value: int64(d.AmountSpentCents), Max: int64(d.SpendingLimitCents),
@@ -180,10 +180,10 @@ func changeDelegation(c *page.Context) (page.View, error) {
 		var err error
 		switch c.Form.Get("act") {
 		case "revoke":
-			out.Done = "The delegation is revoked."
+			out.Done = "Delegation revoked."
 			_, err = c.API.RevokeDelegation(c.Acting(), id)
 		case "unfreeze":
-			out.Done = "The delegation may pay again."
+			out.Done = "Delegation unfrozen."
 			_, err = c.API.UnfreezeDelegation(c.Acting(), id)
 		default:
 			err = toll.NewError(toll.CodeBadRequest)
@@ -203,20 +203,20 @@ func (w *pages) listCards(c *page.Context) (page.View, error) {
 		*cell["alias"] = page.Cell{Text: methodName(m), To: c.To("cards", m.ID)}
 		cell["last4"].Text, cell["expires"].Text = "…"+plain.Name(m.Last4), validUntil(m)
 	})
-	t.Empty = &page.Empty{Icon: "credit-card", Title: "No cards yet", Text: "Enrol a card, and delegations can pay plans with it. The service never sees its number.", Command: "toll cards enroll --help"}
-	s := page.Record{Lead: "Cards with which delegations of this workspace pay.", Table: t}
+	t.Empty = &page.Empty{Icon: "credit-card", Title: "No cards yet", Text: "Enroll a card so that delegations can pay with it. The service never sees the card number.", Command: "toll cards enroll --help"}
+	s := page.Record{Lead: "Cards that pay for the delegations of this workspace.", Table: t}
 	switch {
 	case !w.Cards:
-		s.Note = "This service takes no cards."
+		s.Note = "Card payments are not available."
 	case c.Person.Rights.Has(toll.RightSpend):
-		s.Begin("Enrol a card", page.PathEnroll)
+		s.Begin("Enroll card", page.PathEnroll)
 	}
 	return c.Record("Cards", s)
 }
 
 func validUntil(m toll.PaymentMethod) string {
 	if m.ExpMonth == 0 {
-		return "not known"
+		return "unknown"
 	}
 	return time.Date(int(m.ExpYear), time.Month(m.ExpMonth), 1, 0, 0, 0, 0, time.UTC).Format("01/2006")
 }
@@ -241,8 +241,8 @@ func showCard(c *page.Context) (page.View, error) {
 		return nil, err
 	}
 	s := page.Record{Facts: []page.Fact{
-		{Label: "Id", Cell: page.Cell{ID: m.ID}}, {Label: "Card", Cell: page.Cell{Text: plain.Name(m.Brand) + " …" + plain.Name(m.Last4)}}, {Label: "State", Cell: page.Cell{State: page.StateOf(m.Status)}},
-		{Label: "Valid until", Cell: page.Cell{Text: validUntil(m)}}, {Label: "May be used by", Cell: page.Cell{Text: "every API key"}},
+		{Label: "ID", Cell: page.Cell{ID: m.ID}}, {Label: "Card", Cell: page.Cell{Text: plain.Name(m.Brand) + " …" + plain.Name(m.Last4)}}, {Label: "State", Cell: page.Cell{State: page.StateOf(m.Status)}},
+		{Label: "Valid until", Cell: page.Cell{Text: validUntil(m)}}, {Label: "Available to", Cell: page.Cell{Text: "all API keys"}},
 	}}
 	if m.AllowedAPIKeyIDs != nil && len(*m.AllowedAPIKeyIDs) > 0 {
 		s.Facts[4].Cell = page.Cell{Text: page.Count(int64(len(*m.AllowedAPIKeyIDs)), "API key")}
@@ -253,8 +253,8 @@ func showCard(c *page.Context) (page.View, error) {
 			name = *m.Alias
 		}
 		s.Acts = []page.Dialog{
-			c.DialogOf("name", "Name the card", "", page.Field{Name: "alias", Label: "Name", Value: name, Max: 100}),
-			c.DangerOf("remove", "Remove the card", "It pays nothing from now on. The delegations on it end, with their access tokens."),
+			c.DialogOf("name", "Rename card", "", page.Field{Name: "alias", Label: "Name", Value: name, Max: 100}),
+			c.DangerOf("remove", "Remove card", "The card can no longer pay. Its delegations and their access tokens are revoked."),
 		}
 	}
 	return c.Record(methodName(m), s)
@@ -269,19 +269,19 @@ func changeCard(c *page.Context) (page.View, error) {
 		switch c.Form.Get("act") {
 		case "name":
 			_, err := c.API.UpdatePaymentMethod(c.Acting(), m.ID, client.PaymentMethodUpdate{Alias: toll.SetTo(c.Text("alias"))})
-			return page.Outcome{To: c.To("cards", m.ID), Done: "The card is named."}, err
+			return page.Outcome{To: c.To("cards", m.ID), Done: "Card renamed."}, err
 		case "remove":
-			return page.Outcome{To: c.To("cards"), Done: "The card is removed."}, c.API.RemovePaymentMethod(c.Acting(), m.ID)
+			return page.Outcome{To: c.To("cards"), Done: "Card removed."}, c.API.RemovePaymentMethod(c.Acting(), m.ID)
 		}
 		return page.Outcome{}, toll.NewError(toll.CodeBadRequest)
 	})
 }
 
-// custodyTexts say who has the key of a wallet.
+// custodyTexts describe the custody of the key of a wallet.
 var custodyTexts = map[toll.Custody]string{
-	toll.CustodyService:  "the service alone has the key",
-	toll.CustodyShared:   "the key was exported: anybody who has it can move the money as well",
-	toll.CustodyExternal: "you alone have the key: the service cannot make it pay, and cannot export it",
+	toll.CustodyService:  "only the service has the key",
+	toll.CustodyShared:   "the key was exported: anyone with a copy can move the money too",
+	toll.CustodyExternal: "only you have the key: the service cannot pay from this wallet or export its key",
 }
 
 func showWallet(c *page.Context) (page.View, error) {
@@ -290,7 +290,7 @@ func showWallet(c *page.Context) (page.View, error) {
 		return nil, c.Failed("wallet", err)
 	}
 	s := page.Record{
-		Lead: "The account of this workspace on the chain. Crypto plans are paid from it, and sales to it.",
+		Lead: "The blockchain wallet of this workspace. It pays for crypto plans and receives crypto payments for your own plans.",
 		Facts: []page.Fact{
 			{Label: "Address", Cell: page.Cell{ID: w.Address.String()}}, {Label: "Network", Cell: page.Cell{Text: w.Network}}, {Label: "Custody", Cell: page.Cell{Text: custodyTexts[w.Custody]}},
 		},
@@ -299,20 +299,20 @@ func showWallet(c *page.Context) (page.View, error) {
 		s.Stats = append(s.Stats, page.Stat{Label: b.Symbol, Value: page.Grouped(toll.FormatAmount(b.Amount, int(b.Decimals)))})
 	}
 	if len(w.Balances) == 0 {
-		s.Note = "The chain cannot be read now, so the balances are not known."
+		s.Note = "Balances are not available because the chain cannot be read right now."
 	}
 	if w.ExportedAt != nil {
 		s.Facts = append(s.Facts, page.Fact{Label: "Exported", Cell: page.Cell{At: w.ExportedAt.Time}})
 	}
 	if w.Explorer != nil {
-		s.Links = []page.Link{{Text: "Open the explorer", To: *w.Explorer, Plain: true}}
+		s.Links = []page.Link{{Text: "View in explorer", To: *w.Explorer, Plain: true}}
 	}
 	if c.Environment != toll.Live && c.Person.Rights.Has(toll.RightSpend) && len(w.Balances) > 0 {
-		s.Acts = append(s.Acts, c.DialogOf("faucet", "Fill it from the faucet", "Money of the sandbox, which is worth nothing: 100 USDC, 100 EURC and 0.1 ETH."))
+		s.Acts = append(s.Acts, c.DialogOf("faucet", "Get test money", "Adds sandbox money without real value: 100 USDC, 100 EURC, and 0.1 ETH."))
 	}
 	if w.Custody == toll.CustodyService && c.Person.HasName() && c.Person.Rights.Has(toll.RightExport) {
-		s.Acts = append(s.Acts, c.DangerOf("export", "Export the private key",
-			"The key is shown once. Anybody who has it can move the money, for ever. The service keeps it as well, and cannot take it back."))
+		s.Acts = append(s.Acts, c.DangerOf("export", "Export private key",
+			"You can see the key only once. Anyone with a copy can move the money at any time. The service keeps the key too, and you cannot undo the export."))
 	}
 	return c.Record("Wallet", s)
 }
@@ -320,7 +320,7 @@ func showWallet(c *page.Context) (page.View, error) {
 func useWallet(c *page.Context) (page.View, error) {
 	export := c.Form.Get("act") == "export"
 	if export {
-		if err := page.NeedProof(c, "The private key moves the money of this workspace. Prove first that it is you: the proof counts for ten minutes."); err != nil {
+		if err := page.NeedProof(c, "The private key can move the money of this workspace. Confirm that it is you first. The confirmation is valid for ten minutes."); err != nil {
 			return nil, err
 		}
 	}
@@ -332,11 +332,11 @@ func useWallet(c *page.Context) (page.View, error) {
 			if err != nil {
 				return out, err
 			}
-			out.Done, out.Secret = "The private key is exported.", &page.Secret{Label: "The private key", Text: key.PrivateKey}
+			out.Done, out.Secret = "Private key exported.", &page.Secret{Label: "Private key", Text: key.PrivateKey}
 			return out, nil
 		case c.Form.Get("act") == "faucet":
 			_, err := c.API.Faucet(c.Acting(), client.FaucetParams{})
-			out.Done = "The money is in the wallet."
+			out.Done = "Test money added to the wallet."
 			return out, err
 		}
 		return out, toll.NewError(toll.CodeBadRequest)

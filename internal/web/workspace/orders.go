@@ -18,7 +18,7 @@ import (
 
 func listOrders(c *page.Context) (page.View, error) {
 	filter, q := c.Filters(
-		page.Field{Name: "role", Label: "Side", Options: []page.Option{{Value: "seller", Text: "Of my plans"}, {Value: "buyer", Text: "Made by this workspace"}}},
+		page.Field{Name: "role", Label: "Show", Options: []page.Option{{Value: "seller", Text: "Orders of my plans"}, {Value: "buyer", Text: "Orders by this workspace"}}},
 		page.Field{Name: "planId", Label: "Plan", Max: 80},
 		page.Field{Name: "since", Label: "From", Type: "date"}, page.Field{Name: "until", Label: "Before", Type: "date"},
 	)
@@ -31,7 +31,7 @@ func listOrders(c *page.Context) (page.View, error) {
 	}
 	t := ordersTable(c, orders)
 	return c.Record("Orders", page.Record{
-		Lead: "What others bought of your plans, and what this workspace bought.", Links: file(c, "orders", q), Filter: filter, Table: t,
+		Lead: "Orders of your plans, and orders that this workspace placed.", Links: file(c, "orders", q), Filter: filter, Table: t,
 	})
 }
 
@@ -40,7 +40,7 @@ func ordersTable(c *page.Context, orders page.List[*toll.Order]) *page.Table {
 	t := page.TableOf(c, of, "order", orders, func(o *toll.Order, cell page.Cells) {
 		cell["orderId"].To, *cell["amount"] = c.To("orders", o.OrderID), amountOf(o)
 	})
-	t.Empty = &page.Empty{Icon: "shopping-cart", Title: "No orders yet", Text: "When somebody buys a plan of yours, the order appears here.", To: c.To("plans"), Button: "Your plans", Command: "toll orders list"}
+	t.Empty = &page.Empty{Icon: "shopping-cart", Title: "No orders yet", Text: "Orders of your plans appear here.", To: c.To("plans"), Button: "Your plans", Command: "toll orders list"}
 	return t
 }
 
@@ -60,14 +60,14 @@ func byCard(o *toll.Order) bool {
 func paysBy(o *toll.Order) string {
 	switch {
 	case o.Amount.IsZero():
-		return "nothing to pay"
+		return "free"
 	case byCard(o):
 		return "card"
 	}
 	return "crypto"
 }
 
-// storyOf is what happened to an order, and what is still to come.
+// storyOf returns the steps of an order, past and future.
 func storyOf(o *toll.Order) []page.Step {
 	made := page.Step{Title: "Recorded", Text: "", At: o.CreatedAt.Time, Tone: "good"}
 	tail := []page.Step{{Title: "Credits granted"}}
@@ -76,12 +76,12 @@ func storyOf(o *toll.Order) []page.Step {
 	case o.Amount.IsZero():
 		made.Text = "The plan is free."
 	case byCard(o):
-		tail = []page.Step{{Title: "Paid by card", Text: "The bank may ask the holder of the card to confirm the payment.", At: time.Time{}, Tone: ""}, tail[0]}
+		tail = []page.Step{{Title: "Paid by card", Text: "The bank may ask the cardholder to confirm the payment.", At: time.Time{}, Tone: ""}, tail[0]}
 		states = []toll.OrderStatus{toll.OrderConfirmed, toll.OrderConfirmed}
 	default:
 		tail = []page.Step{
-			{Title: "Signed"}, {Title: "Sent to the chain"}, {Title: "In a block"}, tail[0],
-			{Title: "Final", Text: "No reorganization of the chain can undo it."},
+			{Title: "Signed"}, {Title: "Sent to the chain"}, {Title: "Included in a block"}, tail[0],
+			{Title: "Final", Text: "A reorganization of the chain can no longer undo the payment."},
 		}
 		states = []toll.OrderStatus{toll.OrderSigned, toll.OrderSent, toll.OrderIncluded, toll.OrderConfirmed, toll.OrderFinal}
 	}
@@ -102,10 +102,10 @@ func storyOf(o *toll.Order) []page.Step {
 		steps = []page.Step{made, {Title: "Failed", Text: plain.Name(o.FailureReason), At: o.When.Time, Tone: "bad"}}
 	}
 	if o.RefundedCents > 0 {
-		steps = append(steps, page.Step{Title: "Refunded", Text: centsText(o.RefundedCents, o.Currency) + " went back to the card.", At: time.Time{}, Tone: "warn"})
+		steps = append(steps, page.Step{Title: "Refunded", Text: centsText(o.RefundedCents, o.Currency) + " returned to the card.", At: time.Time{}, Tone: "warn"})
 	}
 	if o.Disputed {
-		steps = append(steps, page.Step{Title: "Disputed", Text: "The holder of the card contests the payment, or has won that.", At: time.Time{}, Tone: "bad"})
+		steps = append(steps, page.Step{Title: "Disputed", Text: "The cardholder disputes the payment or has won the dispute.", At: time.Time{}, Tone: "bad"})
 	}
 	return steps
 }
@@ -133,15 +133,15 @@ func readOrder(c *page.Context) (page.View, error) {
 		plan.To = c.To("plans", string(o.PlanID))
 	}
 	s := page.Record{Facts: []page.Fact{
-		{Label: "Id", Cell: page.Cell{ID: o.OrderID}}, {Label: "State", Cell: page.Cell{State: page.StateOf(o.Status)}}, {Label: "Plan", Cell: plan},
+		{Label: "ID", Cell: page.Cell{ID: o.OrderID}}, {Label: "State", Cell: page.Cell{State: page.StateOf(o.Status)}}, {Label: "Plan", Cell: plan},
 		{Label: "Subscriber", Cell: page.Cell{ID: o.SubscriberAddress.String()}}, {Label: "Amount", Cell: amountOf(o)}, {Label: "Paid by", Cell: page.Cell{Text: paysBy(o)}},
-		{Label: "Credits", Cell: page.Credits(o.CreditsGranted)}, {Label: "Made", Cell: page.At(o.CreatedAt.Time)},
+		{Label: "Credits", Cell: page.Credits(o.CreditsGranted)}, {Label: "Created", Cell: page.At(o.CreatedAt.Time)},
 	}, Steps: storyOf(o)}
 	if o.TxHash != "" {
 		s.Facts = append(s.Facts, page.Fact{Label: "Transaction", Cell: page.Cell{ID: o.TxHash}})
 	}
 	if at, ok := o.Data["transactionUrl"].(string); ok {
-		s.Links = []page.Link{{Text: "Open the explorer", To: at, Plain: true}}
+		s.Links = []page.Link{{Text: "View in explorer", To: at, Plain: true}}
 	}
 	if o.RefundedCents > 0 {
 		s.Facts = append(s.Facts, page.Fact{Label: "Refunded", Cell: page.Cell{Text: centsText(o.RefundedCents, o.Currency), Sub: page.Count(int64(o.RefundedCredits), "credit") + " taken back"}})
@@ -150,11 +150,11 @@ func readOrder(c *page.Context) (page.View, error) {
 		s.Facts = append(s.Facts, page.Fact{Label: "Taken back", Cell: page.Cell{Text: page.Count(int64(o.TakenByHand), "credit"), Sub: "by the seller, without a refund"}})
 	}
 	if o.Replaces != nil {
-		s.Facts = append(s.Facts, page.Fact{Label: "In place of", Cell: page.Cell{ID: *o.Replaces, To: c.To("orders", *o.Replaces)}})
+		s.Facts = append(s.Facts, page.Fact{Label: "Replaces", Cell: page.Cell{ID: *o.Replaces, To: c.To("orders", *o.Replaces)}})
 	}
 	if sold && byCard(o) && o.Success && c.Person.Rights.Has(toll.RightMoney) {
-		s.Acts = []page.Dialog{c.DangerOf("refund", "Refund", "The money goes back to the card. The credits go with it, as far as they were not used.",
-			page.Field{Name: "amount", Label: "Amount", Unit: strings.ToUpper(o.Currency), Mode: "decimal", Hint: "Empty refunds what is left.", Members: []string{"amountCents"}})}
+		s.Acts = []page.Dialog{c.DangerOf("refund", "Refund", "The money returns to the card, and unused credits are taken back.",
+			page.Field{Name: "amount", Label: "Amount", Unit: strings.ToUpper(o.Currency), Mode: "decimal", Hint: "Leave empty to refund the remaining amount.", Members: []string{"amountCents"}})}
 	}
 	return c.Record("Order "+page.Short(o.OrderID), s)
 }
@@ -173,9 +173,9 @@ func refundOrder(c *page.Context) (page.View, error) {
 		if err != nil {
 			return page.Outcome{}, err
 		}
-		done := "The card processor has the refund. It appears here once it is taken."
+		done := "The refund was sent to the card processor. It appears here after the processor accepts it."
 		if o.RefundedCents > 0 {
-			done = centsText(o.RefundedCents, o.Currency) + " is refunded."
+			done = centsText(o.RefundedCents, o.Currency) + " refunded."
 		}
 		return page.Outcome{To: c.To("orders", id), Done: done}, nil
 	})
@@ -196,8 +196,8 @@ func cents(c *page.Context, name string) (toll.Cents, error) {
 
 // outcomes are the states of requests that the list narrows to.
 var outcomes = []page.Option{
-	{Text: "All that ended"}, {Value: "settled", Text: "Settled"}, {Value: "released", Text: "Released"}, {Value: "lapsed", Text: "Lapsed"},
-	{Value: "held", Text: "Held now"},
+	{Text: "All finished"}, {Value: "settled", Text: "Settled"}, {Value: "released", Text: "Released"}, {Value: "lapsed", Text: "Lapsed"},
+	{Value: "held", Text: "Held"},
 }
 
 // mostReads bounds how many parts of a list one page reads: a part has few requests, or none, where filters leave most of them out.
@@ -237,11 +237,11 @@ func requestFilter(c *page.Context) (fields []page.Field, q url.Values, err erro
 		}
 	}
 	fields = []page.Field{
-		{Name: "role", Label: "Side", Options: []page.Option{{Value: "seller", Text: "Of my plans"}, {Value: "buyer", Text: "Paid by this workspace"}}},
+		{Name: "role", Label: "Show", Options: []page.Option{{Value: "seller", Text: "Requests for my plans"}, {Value: "buyer", Text: "Requests by this workspace"}}},
 		plans, agents,
 	}
 	if !buyer {
-		fields = append(fields, page.Field{Name: "subscriber", Label: "Subscriber of the plan", Max: 42})
+		fields = append(fields, page.Field{Name: "subscriber", Label: "Subscriber", Max: 42})
 	}
 	fields, q = c.Filters(append(fields,
 		page.Field{Name: "status", Label: "Outcome", Options: outcomes}, page.Field{Name: "since", Label: "From", Type: "date"},
@@ -262,10 +262,10 @@ func (w *pages) listRequests(c *page.Context) (page.View, error) {
 	buyer := q.Get("role") == "buyer"
 	t, err := w.requestsTable(c, part, buyer)
 	if err != nil {
-		return nil, c.Failed("part of the list", err)
+		return nil, c.Failed("list page", err)
 	}
 	return c.Record("Requests", page.Record{
-		Lead:  "Requests that were paid with credits, by the time of their end, at most 90 days at once. Settlements appear within seconds.",
+		Lead:  "Requests paid with credits, by end time, for at most 90 days at a time. Settlements appear within seconds.",
 		Links: files, Filter: filter, Table: t,
 	})
 }
@@ -285,9 +285,9 @@ func (w *pages) requestsTable(c *page.Context, part page.List[*toll.Settlement],
 		cell["agentRequestId"].To, cell["status"].Sub = c.To("requests", s.AgentRequestID), tookText(s)
 		*cell["agentId"], *cell["planId"], *cell["creditsRedeemed"] = agentCell(c, names, s, !buyer), planCell(c, names, s.PlanID, !buyer), creditsOf(s)
 	})
-	t.Empty = &page.Empty{Icon: "receipt", Title: "No requests in this time", Text: "Each request that holds or burns credits appears here.", Command: "toll requests history"}
+	t.Empty = &page.Empty{Icon: "receipt", Title: "No requests in this period", Text: "Requests that hold or burn credits appear here.", Command: "toll requests history"}
 	if part.Next != "" {
-		t.Empty.Title, t.Empty.Text, t.Empty.Command = "None so far", "The filters leave out all requests that were read. Follow Next to read more.", ""
+		t.Empty.Title, t.Empty.Text, t.Empty.Command = "No matches yet", "No request read so far matches the filters. Select Next to read more.", ""
 	}
 	return t, err
 }
@@ -309,14 +309,14 @@ func creditsOf(s *toll.Settlement) page.Cell {
 	case s.Status == "held":
 		c.Sub = "held"
 	default:
-		c.Sub = "given back"
+		c.Sub = "released"
 	}
 	return c
 }
 
 // agentCell names the agent of a request. own says whether the workspace sells it.
 func agentCell(c *page.Context, names map[string]string, s *toll.Settlement, own bool) page.Cell {
-	cell := page.Cell{Text: "no agent named"}
+	cell := page.Cell{Text: "no agent"}
 	if s.AgentID != nil {
 		id := string(*s.AgentID)
 		cell = page.Cell{Text: cmp.Or(names[id], page.Short(id)), To: "/a/" + url.PathEscape(id)}
@@ -338,10 +338,10 @@ func planCell(c *page.Context, names map[string]string, id toll.PlanID, own bool
 	return page.Cell{Text: cmp.Or(names[string(id)], page.Short(string(id))), To: c.To(area, string(id))}
 }
 
-// stepWords are the states that a request takes, as its page says them.
+// stepWords are the steps of a request on its page, by state.
 var stepWords = map[string]page.Step{
-	"held": {Title: "Held", Text: "set aside for the request", Tone: "good"}, "settled": {Title: "Settled", Text: "burned", Tone: "good"},
-	"released": {Title: "Released", Text: "given back", Tone: "warn"}, "lapsed": {Title: "Lapsed", Text: "given back: no settlement came in time", Tone: "bad"},
+	"held": {Title: "Held", Text: "held for the request", Tone: "good"}, "settled": {Title: "Settled", Text: "burned", Tone: "good"},
+	"released": {Title: "Released", Text: "released", Tone: "warn"}, "lapsed": {Title: "Lapsed", Text: "released because no settlement arrived before the deadline", Tone: "bad"},
 }
 
 func (w *pages) showRequest(c *page.Context) (page.View, error) {
@@ -367,21 +367,21 @@ func (w *pages) showRequest(c *page.Context) (page.View, error) {
 		token.To = c.To("tokens", r.PermissionHash.String())
 	}
 	s := page.Record{Facts: []page.Fact{
-		{Label: "Id", Cell: page.Cell{ID: r.AgentRequestID}}, {Label: "Outcome", Cell: page.Cell{State: page.StateOf(r.Status), Sub: tookText(&r.Settlement)}},
+		{Label: "ID", Cell: page.Cell{ID: r.AgentRequestID}}, {Label: "Outcome", Cell: page.Cell{State: page.StateOf(r.Status), Sub: tookText(&r.Settlement)}},
 		{Label: "Plan", Cell: planCell(c, names, r.PlanID, own)}, {Label: "Agent", Cell: agentCell(c, names, &r.Settlement, own)},
 		{Label: "Subscriber", Cell: page.Cell{ID: r.Payer.String()}}, {Label: "Credits", Cell: creditsOf(&r.Settlement)}, {Label: "Access token", Cell: token},
-		{Label: "Begun", Cell: page.At(r.CreatedAt.Time)},
+		{Label: "Started", Cell: page.At(r.CreatedAt.Time)},
 	}}
 	if r.HoldExpiresAt != nil {
-		s.Facts = append(s.Facts, page.Fact{Label: "The hold ends", Cell: page.AtOr(r.HoldExpiresAt, "never")})
+		s.Facts = append(s.Facts, page.Fact{Label: "Hold expires", Cell: page.AtOr(r.HoldExpiresAt, "never")})
 	}
 	if r.RemainingBalance != nil {
-		s.Facts = append(s.Facts, page.Fact{Label: "Left after it", Cell: page.Credits(*r.RemainingBalance)})
+		s.Facts = append(s.Facts, page.Fact{Label: "Balance afterward", Cell: page.Credits(*r.RemainingBalance)})
 	}
 	for _, of := range []struct {
 		label string
 		tx    *toll.Hash
-	}{{"Transaction", r.Transaction}, {"Bought on the way in", r.OrderTx}, {"Proof on the chain in", r.MirrorTx}} {
+	}{{"Transaction", r.Transaction}, {"Top-up transaction", r.OrderTx}, {"Proof transaction", r.MirrorTx}} {
 		if of.tx != nil {
 			s.Facts = append(s.Facts, page.Fact{Label: of.label, Cell: page.Cell{ID: of.tx.String()}})
 		}
@@ -392,17 +392,17 @@ func (w *pages) showRequest(c *page.Context) (page.View, error) {
 		s.Steps = append(s.Steps, said)
 	}
 	if r.Status == "held" {
-		s.Steps = append(s.Steps, page.Step{Title: "Settled, released or lapsed"})
+		s.Steps = append(s.Steps, page.Step{Title: "Settled, released, or lapsed"})
 	}
 	if len(r.Receipt) > 0 && string(r.Receipt) != "null" {
 		var text bytes.Buffer
 		if json.Indent(&text, r.Receipt, "", "  ") != nil {
 			text.Write(r.Receipt)
 		}
-		s.Snippets = []page.Snippet{{Name: "The receipt", Text: text.String()}}
+		s.Snippets = []page.Snippet{{Name: "Receipt", Text: text.String()}}
 	}
 	if r.Transaction != nil {
-		s.Links = []page.Link{{Text: "Check the receipt", To: page.PathReceipts + "#" + r.Transaction.String(), Plain: true}}
+		s.Links = []page.Link{{Text: "Check receipt", To: page.PathReceipts + "#" + r.Transaction.String(), Plain: true}}
 	}
 	return c.Record("Request "+page.Short(r.AgentRequestID), s)
 }
@@ -427,14 +427,14 @@ func listCalls(c *page.Context) (page.View, error) {
 	}
 	of := list.RecentCalls.Show("at", "operation", "status", "durationMicros", "correlationId")
 	t := page.TableOf(c, of, "call", page.List[toll.RecentCall]{Items: recent.Calls}, func(call toll.RecentCall, cell page.Cells) {
-		*cell["operation"] = page.Cell{Text: cmp.Or(call.Operation, "no such operation"), Sub: strings.TrimSpace(call.Method + " " + call.Path)}
+		*cell["operation"] = page.Cell{Text: cmp.Or(call.Operation, "unknown operation"), Sub: strings.TrimSpace(call.Method + " " + call.Path)}
 		cell["status"].Sub = string(call.Code)
 	})
 	t.Pager, t.Empty = nil, &page.Empty{
-		Icon: "terminal", Title: "No calls", Text: "The last 200 calls with this key appear here. Verify and settle are not among them: see the requests.",
+		Icon: "terminal", Title: "No calls yet", Text: "The last 200 calls with this key appear here, except verify and settle. Those are under Requests.",
 	}
 	return c.Record("Calls of "+nameOfKey(*k), page.Record{
-		Lead:  "The last 200 calls but verify and settle, the newest first. They are kept in memory by the process that answers you, since " + page.Date(recent.Since.Time) + ".",
-		Links: []page.Link{{Text: "The API key", To: c.To("keys", k.ID.String()), Plain: true}}, Filter: show, Table: t,
+		Lead:  "The last 200 calls except verify and settle, newest first. This server process has recorded them in memory since " + page.Date(recent.Since.Time) + ".",
+		Links: []page.Link{{Text: "API key", To: c.To("keys", k.ID.String()), Plain: true}}, Filter: show, Table: t,
 	})
 }

@@ -15,9 +15,9 @@ func TestStoryOf(t *testing.T) {
 		want, open string // titles of the steps that happened, and of the others
 	}{
 		{toll.Order{Status: toll.OrderConfirmed}, "Recorded, Credits granted", ""},
-		{toll.Order{Status: toll.OrderCreated, Amount: price, Currency: "usdc"}, "Recorded", "Signed, Sent to the chain, In a block, Credits granted, Final"},
-		{toll.Order{Status: toll.OrderIncluded, Amount: price, Currency: "usdc"}, "Recorded, Signed, Sent to the chain, In a block", "Credits granted, Final"},
-		{toll.Order{Status: toll.OrderFinal, Amount: price, Currency: "usdc"}, "Recorded, Signed, Sent to the chain, In a block, Credits granted, Final", ""},
+		{toll.Order{Status: toll.OrderCreated, Amount: price, Currency: "usdc"}, "Recorded", "Signed, Sent to the chain, Included in a block, Credits granted, Final"},
+		{toll.Order{Status: toll.OrderIncluded, Amount: price, Currency: "usdc"}, "Recorded, Signed, Sent to the chain, Included in a block", "Credits granted, Final"},
+		{toll.Order{Status: toll.OrderFinal, Amount: price, Currency: "usdc"}, "Recorded, Signed, Sent to the chain, Included in a block, Credits granted, Final", ""},
 		{toll.Order{Status: toll.OrderCreated, Amount: price, Currency: "usd"}, "Recorded", "Paid by card, Credits granted"},
 		{toll.Order{Status: toll.OrderConfirmed, Amount: price, Currency: "usd", RefundedCents: 50, Disputed: true}, "Recorded, Paid by card, Credits granted, Refunded, Disputed", ""},
 		{toll.Order{Status: toll.OrderFailed, Amount: price, Currency: "usdc", FailureReason: "no money"}, "Recorded, Failed", ""},

@@ -164,7 +164,7 @@ func (w *pages) latest(c *page.Context) (*page.Table, error) {
 		*cell["planId"] = page.Cell{Text: page.NameOf(plans[s.PlanID].Metadata.Name), To: c.To("plans", string(s.PlanID))}
 	})
 	t.Empty = &page.Empty{
-		Icon: "zap", Title: "No settlements yet", Text: "Each paid request to an agent of yours appears here at once.",
+		Icon: "zap", Title: "No settlements yet", Text: "Paid requests to your agents appear here immediately.",
 		To: c.To("agents"), Button: "Your agents",
 	}
 	return t, errors.Join(err, err2)
@@ -183,20 +183,20 @@ func (w *pages) tasks(c *page.Context) (out []page.Task, err error) {
 		to := c.To("webhooks", h.ID)
 		switch {
 		case h.FailingSince != nil && h.Status == toll.WebhookPaused:
-			out = append(out, page.Task{Tone: "bad", Title: "A webhook is paused, for it failed too long", Text: plain.Name(h.URL), To: to, Act: "Inspect"})
+			out = append(out, page.Task{Tone: "bad", Title: "A webhook is paused because it kept failing", Text: plain.Name(h.URL), To: to, Act: "Inspect"})
 		case h.FailingSince != nil:
-			out = append(out, page.Task{Tone: "bad", Title: "A webhook fails", Text: "For the first time " + page.Ago(h.FailingSince.Time, c.Clock()) + ": " + plain.Name(h.URL), To: to, Act: "Inspect"})
+			out = append(out, page.Task{Tone: "bad", Title: "A webhook is failing", Text: "First failed " + page.Ago(h.FailingSince.Time, c.Clock()) + ": " + plain.Name(h.URL), To: to, Act: "Inspect"})
 		}
 	}
 	out = append(out, keys...)
 	if p := c.Person; p.User != nil && p.Workspace.Name == "" && p.Rights.Has(toll.RightMembers) {
-		out = append(out, page.Task{Tone: "quiet", Title: "This workspace has no name", Text: "Its members see the name in place of an address.", To: c.To("settings"), Act: "Name it"})
+		out = append(out, page.Task{Tone: "quiet", Title: "This workspace has no name", Text: "Members see the name instead of an address.", To: c.To("settings"), Act: "Name workspace"})
 	}
 	if plans.Total == 0 {
-		out = append(out, page.Task{Tone: "warn", Title: "You sell no plan", Text: "Buyers pay for a plan, and your agents for its credits.", To: c.To("plans", "new"), Act: "Make one"})
+		out = append(out, page.Task{Tone: "warn", Title: "Create your first plan", Text: "Buyers pay for a plan and spend its credits on your agents.", To: c.To("plans", "new"), Act: "Create plan"})
 	}
 	if agents.Total == 0 {
-		out = append(out, page.Task{Tone: "warn", Title: "You have no agent", Text: "An agent is a server that requests are paid for.", To: c.To("agents", "new"), Act: "Register one"})
+		out = append(out, page.Task{Tone: "warn", Title: "Create your first agent", Text: "An agent is a server that subscribers pay for per request.", To: c.To("agents", "new"), Act: "Create agent"})
 	}
 	return out, nil
 }
@@ -213,7 +213,7 @@ func (w *pages) endingKeys(c *page.Context) (out []page.Task, err error) {
 		if k.Status != toll.StatusActive || k.ExpiresAt == nil || k.ExpiresAt.After(now.Add(soon)) || k.ExpiresAt.Before(now) || briefKey(k) {
 			continue
 		}
-		text := "It was not used yet."
+		text := "Not used yet."
 		if k.LastUsedAt != nil {
 			text = "Used " + page.Ago(k.LastUsedAt.Time, now) + "."
 		}
@@ -221,10 +221,10 @@ func (w *pages) endingKeys(c *page.Context) (out []page.Task, err error) {
 		if k.Name != nil {
 			name = *k.Name
 		}
-		out = append(out, page.Task{Tone: "warn", Title: "The key " + page.NameOf(name) + " ends " + page.Ago(k.ExpiresAt.Time, now), Text: text, To: c.To("keys", k.ID.String()), Act: "Rotate"})
+		out = append(out, page.Task{Tone: "warn", Title: "API key " + page.NameOf(name) + " expires " + page.Ago(k.ExpiresAt.Time, now), Text: text, To: c.To("keys", k.ID.String()), Act: "Rotate"})
 	}
 	if older > 0 {
-		out = append(out, page.Task{Tone: "quiet", Title: "The API has a newer version", Text: page.Count(older, "API key") + " with the answers of an older one.", To: c.To("keys"), Act: "Compare"})
+		out = append(out, page.Task{Tone: "quiet", Title: "A newer API version is available", Text: page.Count(older, "API key") + " on an older version.", To: c.To("keys"), Act: "Compare"})
 	}
 	return out, err
 }

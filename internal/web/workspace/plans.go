@@ -20,11 +20,11 @@ import (
 func listPlans(c *page.Context) (page.View, error) {
 	plans, err := page.ListOf[*toll.Plan](c, list.Plans, nil, page.NameSorts...)
 	if err != nil {
-		return nil, c.Failed("part of the list", err)
+		return nil, c.Failed("list page", err)
 	}
 	return c.Record("Plans", page.Record{
-		Lead: "What buyers pay for: a price, and the credits or the time that it buys.", Table: plansTable(c, plans),
-		Links: append(mayBegin(c, "Make a plan", "plans", "new"), file(c, "plans", nil)...),
+		Lead: "A plan sets a price and the credits or the time that buyers get for it.", Table: plansTable(c, plans),
+		Links: append(mayBegin(c, "Create plan", "plans", "new"), file(c, "plans", nil)...),
 	})
 }
 
@@ -35,8 +35,8 @@ func plansTable(c *page.Context, plans page.List[*toll.Plan]) *page.Table {
 		*cell[price], *cell[credits] = page.Cell{Text: page.PriceOf(p), Num: true}, page.Cell{Text: page.BuysOf(p), Num: true}
 	})
 	t.Empty = &page.Empty{
-		Icon: "tag", Title: "No plans yet", Text: "A plan is what buyers pay for: a price, and the credits or the time that it buys.",
-		To: c.To("plans", "new"), Button: "Make a plan", Command: "toll plans create --help",
+		Icon: "tag", Title: "No plans yet", Text: "Your plans appear here. A plan sets a price and the credits or the time that buyers get for it.",
+		To: c.To("plans", "new"), Button: "Create plan", Command: "toll plans create --help",
 	}
 	return t
 }
@@ -56,7 +56,7 @@ func perRequest(p *toll.Plan) string {
 // bulkCost is what 1,000 requests of a plan cost, and how many orders that is.
 func bulkCost(p *toll.Plan) string {
 	if !p.Kind().Charges() {
-		return "nothing beyond the price, while the period runs"
+		return "included in the price during the period"
 	}
 	credits := func(each toll.Credits) *big.Int { return new(big.Int).Mul(big.NewInt(1000), big.NewInt(int64(each))) }
 	one := big.NewInt(int64(p.Credits.Amount))
@@ -74,7 +74,7 @@ func bulkCost(p *toll.Plan) string {
 	}
 	text := between(cost) + " " + p.Price.CurrencyName()
 	if p.Price.IsFree() {
-		text = "nothing"
+		text = "free"
 	}
 	if !p.Kind().Prepaid() {
 		return text
@@ -100,16 +100,16 @@ const (
 
 // kinds are what a plan can sell.
 var kinds = []page.Option{
-	{Value: kindCredits, Text: "Credits", Hint: "An order buys credits, and requests burn them."},
-	{Value: kindTime, Text: "Time", Hint: "An order buys a period. Requests in it burn nothing."},
-	{Value: kindAsYouGo, Text: "Pay as you go", Hint: "Each request buys the credits that it burns, from a wallet."},
+	{Value: kindCredits, Text: "Credits", Hint: "An order grants credits, and requests burn them."},
+	{Value: kindTime, Text: "Time", Hint: "An order grants a period of unlimited requests."},
+	{Value: kindAsYouGo, Text: "Pay as you go", Hint: "Each request buys the credits that it burns. Buyers pay from a wallet."},
 }
 
 // ways are how buyers pay.
 var ways = []page.Option{
-	{Value: "free", Text: "Free"}, {Value: toll.CurrencyUSD, Text: "By card, in USD"}, {Value: toll.CurrencyEUR, Text: "By card, in EUR"},
-	{Value: toll.CurrencyUSDC, Text: "From a wallet, in USDC"}, {Value: toll.CurrencyEURC, Text: "From a wallet, in EURC"},
-	{Value: toll.CurrencyETH, Text: "From a wallet, in ETH"},
+	{Value: "free", Text: "Free"}, {Value: toll.CurrencyUSD, Text: "Card, in USD"}, {Value: toll.CurrencyEUR, Text: "Card, in EUR"},
+	{Value: toll.CurrencyUSDC, Text: "Wallet, in USDC"}, {Value: toll.CurrencyEURC, Text: "Wallet, in EURC"},
+	{Value: toll.CurrencyETH, Text: "Wallet, in ETH"},
 }
 
 // lengths are units of time, by their seconds.
@@ -118,7 +118,7 @@ var lengths = []page.Option{
 	{Value: strconv.Itoa(toll.YearSecs), Text: "years"}, {Value: "3600", Text: "hours"},
 }
 
-// firstPlan is what the form of a new plan says before anybody typed.
+// firstPlan is the initial content of the form of a new plan.
 var firstPlan = url.Values{
 	"kind": {kindCredits}, "amount": {"100"}, "least": {"1"}, "length": {"1"}, "unit": {strconv.Itoa(toll.MonthSecs)},
 	"pay": {toll.CurrencyUSDC}, "price": {"1.00"}, "lifeUnit": {"86400"},
@@ -132,12 +132,12 @@ func planGroups(p *toll.Plan) []page.Group {
 	}
 	return []page.Group{
 		{Fields: []page.Field{
-			{Name: "name", Label: "Name", Value: p.Metadata.Name, Max: toll.MaxNameRunes, Required: true, Hint: "Buyers read it first."},
+			{Name: "name", Label: "Name", Value: p.Metadata.Name, Max: toll.MaxNameRunes, Required: true, Hint: "The name that buyers see."},
 			{Name: "description", Label: "Description", Value: p.Metadata.Description, Area: true},
-			{Name: "tags", Label: "Tags", Value: strings.Join(p.Metadata.Tags, ", "), Hint: "Separated by commas."},
+			{Name: "tags", Label: "Tags", Value: strings.Join(p.Metadata.Tags, ", "), Hint: "Separate tags with commas."},
 		}},
 		{Title: "Limits", Fields: []page.Field{{
-			Name: "maxOrders", Label: "Orders in all", Value: orders, Mode: "numeric", Hint: "Empty for no limit.",
+			Name: "maxOrders", Label: "Maximum orders", Value: orders, Mode: "numeric", Hint: "Leave empty for no limit.",
 		}}},
 	}
 }
@@ -145,40 +145,40 @@ func planGroups(p *toll.Plan) []page.Group {
 // termGroups are the fields of the terms of a plan, which never change once it is made.
 func termGroups(c *page.Context) []page.Group {
 	return []page.Group{
-		{Title: "What it sells", Fields: []page.Field{
-			{Name: "kind", Label: "Kind", Type: "radio", Options: kinds},
-			{Name: "trial", Label: "A trial: each subscriber can order it once", Type: "checkbox", Members: []string{"isTrialPlan"}},
+		{Title: "Type", Fields: []page.Field{
+			{Name: "kind", Label: "Plan type", Type: "radio", Options: kinds},
+			{Name: "trial", Label: "Trial: each subscriber can order the plan once", Type: "checkbox", Members: []string{"isTrialPlan"}},
 		}},
 		{For: kindCredits, Fields: []page.Field{
-			{Name: "amount", Label: "Credits of one order", Mode: "numeric"},
-			{Name: "life", Label: "They end after", Mode: "numeric", Hint: "Empty: they never end.", Members: []string{"durationSecs"}},
-			{Name: "lifeUnit", Label: "In", Options: lengths},
+			{Name: "amount", Label: "Credits per order", Mode: "numeric"},
+			{Name: "life", Label: "Expires after", Mode: "numeric", Hint: "Leave empty if credits never expire.", Members: []string{"durationSecs"}},
+			{Name: "lifeUnit", Label: "Unit", Options: lengths},
 		}},
 		{For: kindTime, Fields: []page.Field{
-			{Name: "length", Label: "Length of the period", Mode: "numeric"}, {Name: "unit", Label: "In", Options: lengths},
+			{Name: "length", Label: "Period", Mode: "numeric"}, {Name: "unit", Label: "Unit", Options: lengths},
 		}},
 		{For: kindCredits + " " + kindAsYouGo, Fields: []page.Field{
-			{Name: "least", Label: "Credits of a request", Mode: "numeric", Members: []string{"minAmount"}},
+			{Name: "least", Label: "Credits per request: minimum", Mode: "numeric", Members: []string{"minAmount"}},
 			{
-				Name: "most", Label: "At most", Mode: "numeric", Members: []string{"maxAmount"},
-				Hint: "Empty: every request burns the same. Else your server says how many, between the two.",
+				Name: "most", Label: "Credits per request: maximum", Mode: "numeric", Members: []string{"maxAmount"},
+				Hint: "Leave empty if every request burns the minimum. Otherwise, your server chooses an amount between the two for each request.",
 			},
 		}},
 		{Title: "Price", Fields: []page.Field{
-			{Name: "pay", Label: "Buyers pay", Options: ways, Members: []string{"currency", "isCrypto", "tokenAddress", "templateAddress"}},
+			{Name: "pay", Label: "Payment method", Options: ways, Members: []string{"currency", "isCrypto", "tokenAddress", "templateAddress"}},
 			{
 				Name: "price", Label: "Price", Mode: "decimal", Members: []string{"amounts"},
-				Hint: "Of one order; for pay as you go, of one credit. A card pays 1.00 at least.",
+				Hint: "Price per order (per credit for pay-as-you-go). Card payments start at 1.00.",
 			},
 			{
-				Name: "receiver", Label: "Paid to", Members: []string{"receivers"},
-				Hint: "The address of a wallet. Empty: that of this workspace, " + c.Person.Address.String() + ".",
+				Name: "receiver", Label: "Payout wallet", Members: []string{"receivers"},
+				Hint: "Leave empty to use this workspace's wallet, " + c.Person.Address.String() + ".",
 			},
 		}},
 	}
 }
 
-// planNew is the page that makes a plan: its form, and what a buyer will see.
+// planNew is the page that creates a plan: its form and the preview for buyers.
 type planNew struct {
 	Form  *page.Form
 	Offer *offerCard
@@ -202,15 +202,15 @@ func askPlan(c *page.Context) (page.View, error) {
 	}
 	describes := planGroups(&toll.Plan{})
 	groups := slices.Concat(describes[:1], termGroups(c), describes[1:])
-	body.Form = c.FormOf("make", "Make the plan", groups...)
+	body.Form = c.FormOf("make", "Create plan", groups...)
 	body.Form.Fill(c.Form)
-	body.Form.Cancel, body.Form.Live, body.Form.Second = c.To("plans"), true, &page.Option{Value: "preview", Text: "Show what buyers see"}
+	body.Form.Cancel, body.Form.Live, body.Form.Second = c.To("plans"), true, &page.Option{Value: "preview", Text: "Preview"}
 	if err != nil && c.R.Method == http.MethodPost && c.Refusal == nil {
 		if c.Fault = body.Form.Refuse(err); c.Form.Get("preview") != "live" { // a script asks while a person types
 			c.Status = http.StatusBadRequest
 		}
 	}
-	return c.Draw("Make a plan", body)
+	return c.Draw("Create plan", body)
 }
 
 // previewOf is what the plan of an input looks like. A plan without a name yet has one for show.
@@ -235,20 +235,20 @@ func previewOf(c *page.Context, in toll.PlanInput) (*offerCard, error) {
 	}
 	switch {
 	case !p.Kind().Charges():
-		card.Ticks = append(card.Ticks, "As many requests as you like for "+page.Span(p.Credits.DurationSecs))
+		card.Ticks = append(card.Ticks, "Unlimited requests for "+page.Span(p.Credits.DurationSecs))
 	default:
-		card.Ticks = append(card.Ticks, "A request costs "+perRequest(&p))
+		card.Ticks = append(card.Ticks, perRequest(&p)+" per request")
 		if p.Credits.DurationSecs.IsZero() {
-			card.Ticks = append(card.Ticks, "Unused credits never end")
+			card.Ticks = append(card.Ticks, "Unused credits never expire")
 		} else {
-			card.Ticks = append(card.Ticks, "Unused credits end after "+page.Span(p.Credits.DurationSecs))
+			card.Ticks = append(card.Ticks, "Unused credits expire after "+page.Span(p.Credits.DurationSecs))
 		}
 	}
 	if p.IsTrial {
-		card.Ticks = append(card.Ticks, "A trial: you can order it once")
+		card.Ticks = append(card.Ticks, "Trial: you can order the plan once")
 	}
 	if p.MaxOrders > 0 {
-		card.Ticks = append(card.Ticks, "Only "+page.Count(p.MaxOrders, "order")+" in all")
+		card.Ticks = append(card.Ticks, "Limited to "+page.Count(p.MaxOrders, "order"))
 	}
 	return card, nil
 }
@@ -261,7 +261,7 @@ func number(c *page.Context, name string) (toll.Credits, error) {
 	}
 	n, err := toll.ParseCredits(text)
 	if err != nil || n < 1 {
-		return 0, page.OneFault(name, "must be a whole number, 1 or more; got "+strconv.Quote(plain.Name(text)))
+		return 0, page.OneFault(name, "must be a whole number of at least 1; got "+strconv.Quote(plain.Name(text)))
 	}
 	return n, nil
 }
@@ -271,7 +271,7 @@ func duration(c *page.Context, name, unit string) (toll.Units, error) {
 	n, err := number(c, name)
 	secs, err2 := strconv.ParseInt(c.Form.Get(unit), 10, 64)
 	if err2 != nil || !page.HasOption(lengths, c.Form.Get(unit)) {
-		err = page.Together(err, page.OneFault(unit, "must be one of the choices"))
+		err = page.Together(err, page.OneFault(unit, "must be one of the options"))
 	}
 	if err != nil {
 		return toll.Units{}, err
@@ -307,16 +307,16 @@ func priceInput(c *page.Context, kind string) (*toll.PriceInput, error) {
 	if way == "free" {
 		free := "FREE"
 		if kind == kindAsYouGo {
-			return nil, page.OneFault("pay", "must name a currency for pay as you go")
+			return nil, page.OneFault("pay", "must not be free for pay-as-you-go")
 		}
 		return &toll.PriceInput{PriceType: &free}, nil
 	}
 	if !page.HasOption(ways, way) {
-		return nil, page.OneFault("pay", "must be one of the choices")
+		return nil, page.OneFault("pay", "must be one of the options")
 	}
 	units, err := toll.ParseAmount(c.Text("price"), decimalsOf(way))
 	if err != nil {
-		return nil, page.OneFault("price", "must be an amount like 1.00; got "+strconv.Quote(plain.Name(c.Text("price"))))
+		return nil, page.OneFault("price", "must be an amount such as 1.00; got "+strconv.Quote(plain.Name(c.Text("price"))))
 	}
 	crypto := toll.Bool(way != toll.CurrencyUSD && way != toll.CurrencyEUR)
 	p := &toll.PriceInput{Amounts: []toll.Units{units}, IsCrypto: &crypto}
@@ -332,7 +332,7 @@ func priceInput(c *page.Context, kind string) (*toll.PriceInput, error) {
 	}
 	if kind == kindAsYouGo {
 		if !crypto {
-			return nil, page.OneFault("pay", "must be from a wallet for pay as you go")
+			return nil, page.OneFault("pay", "must be a wallet for pay-as-you-go")
 		}
 		template := toll.PayAsYouGoTemplate
 		p.TemplateAddress = &template
@@ -340,7 +340,7 @@ func priceInput(c *page.Context, kind string) (*toll.PriceInput, error) {
 	if text := c.Text("receiver"); text != "" {
 		to, err := toll.ParseAddress(text)
 		if err != nil {
-			return nil, page.OneFault("receiver", "must be an address of 0x and 40 hexadecimal digits")
+			return nil, page.OneFault("receiver", "must be 0x followed by 40 hexadecimal digits")
 		}
 		p.Receivers = []toll.Address{to}
 	}
@@ -353,7 +353,7 @@ func creditsInput(c *page.Context, kind string) (*toll.CreditsInput, toll.Access
 		return &toll.CreditsInput{DurationSecs: &secs}, toll.LimitTime, err
 	}
 	if kind != kindCredits && kind != kindAsYouGo {
-		return nil, "", page.OneFault("kind", "must be one of the choices")
+		return nil, "", page.OneFault("kind", "must be one of the options")
 	}
 	least, err1 := number(c, "least")
 	most, err2 := number(c, "most")
@@ -384,7 +384,7 @@ func registerPlan(c *page.Context) (page.View, error) {
 		if err := c.API.Call(c.Acting(), http.MethodPost, "/api/v1/protocol/plans", nil, in, &made); err != nil {
 			return page.Outcome{}, err
 		}
-		return page.Outcome{To: c.To("plans", string(made.PlanID)), Done: "The plan is made, and buyers can order it."}, nil
+		return page.Outcome{To: c.To("plans", string(made.PlanID)), Done: "Plan created. Buyers can order it now."}, nil
 	})
 }
 
@@ -412,7 +412,7 @@ func askPlanEdit(c *page.Context) (page.View, error) {
 	f := c.FormOf("edit", "Save", planGroups(p)...)
 	f.Cancel, f.Hidden = c.To("plans", string(p.ID)), versionOf(p.Version)
 	return c.Record("Edit "+page.NameOf(p.Metadata.Name), page.Record{
-		Lead: "Price and credits of a plan never change: buyers rely on them. For other terms make another plan, and unlist this one.", Forms: []*page.Form{f},
+		Lead: "You cannot change the price or the credits of a plan, because buyers rely on them. For other terms, create a new plan and unlist this plan.", Forms: []*page.Form{f},
 	})
 }
 
@@ -434,7 +434,7 @@ func editPlan(c *page.Context) (page.View, error) {
 			u.MaxOrders = toll.SetTo(*orders)
 		}
 		_, err := c.API.UpdatePlan(ctx, p.ID, u)
-		return page.Outcome{To: c.To("plans", string(p.ID)), Done: "The plan is saved."}, err
+		return page.Outcome{To: c.To("plans", string(p.ID)), Done: "Plan saved."}, err
 	})
 }
 
@@ -447,10 +447,10 @@ func actOnPlan(c *page.Context) (page.View, error) {
 		out.To = c.To("plans", string(p.ID))
 		switch c.Form.Get("act") {
 		case "list":
-			out.Done = "The plan is listed."
+			out.Done = "Plan listed."
 			_, err = c.API.SetPlanListed(c.Acting(), p.ID, true)
 		case "unlist":
-			out.Done = "The plan is not listed any more, and takes no orders. Credits of it keep working."
+			out.Done = "Plan unlisted. It accepts no new orders, and its credits keep working."
 			_, err = c.API.SetPlanListed(c.Acting(), p.ID, false)
 		case "mint", "take":
 			out.Done, err = moveCredits(c, p)
@@ -465,7 +465,7 @@ func actOnPlan(c *page.Context) (page.View, error) {
 func moveCredits(c *page.Context, p *toll.Plan) (done string, err error) {
 	holder, err1 := toll.ParseAddress(c.Text("holder"))
 	if err1 != nil {
-		err1 = page.OneFault("holder", "must be an address of 0x and 40 hexadecimal digits")
+		err1 = page.OneFault("holder", "must be 0x followed by 40 hexadecimal digits")
 	}
 	n, err2 := number(c, "credits")
 	if n == 0 && err2 == nil {
@@ -473,7 +473,7 @@ func moveCredits(c *page.Context, p *toll.Plan) (done string, err error) {
 	}
 	days, err3 := number(c, "days")
 	if days > 36_500 {
-		err3 = page.OneFault("days", "must be 36,500 at most")
+		err3 = page.OneFault("days", "must be at most 36,500")
 	}
 	if err := page.Together(err1, err2, err3); err != nil {
 		return "", err
@@ -487,21 +487,21 @@ func moveCredits(c *page.Context, p *toll.Plan) (done string, err error) {
 }
 
 func actsOfPlan(c *page.Context, p *toll.Plan) (acts []page.Dialog) {
-	holder := page.Field{Name: "holder", Label: "Address", Required: true, Members: []string{"creditsReceiver", "holderAddress"}}
+	holder := page.Field{Name: "holder", Label: "Subscriber address", Required: true, Members: []string{"creditsReceiver", "holderAddress"}}
 	amount := page.Field{Name: "credits", Label: "Credits", Mode: "numeric", Required: true, Members: []string{"amount", "creditsAmount"}}
 	if c.Person.Rights.Has(toll.RightManage) {
-		acts = append(acts, c.DialogOf("mint", "Mint credits", "Credits for an address, without an order. No money moves.", holder, amount,
-			page.Field{Name: "days", Label: "They end after", Unit: "days", Mode: "numeric", Hint: "Empty: they never end.", Members: []string{"creditsDuration"}}))
+		acts = append(acts, c.DialogOf("mint", "Mint credits", "Gives credits to an address without an order or a payment.", holder, amount,
+			page.Field{Name: "days", Label: "Expires after", Unit: "days", Mode: "numeric", Hint: "Leave empty if credits never expire.", Members: []string{"creditsDuration"}}))
 	}
 	if c.Person.Rights.Has(toll.RightMoney) {
-		acts = append(acts, c.DangerOf("take", "Take back", "Only credits that you minted or that came with a free order, neither used nor held. To take back paid credits, refund the order.", holder, amount))
+		acts = append(acts, c.DangerOf("take", "Take back credits", "You can take back only unused credits that you minted or that came with a free order, and only while they are not held. To take back paid credits, refund the order.", holder, amount))
 	}
 	switch {
 	case !c.Person.Rights.Has(toll.RightManage):
 	case p.IsListed:
-		acts = append(acts, c.DangerOf("unlist", "Unlist", "It takes no new orders. Credits of it keep working."))
+		acts = append(acts, c.DangerOf("unlist", "Unlist", "The plan accepts no new orders. Its credits keep working."))
 	default:
-		acts = append(acts, c.DialogOf("list", "List", "Buyers find it, and can order it."))
+		acts = append(acts, c.DialogOf("list", "List", "Buyers can find and order the plan."))
 	}
 	return acts
 }
@@ -526,33 +526,33 @@ func (w *pages) showPlan(c *page.Context) (page.View, error) {
 		return nil, c.Failed("plan", err)
 	}
 	holders.Empty = &page.Empty{
-		Icon: "users", Title: "No subscribers yet", Text: "Each buyer of this plan appears here, with the credits that are left.", To: "/p/" + id, Button: "Its public page",
+		Icon: "users", Title: "No subscribers yet", Text: "Subscribers of this plan appear here with their remaining credits.", To: "/p/" + id, Button: "View public page",
 		Command: "toll subscribers " + id,
 	}
 	ordersTable := ordersTable(c, orders)
 	ordersTable.Pager = nil
 	agentsTable := agentsTable(c, agents)
 	agentsTable.Pager = nil
-	agentsTable.Empty = &page.Empty{Icon: "bot", Title: "No agent takes it", Text: "Attach the plan to an agent, and its credits pay there.", To: c.To("agents"), Button: "Your agents", Command: ""}
+	agentsTable.Empty = &page.Empty{Icon: "bot", Title: "No agents", Text: "Attach the plan to an agent to let subscribers pay there with its credits.", To: c.To("agents"), Button: "Your agents", Command: ""}
 	limit := "none"
 	if plan.MaxOrders > 0 {
 		limit = page.Count(plan.MaxOrders, "order")
 	}
 	facts := []page.Fact{
-		{Label: "Id", Cell: page.Cell{ID: id}}, {Label: "State", Cell: page.Cell{State: page.ListedState(plan.IsListed)}}, {Label: "Price", Cell: page.Cell{Text: page.PriceOf(plan)}}, {Label: "Buys", Cell: page.Cell{Text: page.BuysOf(plan)}},
-		{Label: "A request burns", Cell: page.Cell{Text: perRequest(plan)}}, {Label: "1,000 requests cost", Cell: page.Cell{Text: bulkCost(plan)}}, {Label: "Limit of orders", Cell: page.Cell{Text: limit}},
-		{Label: "Made", Cell: page.At(plan.CreatedAt)},
+		{Label: "ID", Cell: page.Cell{ID: id}}, {Label: "State", Cell: page.Cell{State: page.ListedState(plan.IsListed)}}, {Label: "Price", Cell: page.Cell{Text: page.PriceOf(plan)}}, {Label: "Per order", Cell: page.Cell{Text: page.BuysOf(plan)}},
+		{Label: "Per request", Cell: page.Cell{Text: perRequest(plan)}}, {Label: "Cost of 1,000 requests", Cell: page.Cell{Text: bulkCost(plan)}}, {Label: "Maximum orders", Cell: page.Cell{Text: limit}},
+		{Label: "Created", Cell: page.At(plan.CreatedAt)},
 	}
 	if plan.IsTrial {
-		facts = slices.Insert(facts, 2, page.Fact{Label: "Trial", Cell: page.Cell{Text: "ordered once by each subscriber"}})
+		facts = slices.Insert(facts, 2, page.Fact{Label: "Trial", Cell: page.Cell{Text: "one order per subscriber"}})
 	}
 	if plan.Credits.OnchainMirror {
-		facts = append(facts, page.Fact{Label: "Proofs on the chain", Cell: page.Cell{
-			Text: "of every burn", To: c.To("requests") + "?status=settled&planId=" + id, Sub: "the receipt of each request leads to its own",
+		facts = append(facts, page.Fact{Label: "On-chain proofs", Cell: page.Cell{
+			Text: "for each burn", To: c.To("requests") + "?status=settled&planId=" + id, Sub: "linked from the receipt of each request",
 		}})
 	}
 	for _, to := range plan.Price.Receivers {
-		facts = append(facts, page.Fact{Label: "Paid to", Cell: page.Cell{ID: to.String()}})
+		facts = append(facts, page.Fact{Label: "Payout wallet", Cell: page.Cell{ID: to.String()}})
 	}
 	return c.Record(page.NameOf(plan.Metadata.Name), page.Record{
 		Lead: plain.Name(plan.Metadata.Description),
@@ -562,8 +562,8 @@ func (w *pages) showPlan(c *page.Context) (page.View, error) {
 		Range: page.Ranges(c, p), Stats: slices.Concat(revenueStats(paid, c.To("revenue")+"?plan="+id), u.stats(), []page.Stat{refused.stat()}),
 		Facts: facts, Acts: actsOfPlan(c, plan),
 		Parts: []page.Part{
-			{Title: "Subscribers", Table: holders}, {Title: "Recent orders", Table: ordersTable}, {Title: "Agents that take it", Table: agentsTable},
-			{Title: "Refused, by reason", Table: refused.table(c)},
+			{Title: "Subscribers", Table: holders}, {Title: "Recent orders", Table: ordersTable}, {Title: "Agents", Table: agentsTable},
+			{Title: "Refusals by reason", Table: refused.table(c)},
 		},
 	})
 }

@@ -211,11 +211,11 @@ func drawTry(c *page.Context, asked *tryCall, result *tried) (page.View, error) 
 			content.Mint = o.Credits.MaxAmount.Text()
 		}
 	}
-	content.Address = page.Field{Name: "address", Label: "Address", Value: address, Max: toll.MaxURLRunes, Required: true, Type: "url", Hint: "One of the endpoints of the agent. Fill in what stands in braces or after a colon."}
+	content.Address = page.Field{Name: "address", Label: "URL", Value: address, Max: toll.MaxURLRunes, Required: true, Type: "url", Hint: "An endpoint of the agent. Replace each part in braces or after a colon with a value."}
 	content.Verb = page.Field{Name: "verb", Label: "Method", Value: verb, Options: verbs}
-	content.Plan = page.Field{Name: "plan", Label: "Plan that pays", Value: string(asked.plan), Options: plans}
-	content.Most = page.Field{Name: "most", Label: "It may burn at most", Value: max(most, 1).String(), Unit: "credits", Mode: "numeric", Required: true, Max: 19}
-	content.Body = page.Field{Name: "body", Label: "What to send", Value: cmp.Or(asked.body, `{"text": "Toll puts a price on AI agents."}`), Area: true, Max: maxTryBody, Hint: "JSON, or any text. GET and HEAD send nothing."}
+	content.Plan = page.Field{Name: "plan", Label: "Plan", Value: string(asked.plan), Options: plans}
+	content.Most = page.Field{Name: "most", Label: "Maximum credits", Value: max(most, 1).String(), Unit: "credits", Mode: "numeric", Required: true, Max: 19}
+	content.Body = page.Field{Name: "body", Label: "Request body", Value: cmp.Or(asked.body, `{"text": "Toll puts a price on AI agents."}`), Area: true, Max: maxTryBody, Hint: "JSON or text. GET and HEAD requests have no body."}
 	return c.Draw("Try "+content.Agent, content)
 }
 
@@ -239,13 +239,13 @@ func (w *pages) postTry(c *page.Context) (page.View, error) {
 	case i < 0:
 		return refuse(http.StatusBadRequest, "Choose a plan of this agent.")
 	case err != nil || most < 1:
-		return refuse(http.StatusBadRequest, "The number of credits must be a whole number from 1 on.")
+		return refuse(http.StatusBadRequest, "Maximum credits must be a whole number of at least 1.")
 	case len(asked.body) > maxTryBody:
-		return refuse(http.StatusBadRequest, "What is sent has at most 8 KiB.")
+		return refuse(http.StatusBadRequest, "The request body must be at most 8 KiB.")
 	}
 	asked.most = most
 	if _, _, ok := x402.NewEndpoints(asked.agent.API.Endpoints).Match(asked.address, asked.verb); !ok || w.outbound.Check(asked.address) != nil {
-		return refuse(http.StatusBadRequest, "The address must be one of the endpoints of the agent, with its method, and one that this service may call.")
+		return refuse(http.StatusBadRequest, "The method and URL must match an endpoint of the agent, and this service must be allowed to call the URL.")
 	}
 	text, err := c.Sessions.Once(c.Ctx(), c.Form.Get("ticket"), func() (string, error) {
 		result, err := w.call(c, asked)
@@ -256,7 +256,7 @@ func (w *pages) postTry(c *page.Context) (page.View, error) {
 		return string(b), err
 	})
 	if errors.Is(err, session.ErrAnswered) {
-		return refuse(http.StatusConflict, "This call was sent before, and it is still running. Its receipt will be in your requests.")
+		return refuse(http.StatusConflict, "This call was already sent and is still running. You can find its receipt under Requests.")
 	}
 	if err != nil {
 		return c.Rejected(err, refuse)
@@ -290,7 +290,7 @@ func mintToTry(c *page.Context, asked *tryCall, refuse func(int, string) (page.V
 // orders. The token ends with the call.
 func (w *pages) call(c *page.Context, asked *tryCall) (*tried, error) {
 	if !w.tries.take(c.Person.Address) {
-		e := toll.Errorf(toll.CodeRateLimited, "Other calls from pages of this workspace are running. Send it again in a minute.")
+		e := toll.Errorf(toll.CodeRateLimited, "Too many test calls are running. Try again in a minute.")
 		e.RetryAfterSecs = int(tryTimeout / time.Second)
 		return nil, e
 	}
@@ -319,9 +319,9 @@ func (w *pages) call(c *page.Context, asked *tryCall) (*tried, error) {
 	answer, err := w.outbound.Do(c.Ctx(), asked.verb, asked.address, header, body)
 	switch {
 	case errors.Is(err, outbound.ErrRefused):
-		return &tried{Fault: "This service does not call this address."}, nil
+		return &tried{Fault: "This service is not allowed to call this URL."}, nil
 	case err != nil:
-		return &tried{Fault: "No answer came within 30 seconds. What the agent did is in your requests."}, nil
+		return &tried{Fault: "The agent did not respond within 30 seconds. Find the outcome under Requests."}, nil
 	}
 	return triedOf(answer, time.Since(began)), nil
 }
@@ -334,11 +334,11 @@ func triedOf(a *outbound.Answer, took time.Duration) *tried {
 	}
 	switch {
 	case len(a.Body) == 0:
-		t.Note = "The answer is empty."
+		t.Note = "The response is empty."
 	case !utf8.Valid(a.Body) && len(a.Body) < outbound.MaxBody:
-		t.Text, t.Note = "", "The answer is not text: "+strconv.Itoa(len(a.Body))+" bytes."
+		t.Text, t.Note = "", "The response is not text: "+strconv.Itoa(len(a.Body))+" bytes."
 	case len(a.Body) == outbound.MaxBody:
-		t.Note = "The answer is longer than 1 MiB, of which this is the beginning."
+		t.Note = "The response is longer than 1 MiB. Only the beginning is shown."
 	}
 	var r x402.SettleResponse
 	if value := a.Header.Get(x402.HeaderResponse); value != "" && x402.DecodeHeader(value, &r) == nil && r.Success {

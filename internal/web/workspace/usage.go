@@ -96,14 +96,14 @@ func (u used) median() string {
 		all += n
 	}
 	if all == 0 {
-		return "not known yet"
+		return "no data yet"
 	}
 	for i, n := range u.took {
 		if seen += n; 2*seen >= all && i < len(toll.UsageTimes) {
-			return "half within " + toll.UsageTimes[i].String()
+			return "50% within " + toll.UsageTimes[i].String()
 		}
 	}
-	return "half longer than " + toll.UsageTimes[len(toll.UsageTimes)-1].String()
+	return "50% longer than " + toll.UsageTimes[len(toll.UsageTimes)-1].String()
 }
 
 const (
@@ -165,7 +165,7 @@ func countPayers(c *page.Context, p page.Period, plan toll.PlanID) (stats []page
 	}
 	s := of.Stat("Paying subscribers", "", page.PlainNumber, true)
 	if len(plans) > 1 {
-		s.Note += ", counted for each plan"
+		s.Note += ", counted per plan"
 	}
 	return []page.Stat{s}, len(plans), nil
 }
@@ -218,12 +218,12 @@ func refusedIn(c *page.Context, p page.Period, q url.Values) (page.Numbers, erro
 	return out, err
 }
 
-// reasonWords are the reasons of refusals that sellers meet most, in words.
+// reasonWords describe the most common reasons of refusals.
 var reasonWords = map[string]string{
-	"insufficient_funds": "no credits left", "redemption_limit_reached": "the limit of the access token is used up",
-	"plan_expired": "the period of the plan is over", "agent_inactive": "the agent is not listed", "plan_unlisted": "the plan is not listed",
-	"invalid_payload": "the access token cannot be read", "trial_used": "the trial was used before", "hold_expired": "the answer came too late",
-	"payment_in_flight": "the payment is in use", "order_limit_reached": "the access token may buy no more", "rate_limited": "too many requests",
+	"insufficient_funds": "no credits left", "redemption_limit_reached": "the access token reached its credit limit",
+	"plan_expired": "the period of the plan has expired", "agent_inactive": "the agent is not listed", "plan_unlisted": "the plan is not listed",
+	"invalid_payload": "the access token cannot be read", "trial_used": "the trial was already used", "hold_expired": "the hold expired before the settlement",
+	"payment_in_flight": "the payment is already in use", "order_limit_reached": "the access token reached its order limit", "rate_limited": "too many requests",
 	"settlement_exceeds_amount": "the settlement is larger than the hold", "payment_declined": "the payment was declined",
 }
 
@@ -252,18 +252,18 @@ func (r refused) last(p page.Period) page.Cell {
 		if n.Sign() > 0 {
 			at := p.Since.Add(time.Duration(i) * p.Step)
 			if p.Step > time.Hour {
-				return page.Cell{Text: at.Format("2 January 2006"), Sub: "refusals are counted by hour and day"}
+				return page.Cell{Text: at.Format("2 January 2006"), Sub: "refusals are counted per hour and day"}
 			}
-			return page.Cell{Text: at.Format("2 January 2006, 15:04") + " to " + at.Add(p.Step).Format("15:04 UTC"), Sub: "refusals are counted by hour and day"}
+			return page.Cell{Text: at.Format("2 January 2006, 15:04") + " to " + at.Add(p.Step).Format("15:04 UTC"), Sub: "refusals are counted per hour and day"}
 		}
 	}
-	return page.Cell{Text: "not in this time"}
+	return page.Cell{Text: "none in this period"}
 }
 
 func (r refused) stat() page.Stat {
 	s := r.steps.Stat("Refused", "", page.PlainNumber, false)
 	if most := r.most(); most != "" {
-		s.Note = "most: " + reasonText(most)
+		s.Note = "most frequent: " + reasonText(most)
 	}
 	return s
 }
@@ -285,7 +285,7 @@ func (r refused) table(c *page.Context) *page.Table {
 		*cell["reason"] = page.Cell{Text: reasonText(one.Reason), Sub: plain.Name(one.Reason)}
 		cell["before"].Number = strconv.FormatInt(r.before[one.Reason], 10)
 	})
-	t.Empty = &page.Empty{Icon: "circle-check", Title: "Nothing was refused", Text: "Requests that the service refuses to charge are counted here."}
+	t.Empty = &page.Empty{Icon: "circle-check", Title: "No refusals", Text: "Requests that the service refuses to verify or settle are counted here."}
 	return t
 }
 
@@ -360,7 +360,7 @@ func (e *income) stat(to string) page.Stat {
 // revenueStats are the figures of all currencies, one of nothing where there is none.
 func revenueStats(all []*income, to string) (out []page.Stat) {
 	if len(all) == 0 {
-		return []page.Stat{{Label: "Revenue", Value: "0", Note: "nothing was paid yet", To: to}}
+		return []page.Stat{{Label: "Revenue", Value: "0", Note: "no payments yet", To: to}}
 	}
 	for _, e := range all {
 		out = append(out, e.stat(to))
@@ -431,14 +431,14 @@ func (w *pages) showUsage(c *page.Context) (page.View, error) {
 	byReason := query(p, q, "")
 	byReason.Del("by")
 	return c.Record("Usage", page.Record{
-		Lead:  "Requests to your agents that were paid with credits, and those that were refused. Counts follow within seconds.",
+		Lead:  "Paid and refused requests to your agents. Counts are updated within seconds.",
 		Links: slices.Concat(file(c, "usage", query(p, q, "")), file(c, "refusals", byReason)),
 		Range: page.Ranges(c, p), Filter: page.RangeFields(c, p, []page.Field{filter}), Stats: slices.Concat(u.stats(), who, []page.Stat{refused.stat()}),
 		Charts: []*page.Chart{
 			page.NewChart("Credits burned", p, u.credits, page.PlainNumber), page.NewChart("Paid requests", p, u.settled, page.PlainNumber),
 		},
-		Facts: []page.Fact{{Label: "Time to settle", Cell: page.Cell{Text: u.median()}}},
-		Parts: []page.Part{{Title: "By plan", Table: byPlan}, {Title: "By agent", Table: byAgent}, {Title: "Refused, by reason", Table: refused.table(c)}},
+		Facts: []page.Fact{{Label: "Settlement time", Cell: page.Cell{Text: u.median()}}},
+		Parts: []page.Part{{Title: "By plan", Table: byPlan}, {Title: "By agent", Table: byAgent}, {Title: "Refusals by reason", Table: refused.table(c)}},
 	})
 }
 
@@ -463,10 +463,10 @@ func (w *pages) usageBy(c *page.Context, p page.Period, q url.Values, by string)
 		case r.AgentID != "":
 			*of = page.Cell{Text: names[string(r.AgentID)], To: c.To("agents", string(r.AgentID))}
 		default:
-			*of = page.Cell{Text: "no agent named"}
+			*of = page.Cell{Text: "no agent"}
 		}
 	})
-	t.Empty = &page.Empty{Icon: "activity", Title: "Nothing was settled", Text: "Paid requests of this time appear here."}
+	t.Empty = &page.Empty{Icon: "activity", Title: "No paid requests", Text: "Paid requests of this period appear here."}
 	return t, err
 }
 
@@ -504,7 +504,7 @@ func (w *pages) showRevenue(c *page.Context) (page.View, error) {
 		return nil, c.Failed("plan", err)
 	}
 	s := page.Record{
-		Lead:  "What buyers paid for orders of your plans. Each currency stands for itself.",
+		Lead:  "Payments for orders of your plans, separately for each currency.",
 		Links: file(c, "revenue", query(p, q, "")), Range: page.Ranges(c, p), Filter: page.RangeFields(c, p, []page.Field{filter}), Stats: revenueStats(all, ""),
 		Parts: []page.Part{{Title: "By plan", Table: t}},
 	}
@@ -515,7 +515,7 @@ func (w *pages) showRevenue(c *page.Context) (page.View, error) {
 			text = e.format(e.returned) + " " + strings.ToUpper(e.currency) + " of " + page.Count(e.returnedOrders, "order")
 		}
 		s.Facts = append(s.Facts,
-			page.Fact{Label: "Orders in " + strings.ToUpper(e.currency), Cell: page.Cell{Number: e.orders.Now.Total().String()}}, page.Fact{Label: "Given back", Cell: page.Cell{Text: text}})
+			page.Fact{Label: "Orders in " + strings.ToUpper(e.currency), Cell: page.Cell{Number: e.orders.Now.Total().String()}}, page.Fact{Label: "Returned", Cell: page.Cell{Text: text}})
 	}
 	return c.Record("Revenue", s)
 }
@@ -536,7 +536,7 @@ func (w *pages) revenueByPlan(c *page.Context, p page.Period, q url.Values) (*pa
 	t := page.TableOf(c, list.Revenue.Show("planId", "orders", "amount", "returned"), "plan", paid, func(r *toll.Revenue, cell page.Cells) {
 		*cell["planId"] = page.Cell{Text: names[string(r.PlanID)], To: c.To("plans", string(r.PlanID))}
 	})
-	t.Empty = &page.Empty{Icon: "coins", Title: "Nothing was paid", Text: "Orders of plans with a price appear here."}
+	t.Empty = &page.Empty{Icon: "coins", Title: "No payments", Text: "Payments for orders of your plans appear here."}
 	return t, err
 }
 
@@ -552,7 +552,7 @@ func (w *pages) listSubscribers(c *page.Context) (page.View, error) {
 	page.SetPage(q, page.Listing{Size: mostPlansShown, Cursor: c.R.URL.Query().Get("cursor")})
 	plans, err := page.PartOf[*toll.Plan](c, list.Plans, q)
 	if err != nil {
-		return nil, c.Failed("part of the list", err)
+		return nil, c.Failed("list page", err)
 	}
 	of := subscriberColumns.Show("holderAddress", "planName", "available", "held", "used", "seen")
 	var all []toll.Balance
@@ -560,15 +560,15 @@ func (w *pages) listSubscribers(c *page.Context) (page.View, error) {
 	for i, p := range plans.Items {
 		some[i], err = page.PartOf[toll.Balance](c, list.Subscribers.Under(string(p.ID)), url.Values{"pageSize": {strconv.Itoa(fewSubscribers)}})
 		if err != nil {
-			return nil, c.Failed("part of the list", err)
+			return nil, c.Failed("list page", err)
 		}
 		all = append(all, some[i].Items...)
 	}
 	t, err := w.subscribersTable(c, of, page.List[toll.Balance]{Items: all})
 	if err != nil {
-		return nil, c.Failed("part of the list", err)
+		return nil, c.Failed("list page", err)
 	}
-	t.Empty = &page.Empty{Icon: "users", Title: "No subscribers yet", Text: "Each buyer of a plan of yours appears here, with what is left.", To: c.To("plans"), Button: "Your plans", Command: "toll subscribers --help"}
+	t.Empty = &page.Empty{Icon: "users", Title: "No subscribers yet", Text: "Subscribers of your plans appear here with their remaining credits.", To: c.To("plans"), Button: "Your plans", Command: "toll subscribers --help"}
 	t.Pager = c.PagerOf(plans.Total, plans.Next, "plan")
 	at := 0
 	for i, p := range plans.Items {
@@ -581,7 +581,7 @@ func (w *pages) listSubscribers(c *page.Context) (page.View, error) {
 			at++
 		}
 	}
-	return c.Record("Subscribers", page.Record{Lead: "Who holds credits of your plans, with the first of each plan.", Table: t})
+	return c.Record("Subscribers", page.Record{Lead: "Subscribers of your plans. Up to 5 are shown for each plan.", Table: t})
 }
 
 var subscriberColumns = list.Subscribers.And(list.Name("planName", "Plan"), list.Credits("available"), list.Time("seen", "Last seen"))

@@ -20,17 +20,17 @@ func showWorkspace(c *page.Context) (page.View, error) {
 	if err != nil {
 		return nil, c.Failed("workspace", err)
 	}
-	you := "an API key with the rights " + rightWords(c.Person.Rights)
+	you := "an API key with these rights: " + rightWords(c.Person.Rights)
 	if c.Person.User != nil {
 		you = string(c.Person.Workspace.Role)
 	}
 	s := page.Record{
 		Facts: []page.Fact{
-			{Label: "Id", Cell: page.Cell{ID: at.ID}}, {Label: "Name", Cell: page.Cell{Text: page.NameOf(at.Name)}}, {Label: "You are", Cell: page.Cell{Text: you}},
-			{Label: "Environment", Cell: page.Cell{Text: string(c.Environment)}}, {Label: "Made", Cell: page.Cell{At: at.CreatedAt.Time}},
+			{Label: "ID", Cell: page.Cell{ID: at.ID}}, {Label: "Name", Cell: page.Cell{Text: page.NameOf(at.Name)}}, {Label: "Your role", Cell: page.Cell{Text: you}},
+			{Label: "Environment", Cell: page.Cell{Text: string(c.Environment)}}, {Label: "Created", Cell: page.Cell{At: at.CreatedAt.Time}},
 		},
 	}
-	files := &page.Table{Caption: "Files", Head: []page.Column{{Text: "List"}, {Text: "For a spreadsheet"}, {Text: "For programs"}}}
+	files := &page.Table{Caption: "Files", Head: []page.Column{{Text: "List"}, {Text: "For spreadsheets"}, {Text: "For programs"}}}
 	for _, name := range slices.Sorted(maps.Keys(exports)) {
 		if of := exports[name]; of.field == "" && c.Person.Rights.Has(of.right) {
 			files.Rows = append(files.Rows, []page.Cell{
@@ -38,15 +38,15 @@ func showWorkspace(c *page.Context) (page.View, error) {
 			})
 		}
 	}
-	s.Parts = []page.Part{{Title: "Take everything away", Table: files}}
+	s.Parts = []page.Part{{Title: "Export all data", Table: files}}
 	if c.Person.HasName() && c.Person.Rights.Has(toll.RightMembers) {
-		s.Acts = []page.Dialog{c.DialogOf("name", "Name the workspace", "Members see the name in place of the address.",
+		s.Acts = []page.Dialog{c.DialogOf("name", "Rename workspace", "Members see the name instead of the address.",
 			page.Field{Name: "name", Label: "Name", Value: at.Name, Max: 100})}
 	}
 	if c.Person.HasName() && c.Person.Rights.Has(toll.RightExport) {
-		s.Acts = append(s.Acts, c.DangerOf("delete", "Delete the workspace",
-			"All members lose their access, and API keys, access tokens, programs and webhooks end. Plans and agents are not listed any more. "+
-				"Orders, receipts and the audit log stay with the service. Money in the wallet stays there: export its key before.",
+		s.Acts = append(s.Acts, c.DangerOf("delete", "Delete workspace",
+			"All members lose access. API keys, access tokens, connected apps, and webhooks stop working. Plans and agents are unlisted. "+
+				"Orders, receipts, and the audit log stay with the service. Money stays in the wallet, so export its key first.",
 			page.Field{Name: "confirm", Label: "To confirm, type " + confirmation(at), Required: true}))
 	}
 	return c.Record("Workspace", s)
@@ -64,14 +64,14 @@ func changeWorkspace(c *page.Context) (page.View, error) {
 	}
 	return c.Finish(func() (page.Outcome, error) {
 		_, err := c.API.RenameWorkspace(c.Acting(), c.Person.Address, c.Text("name"))
-		return page.Outcome{To: c.To("settings"), Done: "The workspace has its name."}, err
+		return page.Outcome{To: c.To("settings"), Done: "Workspace renamed."}, err
 	})
 }
 
 func deleteWorkspace(c *page.Context) (page.View, error) {
 	err := c.HasRight(toll.RightExport)
 	if err == nil {
-		err = page.NeedProof(c, "This deletes the workspace for all its members. Prove first that it is you: the proof counts for ten minutes.")
+		err = page.NeedProof(c, "This deletes the workspace for all its members. Confirm that it is you first. The confirmation is valid for ten minutes.")
 	}
 	if err != nil {
 		return nil, err
@@ -85,7 +85,7 @@ func deleteWorkspace(c *page.Context) (page.View, error) {
 			return page.Outcome{}, toll.NewError(toll.CodeBadRequest)
 		}
 		if c.Text("confirm") != confirmation(at) {
-			return page.Outcome{}, page.OneFault("confirm", "must be exactly the name that is asked for")
+			return page.Outcome{}, page.OneFault("confirm", "Enter the text exactly as shown.")
 		}
 		_, err := c.API.DeleteWorkspace(c.Acting(), c.Person.Address)
 		return page.Outcome{To: page.PathSecurity}, err
@@ -94,7 +94,7 @@ func deleteWorkspace(c *page.Context) (page.View, error) {
 
 func (w *pages) listActs(c *page.Context) (page.View, error) {
 	filter, q := c.Filters(
-		page.Field{Name: "act", Label: "Act", Max: 80, Hint: ""}, page.Field{Name: "since", Label: "From", Type: "date"},
+		page.Field{Name: "act", Label: "Action", Max: 80, Hint: ""}, page.Field{Name: "since", Label: "From", Type: "date"},
 		page.Field{Name: "until", Label: "Before", Type: "date"},
 	)
 	acts, err := page.ListOf[*toll.Act](c, list.AuditLog, q)
@@ -102,19 +102,19 @@ func (w *pages) listActs(c *page.Context) (page.View, error) {
 		return nil, err
 	}
 	names := map[string]string{}
-	t := page.TableOf(c, list.AuditLog.Show("at", "act", "actor", "object", "source"), "act", acts, func(e *toll.Act, cell page.Cells) {
+	t := page.TableOf(c, list.AuditLog.Show("at", "act", "actor", "object", "source"), "action", acts, func(e *toll.Act, cell page.Cells) {
 		*cell["act"], *cell["actor"] = page.Cell{Text: e.Act, Sub: plain.Name(detailText(e.Detail))}, w.actor(c, names, e)
 		if e.Source == "" {
-			cell["source"].Text = "not kept"
+			cell["source"].Text = "not recorded"
 		}
 	})
-	t.Empty = &page.Empty{Icon: "history", Title: "No entries", Text: "Each change of people, keys, plans and money is noted here, with who made it.", Command: "toll audit-log"}
+	t.Empty = &page.Empty{Icon: "history", Title: "No entries", Text: "Changes to members, keys, plans, and money appear here with the person or key that made them.", Command: "toll audit-log"}
 	return c.Record("Audit log", page.Record{
-		Lead: "Who changed what. Entries form a chain: none can be altered or left out unseen.", Links: file(c, "audit", q), Filter: filter, Table: t,
+		Lead: "All changes in this workspace. The entries form a hash chain, so a changed or missing entry is detected.", Links: file(c, "audit", q), Filter: filter, Table: t,
 	})
 }
 
-// actor is who did what an entry notes, by the name of a person.
+// actor names the person, API key, or operator that made a change.
 func (w *pages) actor(c *page.Context, names map[string]string, e *toll.Act) page.Cell {
 	switch e.ActorKind {
 	case "user":
@@ -126,7 +126,7 @@ func (w *pages) actor(c *page.Context, names map[string]string, e *toll.Act) pag
 				}
 			}
 		}
-		return page.Cell{Text: cmp.Or(names[e.Actor], "a person who left")}
+		return page.Cell{Text: cmp.Or(names[e.Actor], "a former member")}
 	case "key":
 		return page.Cell{ID: e.Actor, To: c.To("keys", e.Actor)}
 	}
@@ -177,24 +177,24 @@ func wordsOf(value any) string {
 func (w *pages) listPrograms(c *page.Context) (page.View, error) {
 	all, err := w.Programs.Programs(c.Ctx(), c.Person.Address)
 	if err != nil {
-		return nil, c.Failed("part of the list", err)
+		return nil, c.Failed("list page", err)
 	}
 	t := &page.Table{
-		Caption: "Programs", Head: []page.Column{{Text: "Program"}, {Text: "Has"}, {Text: "Last use"}, {Text: "Since"}, {Text: "Ends"}},
+		Caption: "Connected apps", Head: []page.Column{{Text: "App"}, {Text: "Access"}, {Text: "Last used"}, {Text: "Connected"}, {Text: "Expires"}},
 		Empty: &page.Empty{
-			Icon: "shield", Title: "No programs", Text: "A program that wants to use this workspace sends you to a page where you decide. It appears here then.",
-			To: page.PathDevice, Button: "Let a program on a device in", Command: "toll login --device",
+			Icon: "shield", Title: "No connected apps yet", Text: "Apps appear here after you approve their access to this workspace.",
+			To: page.PathDevice, Button: "Approve a device", Command: "toll login --device",
 		},
-		Pager: &page.Pager{Total: int64(len(all)), Noun: "program"},
+		Pager: &page.Pager{Total: int64(len(all)), Noun: "app"},
 	}
 	for _, g := range all {
 		t.Rows = append(t.Rows, []page.Cell{
 			{Text: g.Name, To: c.To("programs", g.ID.String())}, {Text: g.Has}, {Text: g.LastUse}, {At: g.CreatedAt}, {At: g.EndsAt},
 		})
 	}
-	return c.Record("Programs", page.Record{
-		Lead: "What can act for this workspace because a person let it in.", Table: t,
-		Links: []page.Link{{Text: "Let a program on a device in", To: page.PathDevice + "?" + url.Values{"workspace": {c.Person.Address.String()}}.Encode(), Plain: true}},
+	return c.Record("Connected apps", page.Record{
+		Lead: "Apps that a member approved to act for this workspace.", Table: t,
+		Links: []page.Link{{Text: "Approve a device", To: page.PathDevice + "?" + url.Values{"workspace": {c.Person.Address.String()}}.Encode(), Plain: true}},
 	})
 }
 
@@ -202,14 +202,14 @@ func (w *pages) listPrograms(c *page.Context) (page.View, error) {
 func (w *pages) program(c *page.Context) (g Program, err error) {
 	all, err := w.Programs.Programs(c.Ctx(), c.Person.Address)
 	if err != nil {
-		return g, c.Failed("program", err)
+		return g, c.Failed("app", err)
 	}
 	for _, g := range all {
 		if strings.EqualFold(g.ID.String(), c.Param("grant")) {
 			return g, nil
 		}
 	}
-	return g, c.Missing("program")
+	return g, c.Missing("app")
 }
 
 func (w *pages) showProgram(c *page.Context) (page.View, error) {
@@ -218,13 +218,13 @@ func (w *pages) showProgram(c *page.Context) (page.View, error) {
 		return nil, err
 	}
 	s := page.Record{Facts: []page.Fact{
-		{Label: "Id", Cell: page.Cell{ID: g.ID.String()}}, {Label: "Client", Cell: page.Cell{ID: g.ClientID}}, {Label: "It has", Cell: page.Cell{Text: g.Has}}, {Label: "Since", Cell: page.Cell{Text: page.Date(g.CreatedAt)}},
-		{Label: "Last use", Cell: page.Cell{Text: g.LastUse}}, {Label: "Ends", Cell: page.Cell{Text: page.Date(g.EndsAt)}},
+		{Label: "ID", Cell: page.Cell{ID: g.ID.String()}}, {Label: "Client id", Cell: page.Cell{ID: g.ClientID}}, {Label: "Access", Cell: page.Cell{Text: g.Has}}, {Label: "Connected", Cell: page.Cell{Text: page.Date(g.CreatedAt)}},
+		{Label: "Last used", Cell: page.Cell{Text: g.LastUse}}, {Label: "Expires", Cell: page.Cell{Text: page.Date(g.EndsAt)}},
 	}}
 	if g.Resource != "" {
-		s.Facts = append(s.Facts, page.Fact{Label: "To be used at", Cell: page.Cell{Text: g.Resource}})
+		s.Facts = append(s.Facts, page.Fact{Label: "For use at", Cell: page.Cell{Text: g.Resource}})
 	}
-	s.Acts = []page.Dialog{c.DangerOf("end", "Revoke", "The program is refused at once. What it made with this access ends with it.")}
+	s.Acts = []page.Dialog{c.DangerOf("end", "Revoke", "The app loses access immediately. The API keys, access tokens, and app access that it created are revoked too.")}
 	return c.Record(g.Name, s)
 }
 

@@ -1,4 +1,4 @@
-"""An agent that sells answers with FastAPI.
+"""An agent that sells responses with FastAPI.
 
     TOLL_API_KEY=... TOLL_PLAN=... TOLL_AGENT=... AGENT_URL=http://127.0.0.1:8000 uvicorn agent:app
 """
@@ -12,20 +12,20 @@ from toll.asgi import Middleware, Work, current_payment, paid
 
 
 class Question(BaseModel):
-    """What callers ask."""
+    """A request of a caller."""
 
     text: str
 
 
 class Answer(BaseModel):
-    """What they get, and who paid."""
+    """The response, with the payer."""
 
     text: str
     payer: str
 
 
 def by_length(work: Work) -> int:
-    """One credit for each hundred bytes of the answer."""
+    """One credit for each hundred bytes of the response."""
     return work.size // 100 + 1
 
 
@@ -42,12 +42,12 @@ app.add_middleware(
 @app.post("/ask")
 @paid(credits=2)
 async def ask(question: Question) -> Answer:
-    """Answers for two credits."""
+    """Responds for two credits."""
     return Answer(text=question.text.upper(), payer=current_payment().payer)
 
 
 @app.post("/essay")
 @paid(credits=by_length, max_credits=5)
 async def essay(question: Question) -> Answer:
-    """Answers for what the answer is long."""
+    """Responds at a price that depends on the length of the response."""
     return Answer(text=question.text * 10, payer=current_payment().payer)

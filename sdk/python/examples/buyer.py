@@ -11,7 +11,7 @@ from toll.http import Budget, HTTPXPayer, Limits, PaymentError, host_of
 
 
 def main(agent: str, text: str) -> None:
-    """Asks an agent and says what that cost."""
+    """Calls an agent and prints the response and the cost."""
     limits = Limits(hosts=[host_of(agent)], credits_per_call=5, credits_per_day=50, credits=100)
     budget = Budget(limits)
     with Toll() as toll, httpx.Client(transport=HTTPXPayer(toll, budget), timeout=60) as http:

@@ -1,4 +1,4 @@
-"""Serves the agent of the bench in a framework: python3 scripts/agent.py starlette.
+"""Serves the agent of the benchmark in a framework: python3 scripts/agent.py starlette.
 
 It gets its role and orders as lines of JSON, and answers each with the processor time that it has
 used, in ns.

@@ -257,7 +257,7 @@ def test_the_renewal_of_another_request_renews_nothing(name: str) -> None:
         got = front.ask()
         assert front.svc.count("renew") > 0, c["name"]
         assert (b"data: last" in got.body) == c["good"], (c["name"], got.body)
-        assert (b"The hold that pays" in got.body) != c["good"], (c["name"], got.body)
+        assert (b"The hold for this stream" in got.body) != c["good"], (c["name"], got.body)
         assert front.svc.count("settle") == 1 and front.svc.told[0].success, c["name"]
 
 

@@ -107,13 +107,13 @@ def test_limits(svc: Service, seller: Front, fetch: Any) -> None:
     url = f"http://127.0.0.1:{seller.port}/ask"
     seller.reset()
     for limits, more, why in [
-        (Limits(), {}, "not among those"),
-        (Limits(hosts=["127.0.0.1"], credits_per_call=5, credits=9), {}, "not among those"),
-        (Limits(hosts=[f"127.0.0.1:{seller.port}"], credits_per_call=1, credits=9), {}, "one request may cost 1"),
-        (Limits(hosts=[f"127.0.0.1:{seller.port}"], credits_per_call=5, credits=1), {}, "1 left of 1"),
+        (Limits(), {}, "not in the list of allowed hosts"),
+        (Limits(hosts=["127.0.0.1"], credits_per_call=5, credits=9), {}, "not in the list of allowed hosts"),
+        (Limits(hosts=[f"127.0.0.1:{seller.port}"], credits_per_call=1, credits=9), {}, "limit for one request is 1"),
+        (Limits(hosts=[f"127.0.0.1:{seller.port}"], credits_per_call=5, credits=1), {}, "only 1 of 1 remain"),
         (Limits(hosts=[f"127.0.0.1:{seller.port}"], credits_per_call=5, credits=9, credits_per_day=1), {}, "24 hours"),
-        (Limits(hosts=[f"127.0.0.1:{seller.port}"], credits_per_call=5, credits=9), {"plans": ["17"]}, "not to be spent"),
-        (Limits(hosts=[f"127.0.0.1:{seller.port}"], credits_per_call=5, credits=9), {"hosts": []}, "nothing says"),
+        (Limits(hosts=[f"127.0.0.1:{seller.port}"], credits_per_call=5, credits=9), {"plans": ["17"]}, "not in the list of allowed plans"),
+        (Limits(hosts=[f"127.0.0.1:{seller.port}"], credits_per_call=5, credits=9), {"hosts": []}, "cannot verify"),
         (Limits(hosts=[f"127.0.0.1:{seller.port}"], credits_per_call=5, credits=9), {"agent": "17"}, "only 17"),
     ]:
         b = Budget(limits)
@@ -201,11 +201,11 @@ def test_liars_get_nothing(svc: Service, liar: int, fetch: Any, seller: Front) -
         (challenge(svc, "https://agent.example.com/ask"), "not at"),
         (challenge(svc, url, extra={"planId": svc.plan_id, "agentId": there}), "registered at agent.example.com"),
         (challenge(svc, url, amount="0"), "0 credits"),
-        (challenge(svc, url, amount="-1"), "no number"),
-        (challenge(svc, url, amount=2), "no number"),
-        (challenge(svc, url, scheme="exact"), "paid by a wallet"),
-        (challenge(svc, url, scheme="other"), "not paid with credits"),
-        (challenge(svc, url, network="eip155:1"), "is of scheme"),
+        (challenge(svc, url, amount="-1"), "not a whole number"),
+        (challenge(svc, url, amount=2), "not a whole number"),
+        (challenge(svc, url, scheme="exact"), "needs a wallet"),
+        (challenge(svc, url, scheme="other"), "cannot be paid with credits"),
+        (challenge(svc, url, network="eip155:1"), "uses scheme"),
         (challenge(svc, url, planId="1", extra={}), ""),
         ({**challenge(svc, url), "accepts": []}, "no way to pay"),
         ({**challenge(svc, url), "accepts": ["x", 1, None]}, "not an object"),

@@ -471,7 +471,7 @@ def test_calls_that_are_not_bought(svc: Service, shop: Any, way: str) -> None:
     shop.server.runs.clear()
     got = answer_of(buy(svc, shop, way, budget, message("tools/call", "paid", **{"x402/payment": "x"})))
     assert got["result"]["isError"] and budget.payments == ()
-    for limits, why in (({"credits_per_call": 2}, "may cost 2"), ({"credits": 2}, "2 left of 2"), ({"hosts": []}, "not among")):
+    for limits, why in (({"credits_per_call": 2}, "limit for one request is 2"), ({"credits": 2}, "only 2 of 2 remain"), ({"hosts": []}, "not in the list of allowed hosts")):
         with pytest.raises(PaymentError, match=why):
             buy(svc, shop, way, Budget(Limits(**{"hosts": [f"127.0.0.1:{shop.port}"], "credits_per_call": 5, "credits": 50, **limits})), message("tools/call", "paid"))
     assert shop.server.runs == []

@@ -316,7 +316,7 @@ def test_T103_stream_whose_hold_cannot_be_renewed_is_cut(svc: Service, front: Fr
     raw = exchange(front.port, request_text("POST", "/metered?n=100000", [("payment-signature", token)]))
     assert 1 < time.monotonic() - began < 10
     assert CONTENT.encode() in raw and not raw.endswith(b"0\r\n\r\n")
-    assert b'event: error\ndata: {"message":"The hold that pays for this stream has ended."}\n\n' in raw
+    assert b'event: error\ndata: {"message":"The hold for this stream has expired."}\n\n' in raw
     has(front, "settle 200")
     assert balance(svc, front) == (had - 2, 0)
 

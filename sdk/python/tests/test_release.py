@@ -130,7 +130,7 @@ def test_quick_start(python: Path, tmp_path: Path) -> None:
     try:
         dev = start(program(), "dev", "--data", "dev", "--listen", f"127.0.0.1:{at}", "--history=false")
         end = time.monotonic() + 120
-        while b"Paste into" not in (tmp_path / "log0").read_bytes():
+        while b"Paste these commands" not in (tmp_path / "log0").read_bytes():
             assert dev.poll() is None and time.monotonic() < end, (tmp_path / "log0").read_text()
             time.sleep(0.1)
         for sell, buy, port, path in [

@@ -50,7 +50,7 @@ def test_a_wallet_buys_a_plan(chain: Service, fetch: Any) -> None:
     with Toll(api_key="", url=chain.url) as anybody:
         assert anybody.plans.balance(chain.plan_id, wallet.address).balance == 100
         # The next one is beyond the limit, and is not signed.
-        with pytest.raises(PaymentError, match="500000 left of 1500000"):
+        with pytest.raises(PaymentError, match="only 500000 of 1500000 remain"):
             fetch(chain, budget, url, b"", wallet=wallet)
         assert len(wallet.signed) == 1 and budget.spent_in("USDC") == 1_000_000
         assert anybody.plans.balance(chain.plan_id, wallet.address).balance == 100
@@ -109,7 +109,7 @@ def test_wallets_sign_what_is_asked_or_nothing(liar: int) -> None:
         ({"asset": wallet.address}, "neither USDC nor EURC"),
         ({"network": "eip155:1"}, "neither USDC nor EURC"),
         ({"network": ["eip155:84532"]}, "neither USDC nor EURC"),
-        ({"amount": "30000"}, "one request may cost 20000"),
+        ({"amount": "30000"}, "limit for one request is 20000"),
         ({"amount": None}, "no amount"),
         ({"amount": "0"}, "no amount"),
         ({"amount": 10000}, "no amount"),
@@ -125,14 +125,14 @@ def test_wallets_sign_what_is_asked_or_nothing(liar: int) -> None:
         Liar.challenge = asks(url, entry(**more))
         refused(why)
     Liar.challenge = asks(url, entry(), **{"sign-in-with-x": {}})
-    refused("takes a sign-in")
+    refused("accepts a sign-in")
     Liar.challenge = asks("https://agent.example.com/ask", entry())
     refused("is not at")
     Liar.challenge = asks(url, {"scheme": "svc:erc4337"})
-    refused("no client to pay")
+    refused("no client is configured")
     Liar.challenge = asks(url, entry())
-    refused("is not among those", limits=Limits(money_per_call=20_000, money=20_000))
-    refused("one request may cost 0", limits=Limits(hosts=limits.hosts, credits_per_call=10**6, credits=10**6))
+    refused("is not in the list of allowed hosts", limits=Limits(money_per_call=20_000, money=20_000))
+    refused("limit for one request is 0", limits=Limits(hosts=limits.hosts, credits_per_call=10**6, credits=10**6))
     refused("24 hours", limits=Limits(hosts=limits.hosts, money_per_call=20_000, money=10**6, money_per_day=1))
     refused("the device is locked", Broken(RuntimeError("the device is locked")))
     for answer in (None, "", "0x12", b"12", 7, "0x" + "g" * 130):
@@ -183,7 +183,7 @@ def test_what_a_wallet_sends(liar: int) -> None:
         assert [m["name"] for m in types["TransferWithAuthorization"]] == [*message]
         assert {n: str(v) for n, v in message.items()} == a
         if answer is not later:
-            with pytest.raises(PaymentError, match="5000 left of 15000"):
+            with pytest.raises(PaymentError, match="only 5000 of 15000 remain"):
                 with httpx.Client(transport=HTTPXPayer(None, budget, wallet=wallet)) as c:
                     c.post(url, content=b"x")
 

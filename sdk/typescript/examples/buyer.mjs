@@ -13,7 +13,7 @@ try {
     headers: { "content-type": "application/json" },
     body: JSON.stringify({ text }),
   });
-  if (!answer.ok) throw new Error(`the agent answered ${answer.status}: ${await answer.text()}`);
+  if (!answer.ok) throw new Error(`the agent responded with status ${answer.status}: ${await answer.text()}`);
   console.log((await answer.json()).text);
   console.log(`${pay.budget.spent()} credits spent`);
 } catch (e) {

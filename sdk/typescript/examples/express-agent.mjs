@@ -1,4 +1,4 @@
-// An agent that sells answers with Express. TOLL_PLAN, TOLL_AGENT, AGENT_URL and PORT say what and where.
+// An agent that sells responses with Express. Set TOLL_PLAN, TOLL_AGENT, AGENT_URL, and PORT.
 import express from "express";
 import { drain, paid, paymentOf } from "@tollhq/toll/express";
 

@@ -9,7 +9,7 @@ import { hostOf, payingClient } from "@tollhq/toll/mcp";
 
 const maxTurns = 10;
 
-/** Answers a question with the tools of the server at `url`, and says how many credits that cost. */
+/** Answers a question with the tools of the server at `url`, and returns the credits spent. */
 export async function ask(model, url, question) {
   const client = new Client({ name: "agent", version: "1.0.0" });
   await client.connect(new StreamableHTTPClientTransport(new URL(url)));
@@ -31,7 +31,7 @@ export async function ask(model, url, question) {
   }
 }
 
-/** Calls a tool. The model reads why a call failed or was not paid. */
+/** Calls a tool. The model can read why a call failed or was not paid. */
 async function run(tools, call) {
   try {
     const called = tools.find((t) => t.name === call.name);

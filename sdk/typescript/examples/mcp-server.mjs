@@ -1,4 +1,4 @@
-// An MCP server whose tool costs three credits. TOLL_PLAN, TOLL_AGENT and PORT say what and where.
+// An MCP server whose tool costs three credits. Set TOLL_PLAN, TOLL_AGENT, and PORT.
 import { createServer } from "node:http";
 import { McpServer } from "@modelcontextprotocol/sdk/server/mcp.js";
 import { StreamableHTTPServerTransport } from "@modelcontextprotocol/sdk/server/streamableHttp.js";
@@ -13,7 +13,7 @@ function makeServer() {
   const shout = ({ text }) => ({ content: [{ type: "text", text: text.toUpperCase() }] });
   server.registerTool(
     "shout",
-    { description: "Says it louder.", inputSchema: { text: z.string() } },
+    { description: "Converts a text to upper case.", inputSchema: { text: z.string() } },
     sell.tool("shout", { credits: 3 }, shout),
   );
   return server;

@@ -3,7 +3,7 @@ import { Hono } from "hono";
 import { Toll } from "@tollhq/toll";
 import { paid, paymentOf } from "@tollhq/toll/hono";
 
-/** Makes the agent from the bindings of a Worker. */
+/** Returns the agent for the bindings of a Worker. */
 export function agent(env) {
   const toll = new Toll({ apiKey: env.TOLL_API_KEY, url: env.TOLL_URL });
   const shop = { toll, plan: env.TOLL_PLAN, agent: env.TOLL_AGENT, publicUrl: env.AGENT_URL };

@@ -1,5 +1,5 @@
-// Serves the agent of the bench in a framework: node scripts/agent.mjs express. It gets its role and
-// orders as lines of JSON, and answers each with the processor time that it has used, in ns.
+// Serves the agent of the benchmark in a framework: node scripts/agent.mjs express. It reads its role
+// and its commands as lines of JSON, and replies to each with the CPU time that it has used, in ns.
 import { once } from "node:events";
 import { createInterface } from "node:readline";
 import { serve } from "@hono/node-server";

@@ -1,4 +1,4 @@
-// Writes docs/TYPESCRIPT-REFERENCE.md from the comments of the sources. With --check it only
+// Generates docs/TYPESCRIPT-REFERENCE.md from the comments of the sources. With --check it only
 // compares. A public name without a comment is an error.
 import { readFileSync, writeFileSync } from "node:fs";
 import ts from "typescript";
@@ -6,7 +6,7 @@ import ts from "typescript";
 const target = process.env.TOLL_REFERENCE ?? new URL("../../../docs/TYPESCRIPT-REFERENCE.md", import.meta.url);
 const entries = [
   ["index", "The client: @tollhq/toll"],
-  ["paid", "Sell answers of Web handlers: @tollhq/toll/paid"],
+  ["paid", "Sell responses of Web handlers: @tollhq/toll/paid"],
   ["express", "Express: @tollhq/toll/express"],
   ["hono", "Hono: @tollhq/toll/hono"],
   ["fastify", "Fastify: @tollhq/toll/fastify"],
@@ -79,12 +79,12 @@ const isPublic = (m) =>
   !m.modifiers?.some((x) => [ts.SyntaxKind.PrivateKeyword, ts.SyntaxKind.ProtectedKeyword, ts.SyntaxKind.OverrideKeyword].includes(x.kind)) &&
   !/@internal/.test(m.getFullText());
 
-/** Returns an item for each member that a user calls or reads. */
+/** Returns an item for each public member. */
 const membersOf = (members, owner) =>
   members.filter(isPublic).flatMap((m) => {
     if (ts.isConstructorDeclaration(m)) return [];
     const item = `- \`.${signature(m)}\``;
-    // Fields say what they are by their names.
+    // Fields need no comment if their names are clear.
     const isField = ts.isPropertyDeclaration(m);
     const has = /^\s*\/\*\*/.test(m.getFullText());
     if (isField && !has) return [item, ""];
@@ -111,8 +111,8 @@ function described(name, node) {
 
 const out = [
   "# TypeScript reference", "",
-  "Every public name of the package `@tollhq/toll`. Made of its sources by `sdk/typescript/scripts/reference.mjs`: change those.",
-  "How it is used: [TypeScript](TYPESCRIPT.md). Requests and answers have the names of the reference of the service; their types",
+  "Every public name of the package `@tollhq/toll`. Generated from its sources by `sdk/typescript/scripts/reference.mjs`: edit the sources.",
+  "For the guide, see [TypeScript](TYPESCRIPT.md). Requests and responses have the names of the API reference; their types",
   "are in the namespace `api` of `@tollhq/toll`.", "",
 ];
 const seen = new Map();
@@ -132,7 +132,7 @@ for (const [module, heading] of entries) {
     const resource = module === "index" && node.heritageClauses?.some((h) => /\bResource\b/.test(h.getText()));
     out.push(...described(name, node).map((l, i) => (i === 0 && resource ? `### \`toll.${resources.get(name)}\`: ${name}` : l)));
   }
-  if (again.length) out.push(`It also exports ${again.map((n) => `\`${n}\``).join(", ")}, which stand above.`, "");
+  if (again.length) out.push(`It also exports ${again.map((n) => `\`${n}\``).join(", ")}, which are documented above.`, "");
 }
 const text = `${out.join("\n").replace(/\n{3,}/g, "\n\n").trim()}\n`;
 if (undocumented.length) {

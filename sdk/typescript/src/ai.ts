@@ -3,7 +3,7 @@ import type { Budget } from "./buy.js";
 import type { PayingFetch } from "./fetch.js";
 import type { McpLikeClient } from "./mcp.js";
 
-/** A tool, apart from any framework. */
+/** A tool, independent of any framework. */
 interface Plain {
   name: string;
   description: string;
@@ -11,7 +11,7 @@ interface Plain {
   run(input: Record<string, unknown>): Promise<string>;
 }
 
-/** A paying client of MCP: what payingClient of @tollhq/toll/mcp returns. */
+/** A paying MCP client, as returned by payingClient of @tollhq/toll/mcp. */
 export interface PayingMcp extends McpLikeClient {
   readonly budget: Budget;
   listTools(params?: { cursor?: string }): Promise<{
@@ -20,18 +20,18 @@ export interface PayingMcp extends McpLikeClient {
   }>;
 }
 
-/** An agent that is called over HTTP: POST with the input as JSON. */
+/** An agent that is called over HTTP, by POST with the input as JSON. */
 export interface HttpAgent {
   pay: PayingFetch;
   url: string;
-  /** Name of the tool, as models call it. */
+  /** Name of the tool, for models. */
   name: string;
   description: string;
   /** JSON Schema of the input, an object. */
   inputSchema: object;
 }
 
-/** Where tools come from. */
+/** A source of tools. */
 export type ToolSource = PayingMcp | HttpAgent;
 
 const maxTools = 1000;
@@ -50,7 +50,7 @@ async function toolsOf(source: ToolSource): Promise<Plain[]> {
         });
         const text = (await response.text()).slice(0, maxAnswer);
         if (!response.ok) {
-          throw new Error(`${url} answered ${response.status}: ${text.slice(0, 300)}`);
+          throw new Error(`${url} responded with status ${response.status}: ${text.slice(0, 300)}`);
         }
         return text;
       },
@@ -79,7 +79,7 @@ const call = (source: PayingMcp, name: string, input: Record<string, unknown>): 
     arguments: input,
   });
 
-/** Returns the text of a result. Throws an Error for one that is an error. */
+/** Returns the text of a result. Throws an Error for an error result. */
 function textOf(result: unknown): string {
   const r = result as {
     isError?: boolean;
@@ -100,9 +100,9 @@ export interface AiTool<Schema> {
 }
 
 /**
- * Returns tools of the AI SDK that pay by themselves, by their names. `jsonSchema` is that of the
- * package `ai`. What they spent is in the budget of each source. A payment that is not within its
- * limits is an error of the tool, which the model reads.
+ * Returns paying tools of the AI SDK, by name. `jsonSchema` comes from the package `ai`. The budget
+ * of each source has the amounts spent. A payment that exceeds its limits is an error of the tool,
+ * which the model can read.
  *
  *     const tools = await aiTools({ jsonSchema }, payingClient(client, { … }));
  *     await generateText({ model, tools, prompt });
@@ -114,14 +114,14 @@ export async function aiTools<Schema>(
   const make = ai.jsonSchema as (schema: Record<string, unknown>) => Schema;
   const out: Record<string, AiTool<Schema>> = {};
   for (const t of (await Promise.all(sources.map(toolsOf))).flat()) {
-    if (t.name in out) throw new TypeError(`two tools are called ${t.name}`);
+    if (t.name in out) throw new TypeError(`two tools have the name ${t.name}`);
     out[t.name] = { description: t.description, inputSchema: make(t.schema), execute: t.run };
   }
   return out;
 }
 
 /**
- * Returns tools of LangChain that pay by themselves. `tool` is that of @langchain/core/tools.
+ * Returns paying tools of LangChain. `tool` comes from @langchain/core/tools.
  *
  *     const tools = await langchainTools({ tool }, payingClient(client, { … }));
  *     const agent = createAgent({ model, tools });

@@ -1,4 +1,4 @@
-/** Decodes base64 in either alphabet, padded or not, to a text. Throws for other text. */
+/** Decodes base64 in either alphabet, padded or not, to text. Throws for any other input. */
 export function fromBase64(s: string): string {
   const binary = atob(trimEnd(s, "=").replace(/-/g, "+").replace(/_/g, "/"));
   return new TextDecoder("utf-8", { fatal: true }).decode(
@@ -13,7 +13,7 @@ export function toBase64(s: string): string {
   return btoa(binary);
 }
 
-/** Returns a text without the characters c at its end, in linear time, which /c+$/ is not. */
+/** Removes the characters c at the end of a text in linear time, unlike /c+$/. */
 export function trimEnd(text: string, c: string): string {
   let end = text.length;
   while (end > 0 && text[end - 1] === c) end--;

@@ -22,7 +22,7 @@ function whole(n: bigint, name: string): bigint {
 }
 
 function to(amount: bigint, receiver: string, isCrypto: boolean, tokenAddress = zero): PriceInput {
-  if (isZero(receiver)) bad("receivers[0]", "The zero address cannot receive.");
+  if (isZero(receiver)) bad("receivers[0]", "The zero address cannot receive payments.");
   return {
     tokenAddress,
     amounts: [whole(amount, "amount")],
@@ -70,7 +70,7 @@ export const price = {
     templateAddress: zero,
     isCrypto: true,
   }),
-  /** Paid by card; currency USD or EUR, default USD. */
+  /** A card price in USD or EUR, default USD. */
   fiat(amount: bigint, receiver: string, currency = "USD"): PriceInput {
     const c = currency.toUpperCase();
     if (c !== "USD" && c !== "EUR") {
@@ -78,24 +78,24 @@ export const price = {
     }
     return { ...to(amount, receiver, false), currency: c };
   },
-  /** Base units of a token; without one, of the native token. */
+  /** A price in base units of a token, by default the native token. */
   crypto: (amount: bigint, receiver: string, token = zero): PriceInput =>
     to(amount, receiver, true, token),
-  /** Base units of the native token. */
+  /** A price in base units of the native token. */
   native: (amount: bigint, receiver: string): PriceInput => to(amount, receiver, true),
-  /** Base units of an ERC-20 token. The token stands before the receiver. */
+  /** A price in base units of an ERC-20 token. The token comes before the receiver. */
   erc20(amount: bigint, token: string, receiver: string): PriceInput {
     if (isZero(token)) {
-      bad("tokenAddress", "The zero address names the native token: use price.native.");
+      bad("tokenAddress", "The zero address is the native token: use price.native.");
     }
     return to(amount, receiver, true, token);
   },
-  /** Base units of EURC. The service takes the EURC of its own network. */
+  /** A price in base units of EURC. The service uses the EURC token of its network. */
   eurc: (amount: bigint, receiver: string, eurc = eurcLive): PriceInput => ({
     ...to(amount, receiver, true, isZero(eurc) ? eurcLive : eurc),
     currency: "EURC",
   }),
-  /** The price of one credit, for a plan whose credits are bought request by request. */
+  /** The price of one credit, for a plan whose credits are bought per request. */
   payAsYouGo: (amount: bigint, receiver: string, token = zero): PriceInput => ({
     ...to(amount, receiver, true, token),
     templateAddress: payAsYouGoTemplate,
@@ -104,27 +104,27 @@ export const price = {
 
 /** Builders of credits. All numbers are bigints of at least 1. */
 export const credit = {
-  /** Every request burns `perRequest`. */
+  /** Each request burns `perRequest` credits. */
   fixed: (granted: bigint, perRequest = 1n): CreditsInput =>
     credits(granted, perRequest, perRequest, true),
-  /** A request burns what the seller says, between `least` and `most`. */
+  /** Each request burns an amount that the seller chooses, from `least` to `most`. */
   dynamic: (granted: bigint, least: bigint, most: bigint): CreditsInput =>
     credits(granted, least, most, false),
-  /** Goes with price.payAsYouGo. */
+  /** For plans with price.payAsYouGo. */
   payAsYouGo: (): CreditsInput => credits(1n, 1n, 1n, false),
   /** A plan that sells time, in seconds. */
   expirable: (secs: bigint): CreditsInput => credits(1n, 1n, 1n, false, secs),
-  /** One credit that never ends. */
+  /** One credit that never expires. */
   nonExpirable: (): CreditsInput => credits(1n, 1n, 1n, false),
 };
 
-/** Returns the configuration with the mirror of burns on the chain on or off. */
+/** Returns the configuration with the on-chain mirror of burns turned on or off. */
 export const withOnchainMirror = (c: CreditsInput, on = true): CreditsInput => ({
   ...c,
   onchainMirror: on,
 });
 
-/** Returns the configuration with a redemption type: 0, 1, 2, 4, "fixed" or "dynamic". */
+/** Returns the configuration with a redemption type: 0, 1, 2, 4, "fixed", or "dynamic". */
 export function withRedemptionType(
   c: CreditsInput,
   type: 0 | 1 | 2 | 4 | "fixed" | "dynamic",

@@ -1,51 +1,51 @@
-// The buyer's side: what a server asks for is paid, once, within limits. The rules are those of the
-// Go package client. fetch.ts, mcp.ts and ai.ts carry the payments.
+// The buyer's side: pays for requests, each once and within limits, by the same rules as the Go
+// package client. fetch.ts, mcp.ts, and ai.ts carry the payments.
 import type { Toll } from "./client.js";
 import { BusinessError } from "./error.js";
 import type { Plan } from "./generated.js";
 import * as x402 from "./x402.js";
 
-/** What a payment is counted in: credits of plans, or base units of a token with 6 decimals. */
+/** Unit of a payment: credits of plans, or base units of a token with 6 decimals. */
 export type Unit = "credits" | "USDC" | "EURC";
 
 /**
- * How a payment stands: "sent" is on its way, "paid" was settled, "refused" cost nothing, and
+ * State of a payment: "sent" is on its way, "paid" was settled, "refused" cost nothing, and
  * "unknown" may have been settled.
  */
 export type PaymentState = "sent" | "paid" | "refused" | "unknown";
 
-/** The record of one payment. It has no access token and no query of the URL. */
+/** The record of one payment, without the access token and without the query of the URL. */
 export interface PaymentRecord {
   readonly id: string;
   readonly at: Date;
   readonly host: string;
   readonly method: string;
   readonly path: string;
-  /** Plan whose credits pay; empty for a payment of a wallet. */
+  /** Plan whose credits pay; empty for a payment from a wallet. */
   readonly planId: string;
   readonly unit: Unit;
-  /** What it can cost. */
+  /** Most that the payment can cost, in `unit`. */
   readonly most: bigint;
-  /** What a paid one did cost. */
+  /** Cost of a paid request, in `unit`. */
   readonly spent: bigint;
   readonly state: PaymentState;
   readonly transaction: string;
-  /** The permission of the access token, by which the service says what was burned. */
+  /** The permission of the access token, with which the service reports the burned credits. */
   readonly permissionHash: string;
 }
 
-/** What may be paid. What is not named may not be paid. */
+/** Limits on payments. Anything not listed is not paid. */
 export interface Limits {
   /**
-   * Servers that may be paid: "agent.example.com", "127.0.0.1:8403". A name without a port is
-   * reached by https alone.
+   * Servers that may be paid: "agent.example.com", "127.0.0.1:8403". A name without a port allows
+   * only https.
    */
   hosts: readonly string[];
-  /** Credits of one request, in 24 hours, and in all. */
+  /** Most credits for one request, in 24 hours, and in total. */
   creditsPerCall?: bigint;
   creditsPerDay?: bigint;
   credits?: bigint;
-  /** Base units of USDC and of EURC, each counted by itself: 1000000n is 1.00. */
+  /** Most base units of USDC and of EURC, counted separately: 1000000n is 1.00. */
   moneyPerCall?: bigint;
   moneyPerDay?: bigint;
   money?: bigint;
@@ -53,7 +53,7 @@ export interface Limits {
 
 const notPaid = "BCK.X402.0030";
 
-/** A payment is not within the limits. The message is safe to show. */
+/** A payment exceeds the limits. The message is safe to show. */
 export class LimitReached extends BusinessError {
   constructor(message: string) {
     super({ code: notPaid, message, category: "business" });
@@ -61,15 +61,15 @@ export class LimitReached extends BusinessError {
 }
 
 /**
- * A request asked for payment and did not get its answer. `payment` is there when a payment was
- * sent: whether the server took it is unknown, and it counts in full. Such a request is not
- * repeated, as the server may have done the work. `code` is "BCK.X402.0030" when nothing was paid,
+ * A request required payment and got no response. `payment` is set if a payment was sent: whether
+ * the server accepted it is unknown, and it counts in full. Such a request is not repeated, because
+ * the server may have done the work. `code` is "BCK.X402.0030" when nothing was paid,
  * "BCK.X402.0914" when the outcome is unknown.
  */
 export class PaymentError extends BusinessError {
   declare readonly host: string;
   declare readonly payment: PaymentRecord | undefined;
-  /** What the server asks for. */
+  /** The payment that the server requires. */
   declare readonly challenge: x402.Challenge | undefined;
   constructor(
     host: string,
@@ -81,8 +81,8 @@ export class PaymentError extends BusinessError {
       status: more.payment ? 0 : 402,
       category: "business",
       message: more.payment
-        ? `a payment to ${host} was sent, and its outcome is not known: ${reason}`
-        : `${host} asks for payment, and nothing was paid: ${reason}`,
+        ? `a payment to ${host} was sent, but its outcome is unknown: ${reason}`
+        : `${host} requires payment, but nothing was paid: ${reason}`,
     });
     Object.assign(this, more, { host });
   }
@@ -90,48 +90,51 @@ export class PaymentError extends BusinessError {
 
 const dayMs = 86_400_000;
 
-/** What a payment takes of the limits: what was spent, or could have been. */
+/** Amount that a payment uses of the limits: the amount spent, or the most it could have spent. */
 const counts = (p: PaymentRecord): bigint =>
   p.state === "paid" ? p.spent : p.state === "refused" ? 0n : p.most;
 
-/** Decides about payments, and keeps their records as long as the process lives. */
+/** Approves payments, and keeps their records in memory. */
 export class Budget {
   readonly limits: Limits;
   readonly #told: ((p: PaymentRecord) => void) | undefined;
   readonly #payments = new Map<string, PaymentRecord>();
 
-  /** `onPayment` receives each record as it changes. */
+  /** `onPayment` receives each record whenever it changes. */
   constructor(limits: Limits, o: { onPayment?: (p: PaymentRecord) => void } = {}) {
     this.limits = limits;
     this.#told = o.onPayment;
   }
 
-  /** The records, the oldest first. */
+  /** The records, oldest first. */
   get payments(): readonly PaymentRecord[] {
     return [...this.#payments.values()];
   }
 
-  /** What was, or could have been, spent, in credits or base units of a token. */
+  /** Amount spent, or possibly spent, in credits or base units of a token. */
   spent(unit: Unit = "credits", since = 0): bigint {
     const some = this.payments.filter((p) => p.unit === unit && p.at.getTime() > since);
     return some.reduce((sum, p) => sum + counts(p), 0n);
   }
 
-  /** Records a payment that is about to be made. Throws LimitReached. */
+  /** Records a payment before it is sent. Throws LimitReached. */
   take(p: PaymentRecord): void {
     const l = this.limits;
     if (!l.hosts.some((h) => h.toLowerCase() === p.host.toLowerCase())) {
-      throw new LimitReached(`the host ${p.host} is not among those that may be paid`);
+      throw new LimitReached(`the host ${p.host} is not in the list of allowed hosts`);
     }
     const credits = p.unit === "credits";
     const perCall = (credits ? l.creditsPerCall : l.moneyPerCall) ?? 0n;
-    const most = `it asks for up to ${p.most} ${p.unit}`;
-    if (p.most > perCall) throw new LimitReached(`${most}, and one request may cost ${perCall}`);
+    const most = `the request costs up to ${p.most} ${p.unit}`;
+    if (p.most > perCall) {
+      throw new LimitReached(`${most}, but the limit for one request is ${perCall}`);
+    }
     const check = (limit: bigint | undefined, since: number, when: string) => {
       if (limit === undefined) return;
       const left = limit - this.spent(p.unit, since);
       if (p.most > left) {
-        throw new LimitReached(`${most}, with ${left > 0n ? left : 0n} left of ${limit}${when}`);
+        const remaining = left > 0n ? left : 0n;
+        throw new LimitReached(`${most}, but only ${remaining} of ${limit} remain${when}`);
       }
     };
     check((credits ? l.credits : l.money) ?? 0n, 0, "");
@@ -139,9 +142,9 @@ export class Budget {
     this.#keep(p);
   }
 
-  /** Records how a payment stands. */
+  /** Updates the record of a payment. */
   close(p: PaymentRecord): void {
-    if (!this.#payments.has(p.id)) throw new Error(`no payment ${p.id} was taken`);
+    if (!this.#payments.has(p.id)) throw new Error(`the payment ${p.id} is unknown`);
     this.#keep(p);
   }
 
@@ -172,47 +175,47 @@ export interface Wallet {
   signTypedData(data: TransferData): Promise<string>;
 }
 
-/** How requests are paid. With more than one way, they are tried in this order. */
+/** Ways to pay for requests. If several are set, they are tried in this order. */
 export interface BuyOptions {
   /**
-   * Client whose account pays with credits. Each request gets an access token of its own, which can
-   * burn what that request may cost and is good at the agent that asks.
+   * Client of the workspace that pays with credits. Each request gets a separate access token,
+   * which can burn at most the cost of that request and is valid only for the agent that is called.
    */
   toll?: Toll;
-  /** An access token that pays for its plan. A server that gets it can use all that it may burn. */
+  /** An access token that pays for its plan. A server that receives it can use its whole limit. */
   token?: string;
   /** Pays entries of scheme "exact" in USDC and EURC. */
   wallet?: Wallet;
-  /** What may be paid; default nothing. */
+  /** Limits on payments. Default: nothing may be paid. */
   limits?: Limits;
-  /** In place of `limits`: shares limits and records with others. */
+  /** Replaces `limits`, to share limits and records with other buyers. */
   budget?: Budget;
   /** Plans whose credits may be spent; default any. */
   plans?: readonly string[];
-  /** Servers that may sell the plans named, where the records of their agents name no host. */
+  /** Servers that may sell the listed plans although the records of their agents have no host. */
   hosts?: readonly string[];
-  /** The one agent that is paid. */
+  /** The only agent to pay. */
   agent?: string;
   /** Lets an access token buy one more order when credits are short. It needs `plans`. */
   delegationId?: string;
 }
 
-/** A request that was answered with what it costs. */
+/** A request whose response requires payment. */
 export interface Bill {
   method: string;
   /** The address that was called. */
   url: string;
-  /** What is recorded as its path. */
+  /** Path for the record of the payment. */
   path: string;
   challenge: x402.Challenge;
 }
 
-/** A payment that was made for a request. */
+/** A payment for a request. */
 export interface Made {
   payment: PaymentRecord;
   /** The PaymentPayload. */
   payload: x402.Json;
-  /** Whether a receipt of the whole amount is all there is to know. */
+  /** Whether the payment is in credits. */
   credits: boolean;
 }
 
@@ -223,7 +226,7 @@ interface Quote {
   unit: Unit;
   planId: string;
   most: bigint;
-  /** Makes the payload of the payment. */
+  /** Creates the payload of the payment. */
   pay(): Promise<{ payload: x402.Json; permissionHash?: string }>;
 }
 
@@ -245,35 +248,35 @@ const tokens: Record<string, Record<string, Unit>> = {
   },
 };
 
-/** Pays what servers ask for. */
+/** Pays the requests of servers. */
 export class Buyer {
   readonly budget: Budget;
   readonly #o: BuyOptions;
   readonly #terms = new Map<string, { plan: Plan; environment: string }>();
   readonly #agents = new Map<string, { here: boolean; elsewhere: string; until: number }>();
 
-  /** Throws a TypeError for options that cannot be. */
+  /** Throws a TypeError for invalid options. */
   constructor(o: BuyOptions) {
     if (!o.toll && !o.token && !o.wallet) {
-      throw new TypeError("pass toll, token or wallet: one has to pay");
+      throw new TypeError("pass toll, token, or wallet: a buyer needs a way to pay");
     }
     if (o.delegationId && !o.plans?.length) {
-      throw new TypeError("a delegation buys credits of plans that are named: pass plans");
+      throw new TypeError("delegationId requires plans: list the plans that it may buy");
     }
     this.#o = o;
     this.budget = o.budget ?? new Budget(o.limits ?? { hosts: [] });
   }
 
   /**
-   * Chooses an entry, reserves what it costs and makes the payment. Throws a PaymentError: then
-   * nothing has left.
+   * Chooses an entry, reserves its cost, and creates the payment. If it throws a PaymentError,
+   * nothing was sent.
    */
   async pay(bill: Bill): Promise<Made> {
     const { challenge } = bill;
     const host = hostOf(bill.url);
     const resource = x402.object(challenge.resource)?.url;
     if (typeof resource === "string" && !sameServer(bill.url, resource)) {
-      const reason = `it asks payment for ${resource.slice(0, 200)}, which is not at ${host}`;
+      const reason = `it requires payment for ${resource.slice(0, 200)}, which is not at ${host}`;
       throw new PaymentError(host, `${reason}: call that address itself if you trust it`, {
         challenge,
       });
@@ -302,33 +305,37 @@ export class Buyer {
         reasons.push(e instanceof Error ? e.message : String(e));
       }
     }
-    const reason = reasons.join("; ") || "it names no way to pay";
+    const reason = reasons.join("; ") || "the response offers no way to pay";
     throw new PaymentError(host, reason, { challenge });
   }
 
   async #quote(called: string, e: x402.Json, challenge: x402.Challenge): Promise<Quote> {
     const { toll, token, wallet } = this.#o;
     if (e.scheme === "exact") {
-      if (!wallet) throw new Unpayable("the scheme exact is paid by a wallet, and there is none");
+      if (!wallet) {
+        throw new Unpayable("the scheme exact needs a wallet, and no wallet is configured");
+      }
       if (x402.object(challenge.extensions)?.["sign-in-with-x"]) {
-        throw new Unpayable("the server takes a sign-in of the wallet in place of a payment");
+        throw new Unpayable("the server accepts a sign-in of the wallet instead of a payment");
       }
       return quoteExact(e, wallet);
     }
     const extra = x402.object(e.extra);
     const planId = extra?.planId ?? e.planId;
     if (typeof planId !== "string" || !/^\d{1,78}$/.test(planId)) {
-      throw new Unpayable(`the scheme '${show(e.scheme)}' is not paid: the entry names no plan`);
+      throw new Unpayable(`the scheme '${show(e.scheme)}' is not supported: the entry has no plan`);
     }
     if (this.#o.plans?.length && !this.#o.plans.includes(planId)) {
-      throw new Unpayable(`it asks for credits of plan ${planId}, which is not to be spent`);
+      throw new Unpayable(
+        `it requires credits of plan ${planId}, which is not in the list of allowed plans`,
+      );
     }
     if (token) {
       const taken = x402.decodeToken(token);
       const its = x402.object(taken.claims.authorization)?.planId ?? taken.claims.planId;
       if (its === planId) {
         const most = amountOf(e);
-        if (most === undefined) throw new Unpayable("the entry names no amount");
+        if (most === undefined) throw new Unpayable("the entry has no amount");
         return {
           unit: "credits",
           planId,
@@ -337,10 +344,12 @@ export class Buyer {
         };
       }
       if (!toll) {
-        throw new Unpayable(`the access token is for plan ${String(its)}, and not for ${planId}`);
+        throw new Unpayable(`the access token is for plan ${String(its)}, not for ${planId}`);
       }
     }
-    if (!toll) throw new Unpayable("it asks for credits, and there is no client to pay them");
+    if (!toll) {
+      throw new Unpayable("it requires credits, and no client is configured to pay with credits");
+    }
     return this.#quoteCredits(toll, called, e, planId, extra?.agentId);
   }
 
@@ -357,18 +366,18 @@ export class Buyer {
     const chain = environment === "live" ? "eip155:8453" : "eip155:84532";
     const network = card ? `stripe:${environment}` : chain;
     if (e.scheme !== scheme || (e.network !== network && e.network !== network.split(":")[0])) {
-      throw new Unpayable(`plan ${planId} is of scheme ${scheme} on ${network}`);
+      throw new Unpayable(`plan ${planId} uses scheme ${scheme} on ${network}`);
     }
     const agent = named ?? this.#o.agent ?? "";
     if (typeof agent !== "string" || !/^\d{0,78}$/.test(agent)) {
-      throw new Unpayable("the entry names an agent that is none");
+      throw new Unpayable("the entry has an invalid agent id");
     }
     await this.#checkAgent(toll, called, planId, agent);
     let most = amountOf(e) ?? plan.registry.credits.maxAmount ?? 0n;
     const time = plan.accessLimit === "time";
     if (time) most = 0n;
-    // An access token without a limit may burn all there is.
-    else if (most === 0n) throw new Unpayable(`it asks for 0 credits of plan ${planId}`);
+    // An access token without a limit may burn all credits.
+    else if (most === 0n) throw new Unpayable(`the entry costs 0 credits of plan ${planId}`);
     const pay = async () => {
       const t = await toll.tokens.create({
         planId,
@@ -396,13 +405,13 @@ export class Buyer {
   }
 
   /**
-   * Refuses an entry whose agent is not registered at the server that asks: that server could have
-   * copied what another one asks for, and would spend the payment there.
+   * Rejects an entry whose agent is not registered at the called server: that server could have
+   * copied the entry of another server, and would spend the payment there.
    */
   async #checkAgent(toll: Toll, called: string, planId: string, agent: string): Promise<void> {
     const { agent: only, plans, hosts } = this.#o;
     if (only && agent !== only) {
-      throw new Unpayable(`it asks payment for agent ${agent}, and only ${only} is to be paid`);
+      throw new Unpayable(`it requires payment for agent ${agent}, but only ${only} may be paid`);
     }
     const key = [originOf(called), planId, agent].join();
     let known = this.#agents.get(key);
@@ -419,23 +428,24 @@ export class Buyer {
     const host = hostOf(called);
     if (known.elsewhere) {
       throw new Unpayable(
-        `${whose} is registered at ${known.elsewhere}, and has no endpoint at ${host}`,
+        `${whose} is registered at ${known.elsewhere} and has no endpoint at ${host}`,
       );
     }
     if (plans?.length && hosts?.some((h) => h.toLowerCase() === host)) return;
     throw new Unpayable(
-      `nothing says that ${whose} is served at ${host}: no endpoint on record has a host; ` +
-        "name the plan and the host if you know that it is",
+      `cannot verify that ${whose} is served at ${host}: no registered endpoint has a host; ` +
+        "if you trust this server, set plans and hosts",
     );
   }
 
   /**
-   * Reads out of a receipt how a payment ended, and records it. What is not sure to be unspent
-   * counts as spent: a receipt that says less than the whole is checked with the service.
+   * Reads the outcome of a payment from its receipt, and records it. Credits count as spent unless
+   * they are known to be unspent: a receipt for less than the whole amount is checked with the
+   * service.
    */
   async finish(made: Made, receipt: x402.Json | undefined, ok: boolean): Promise<PaymentRecord> {
     let p: PaymentRecord = { ...made.payment, state: "unknown" };
-    // A stream is settled when it ends. To ask now would end its access token.
+    // A stream is settled when it ends. Checking now would revoke its access token.
     if (receipt || !ok) {
       const success = receipt?.success === true;
       const { transaction } = receipt ?? {};
@@ -450,7 +460,7 @@ export class Buyer {
     return p;
   }
 
-  /** Records a paid request without an answer, and returns the error that says so. */
+  /** Records a paid request that got no response, and returns its error. */
   lost(made: Made, reason: unknown): PaymentError {
     const payment: PaymentRecord = { ...made.payment, state: "unknown" };
     this.budget.close(payment);
@@ -463,13 +473,13 @@ export class Buyer {
     );
   }
 
-  /** Revokes the token and asks what it has burned; undefined while more can be. */
+  /** Revokes the token and returns the credits that it burned; undefined while it can burn more. */
   async #burned(p: PaymentRecord): Promise<bigint | undefined> {
     const toll = this.#o.toll as Toll;
     try {
       await toll.tokens.revoke(p.permissionHash);
     } catch {
-      // whether it is revoked now, the record says
+      // the record shows whether it is revoked
     }
     try {
       const record = await toll.tokens.get(p.permissionHash);
@@ -480,8 +490,8 @@ export class Buyer {
   }
 
   /**
-   * Asks the service what became of payments that are sent or unknown, and records that. It ends
-   * their access tokens: call it when no request is under way.
+   * Reads the outcome of sent and unknown payments from the service, and records it. It revokes
+   * their access tokens: call it while no request is running.
    */
   async check(): Promise<void> {
     for (const p of this.budget.payments) {
@@ -522,7 +532,7 @@ function quoteExact(e: x402.Json, wallet: Wallet): Quote {
     throw new Unpayable(`the token ${show(e.asset)} on ${show(network)} is neither USDC nor EURC`);
   }
   const value = amountOf(e);
-  if (!value) throw new Unpayable("the entry names no amount");
+  if (!value) throw new Unpayable("the entry has no amount");
   const to = String(e.payTo);
   if (!/^0x[0-9a-f]{40}$/i.test(to) || /^0x0+$/.test(to)) {
     throw new Unpayable(`the receiver ${show(to)} is not an address`);
@@ -530,11 +540,11 @@ function quoteExact(e: x402.Json, wallet: Wallet): Quote {
   const { name, version, assetTransferMethod: method } = x402.object(e.extra) ?? {};
   if (method && method !== "eip3009") {
     throw new Unpayable(
-      `it asks for a transfer by '${show(method)}', and wallets sign EIP-3009 here`,
+      `it requires a transfer by '${show(method)}', but wallets sign only EIP-3009`,
     );
   }
   if (typeof name !== "string" || typeof version !== "string" || !name || !version) {
-    throw new Unpayable("the entry does not name the EIP-712 domain of its token");
+    throw new Unpayable("the entry has no EIP-712 domain of its token");
   }
   const pay = async () => {
     const now = BigInt(Math.floor(Date.now() / 1000));
@@ -574,7 +584,9 @@ function quoteExact(e: x402.Json, wallet: Wallet): Quote {
   return { unit, planId: "", most: value, pay };
 }
 
-/** Returns the PaymentPayload that pays an entry: the server's words return as they came. */
+/**
+ * Returns the PaymentPayload for an entry. Resource, entry, and extensions are echoed unchanged.
+ */
 function answer(
   challenge: x402.Challenge,
   entry: x402.Json,
@@ -600,7 +612,9 @@ function hex(bytes: number): string {
   return Array.from(random, (b) => b.toString(16).padStart(2, "0")).join("");
 }
 
-/** Where the agents of an entry are registered. */
+/**
+ * Returns whether the agents of an entry are registered at the called server, or at another host.
+ */
 async function registered(
   toll: Toll,
   called: string,
@@ -618,7 +632,7 @@ async function registered(
   return { here, elsewhere: servers[0] ? hostOf(servers[0]) : "" };
 }
 
-/** Returns scheme and host of an endpoint, which may hold patterns behind its host. */
+/** Returns scheme and host of an endpoint, whose path may contain patterns. */
 function endpointServer(endpoint: string): string | undefined {
   const server = /^https?:\/\/[^/\\?#@]+/i.exec(endpoint)?.[0];
   return server && URL.canParse(server) ? server : undefined;
@@ -626,14 +640,14 @@ function endpointServer(endpoint: string): string | undefined {
 
 const portOf = (u: URL): string => u.port || (u.protocol === "https:" ? "443" : "80");
 
-/** Names the other side as Limits do: the port is left out where it is that of https. */
+/** Returns the host of a URL as in Limits.hosts: without the port if it is the default of https. */
 export function hostOf(url: string): string {
   const u = new URL(url);
   const host = u.hostname.toLowerCase();
   return u.protocol === "https:" && portOf(u) === "443" ? host : `${host}:${portOf(u)}`;
 }
 
-/** Returns scheme, host and port as they are compared. Names of the loopback are one host. */
+/** Returns scheme, host, and port for comparison. All loopback names count as the same host. */
 function originOf(url: string): string {
   const u = new URL(url);
   const loopback = /^(127\.0\.0\.1|\[::1\])$/.test(u.hostname);
@@ -644,10 +658,10 @@ function originOf(url: string): string {
 function sameServer(called: string, resource: string): boolean {
   if (!URL.canParse(resource, called)) return false;
   const u = new URL(resource, called);
-  // The calls of MCP have logical addresses.
+  // Calls over MCP have logical addresses.
   if (u.protocol === "mcp:") return true;
   if (u.protocol === "http:" && called.startsWith("https:")) {
-    // Behind a proxy that ends TLS many servers do not know better.
+    // A server behind a proxy that terminates TLS often reports http.
     return originOf(`https://${u.host.replace(/:80$/, "")}`) === originOf(called);
   }
   return originOf(u.href) === originOf(called);

@@ -1,7 +1,7 @@
 /**
  * Returns the error of a 402: begin, then the sentence if it contains an address, because some
- * clients show nothing else of the answer. It has at most 300 bytes: a sentence that does not fit
- * is left out, and begin is cut between characters.
+ * clients show nothing else of the response. It has at most 300 bytes: a sentence that does not fit
+ * is omitted, and begin is cut between characters.
  */
 export function challengeError(begin: string, sentence: string): string {
   const bytes = (s: string) => new TextEncoder().encode(s).length;

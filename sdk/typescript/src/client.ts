@@ -31,11 +31,11 @@ class Resource {
   }
 }
 
-/** Which records of a list, by time. */
+/** A time range of records. */
 export interface TimeRange {
-  /** From this moment on. */
+  /** Start of the range, inclusive. */
   since?: Date | string;
-  /** Before this moment. */
+  /** End of the range, exclusive. */
   until?: Date | string;
 }
 
@@ -47,7 +47,7 @@ export class Agents extends Resource {
   register(agent: g.AgentInput, o?: CallOptions): TollPromise<g.AgentRegistered> {
     return this.core.op("registerAgent", [], o, { body: agent });
   }
-  /** Registers an agent and a plan for it: both or nothing. */
+  /** Registers an agent and a plan for it, atomically. */
   registerWithPlan(both: g.AgentPlanInput, o?: CallOptions): TollPromise<g.AgentAndPlanRegistered> {
     return this.core.op("registerAgentWithPlan", [], o, { body: both });
   }
@@ -55,15 +55,15 @@ export class Agents extends Resource {
   get(agentId: string, o?: CallOptions): TollPromise<g.Agent> {
     return this.core.op("readAgent", [agentId], o);
   }
-  /** The caller's agents, the newest first. */
+  /** The caller's agents, newest first. */
   list(q?: ListOptions, o?: CallOptions): List<g.Agent> {
     return this.core.list("listAgents", [], listed(q), o);
   }
-  /** Changes what is named; a list replaces the stored one. */
+  /** Changes the given members; a list replaces the stored list. */
   update(agentId: string, change: g.AgentUpdate, o?: CallOptions): TollPromise<g.ActResult> {
     return this.core.op("updateAgent", [agentId], o, { body: change });
   }
-  /** Reads the agent and changes it; starts over when somebody else changed it, at most 8 times. */
+  /** Reads the agent and changes it. Retries up to 8 times if the agent changed in between. */
   edit<T>(
     agentId: string,
     change: (agent: g.Agent, o: CallOptions) => Promise<T>,
@@ -71,11 +71,13 @@ export class Agents extends Resource {
   ): Promise<T> {
     return edit(() => this.get(agentId, o), change, o);
   }
-  /** Adds endpoints to those that the agent has. */
+  /** Adds endpoints to the agent. */
   addEndpoints(agentId: string, add: g.EndpointsInput, o?: CallOptions): TollPromise<g.ActResult> {
     return this.core.op("addEndpoints", [agentId], o, { body: add, repeat: "safe" });
   }
-  /** Lists the agent, or unlists it: verify is then refused, and open holds still settle. */
+  /**
+   * Lists or unlists the agent. For an unlisted agent verify is refused; open holds still settle.
+   */
   setListed(agentId: string, on: boolean, o?: CallOptions): TollPromise<g.ActResult> {
     return this.core.op("setAgentListed", [agentId, String(on)], o);
   }
@@ -83,7 +85,7 @@ export class Agents extends Resource {
   attachPlan(agentId: string, planId: string, o?: CallOptions): TollPromise<g.ActResult> {
     return this.core.op("attachPlan", [agentId, planId], o, { repeat: "safe" });
   }
-  /** Ends that a plan pays for the agent. Errors: AuthError when it is not attached. */
+  /** Detaches a plan from the agent. Errors: AuthError if it is not attached. */
   detachPlan(agentId: string, planId: string, o?: CallOptions): TollPromise<g.ActResult> {
     return this.core.op("detachPlan", [agentId, planId], o);
   }
@@ -91,7 +93,7 @@ export class Agents extends Resource {
   plans(agentId: string, q?: ListOptions, o?: CallOptions): List<g.Plan> {
     return this.core.list("listPlansOfAgent", [agentId], listed(q), o);
   }
-  /** Records a part of the work for a request. It burns nothing. */
+  /** Records a part of the work for a request. It burns no credits. */
   recordSubTask(task: g.SubTaskInput, o?: CallOptions): TollPromise<g.ActResult> {
     return this.core.op("recordSubTask", [], o, { body: task });
   }
@@ -99,17 +101,17 @@ export class Agents extends Resource {
   subTasks(agentRequestId: string, q?: ListOptions, o?: CallOptions): List<g.SubTask> {
     return this.core.list("listSubTasks", [], { ...listed(q), agentRequestId }, o);
   }
-  /** What verify would answer, for a request that nobody makes. It stores nothing. */
+  /** Returns the response of verify for a simulated request. It stores nothing. */
   startSimulation(input: g.SimulationInput, o?: CallOptions): TollPromise<g.Simulation> {
     return this.core.op("startSimulation", [], o, { body: input });
   }
-  /** The credits that the settlement of such a request would burn. */
+  /** Returns the credits that the settlement of a simulated request would burn. */
   finishSimulation(input: g.SimulationEnd, o?: CallOptions): TollPromise<g.SimulationResult> {
     return this.core.op("finishSimulation", [], o, { body: input });
   }
 }
 
-/** Plans: what is bought. Price and credits never change after the registration. */
+/** Plans that subscribers buy. Price and credits cannot change after registration. */
 export class Plans extends Resource {
   /** Registers a plan. `price` and `credit` build its price and its credits. */
   register(plan: g.PlanInput, o?: CallOptions): TollPromise<g.PlanRegistered> {
@@ -119,15 +121,15 @@ export class Plans extends Resource {
   get(planId: string, o?: CallOptions): TollPromise<g.Plan> {
     return this.core.op("readPlan", [planId], o);
   }
-  /** The caller's plans, the newest first. */
+  /** The caller's plans, newest first. */
   list(q?: ListOptions, o?: CallOptions): List<g.Plan> {
     return this.core.list("listPlans", [], listed(q), o);
   }
-  /** Changes what is named. Errors: ConflictError for price or credits. */
+  /** Changes the given members. Errors: ConflictError for price or credits. */
   update(planId: string, change: g.PlanUpdate, o?: CallOptions): TollPromise<g.ActResult> {
     return this.core.op("updatePlan", [planId], o, { body: change });
   }
-  /** Reads the plan and changes it; starts over when somebody else changed it, at most 8 times. */
+  /** Reads the plan and changes it. Retries up to 8 times if the plan changed in between. */
   edit<T>(
     planId: string,
     change: (plan: g.Plan, o: CallOptions) => Promise<T>,
@@ -135,7 +137,7 @@ export class Plans extends Resource {
   ): Promise<T> {
     return edit(() => this.get(planId, o), change, o);
   }
-  /** Lists the plan, or unlists it: no new orders, and credits that exist keep working. */
+  /** Lists or unlists the plan. An unlisted plan cannot be ordered; existing credits stay valid. */
   setListed(planId: string, on: boolean, o?: CallOptions): TollPromise<g.ActResult> {
     return this.core.op("setPlanListed", [planId, String(on)], o);
   }
@@ -143,51 +145,53 @@ export class Plans extends Resource {
   agents(planId: string, q?: ListOptions, o?: CallOptions): List<g.Agent> {
     return this.core.list("listAgentsOfPlan", [planId], listed(q), o);
   }
-  /** What each subscriber has of a plan of the caller. */
+  /** The balance of each subscriber of a plan of the caller. */
   subscribers(planId: string, q?: ListOptions, o?: CallOptions): List<g.Balance> {
     return this.core.list("listSubscribers", [planId], listed(q), o);
   }
   /**
-   * Buys the plan for the caller. An order that is still open has no credits yet: `orders.wait`.
+   * Buys the plan for the caller. An open order has no credits yet; wait with `orders.wait`.
    */
   order(planId: string, input: g.OrderInput = {}, o?: CallOptions): TollPromise<g.Order> {
     return this.core.op("orderPlan", [planId], o, { body: input });
   }
-  /** Makes an order of a fiat plan and the page on which a person pays it. */
+  /** Creates an order of a fiat plan, and the page on which a person pays for it. */
   checkout(planId: string, input: g.CheckoutInput = {}, o?: CallOptions): TollPromise<g.Checkout> {
     return this.core.op("openCheckout", [planId], o, { body: input });
   }
 }
 
-/** Which orders. */
+/** Filters for orders. */
 export interface OrderQuery extends ListOptions, TimeRange {
-  /** "seller" lists orders of the caller's plans; default: those that the caller made. */
+  /**
+   * "seller" lists orders of the caller's plans; by default, the caller's own orders are listed.
+   */
   role?: "seller" | "buyer";
   planId?: string;
   subscriber?: string;
 }
 
-/** Which requests: those that ended in a range of at most 90 days. */
+/** Filters for requests that ended within a time range of at most 90 days. */
 export interface RequestQuery extends ListOptions, TimeRange {
   role?: "seller" | "buyer";
   planId?: string;
   agentId?: string;
-  /** As seller, with `planId`. */
+  /** Only for sellers, together with `planId`. */
   subscriber?: string;
-  /** Default the first three. */
+  /** Default: settled, released, and lapsed. */
   status?: "settled" | "released" | "lapsed" | "held";
 }
 
-/** Which sums, and of what: hours and days are in UTC. */
+/** Filters and grouping for sums. Hours and days are in UTC. */
 export interface SumQuery extends ListOptions, TimeRange {
-  /** What a row is of, as the operation names it: "hour", "day", "plan", … */
+  /** Group by: "hour", "day", "plan", and so on, depending on the operation. */
   by?: string;
   planId?: string;
 }
 
 /** Orders: purchases of plans. */
 export class Orders extends Resource {
-  /** What was paid for orders of the caller's plans, summed by currency. */
+  /** Revenue from orders of the caller's plans, by currency. */
   revenue(q?: SumQuery, o?: CallOptions): List<g.Revenue> {
     return this.core.list("listRevenue", [], listed(q), o);
   }
@@ -195,11 +199,11 @@ export class Orders extends Resource {
   get(orderId: string, o?: CallOptions): TollPromise<g.Order> {
     return this.core.op("readOrder", [orderId], o);
   }
-  /** Orders, the newest first. */
+  /** Orders, newest first. */
   list(q?: OrderQuery, o?: CallOptions): List<g.Order> {
     return this.core.list("listOrders", [], listed(q), o);
   }
-  /** Asks for an order until its credits are there or it has failed. Bound it with `signal`. */
+  /** Polls an order until its credits are available or it has failed. Set a bound with `signal`. */
   async wait(orderId: string, o?: CallOptions): Promise<g.Order> {
     for (let ms = 100; ; ms = Math.min(2 * ms, 2000)) {
       const order = await this.get(orderId, o);
@@ -207,7 +211,9 @@ export class Orders extends Resource {
       await sleep(ms, o?.signal);
     }
   }
-  /** Gives the money of a card payment back: cents of the order's currency, without them all. */
+  /**
+   * Refunds a card payment, in cents of the order's currency. Default: the whole remaining amount.
+   */
   refund(orderId: string, amountCents?: bigint, o?: CallOptions): TollPromise<g.Order> {
     const body: g.RefundInput = amountCents === undefined ? {} : { amountCents };
     return this.core.op("refundOrder", [orderId], o, { body });
@@ -216,24 +222,24 @@ export class Orders extends Resource {
 
 /** Credits of the caller and of subscribers. */
 export class Credits extends Resource {
-  /** What the caller, or an address, has of a plan. */
+  /** The balance of the caller, or of an address, for a plan. */
   balance(planId: string, address?: string, o?: CallOptions): TollPromise<g.Balance> {
     return address
       ? this.core.op("readBalanceOf", [planId, address], o)
       : this.core.op("readBalance", [planId], o);
   }
-  /** What the caller has of each plan. */
+  /** The balance of the caller for each plan. */
   holdings(q?: ListOptions, o?: CallOptions): List<g.Balance> {
     return this.core.list("listHoldings", [], listed(q), o);
   }
-  /** What was settled of the caller's plans, or with role "buyer" what the caller used, summed. */
+  /** Sums of settlements for the caller's plans, or with role "buyer" by the caller. */
   usage(
     q?: SumQuery & { role?: "seller" | "buyer"; agentId?: string; subscriber?: string },
     o?: CallOptions,
   ): List<g.Usage> {
     return this.core.list("listUsage", [], listed(q), o);
   }
-  /** Takes free credits that no payment stands behind from a holder of the caller's own plan. */
+  /** Takes back free credits of the caller's plan that were granted without a payment. */
   takeBack(
     planId: string,
     amount: bigint,
@@ -244,7 +250,7 @@ export class Credits extends Resource {
       body: { planId, amount, holderAddress: holder },
     });
   }
-  /** Grants credits of the caller's own plan; with `secs` they end after so many seconds. */
+  /** Grants credits of the caller's plan; with `secs`, they expire after this number of seconds. */
   mint(
     planId: string,
     receiver: string,
@@ -282,15 +288,16 @@ const deprecatedToken = [
 /** Access tokens and the permissions behind them. */
 export class Tokens extends Resource {
   /**
-   * Makes a permission and its access token, which is shown here only. A spending limit, duration
-   * or payment method in `delegationConfig` is deprecated: make a delegation and name its id.
+   * Creates a permission and its access token, which only this response contains. A spending limit,
+   * duration, or payment method in `delegationConfig` is deprecated: create a delegation and pass
+   * its id.
    */
   create(input: g.PermissionRequest, o?: CallOptions): TollPromise<g.AccessToken> {
     const config = (input.delegationConfig ?? {}) as Record<string, unknown>;
     if (deprecatedToken.some((name) => config[name] !== undefined)) {
       this.core.deprecated(
-        "Spending limit, duration or payment method in tokens.create is deprecated: " +
-          "use delegations.create and name delegationId.",
+        "A spending limit, duration, or payment method in tokens.create is deprecated: " +
+          "use delegations.create and pass delegationId.",
       );
     }
     return this.core.op("createPermission", [], o, { body: input });
@@ -299,14 +306,14 @@ export class Tokens extends Resource {
   get(permissionHash: string, o?: CallOptions): TollPromise<g.Permission> {
     return this.core.op("readPermission", [permissionHash], o);
   }
-  /** The caller's permissions. `status` is Active, Revoked, Expired or Exhausted. */
+  /** The caller's permissions. `status` is Active, Revoked, Expired, or Exhausted. */
   list(
     q?: ListOptions & { planId?: string; status?: string },
     o?: CallOptions,
   ): List<g.Permission> {
     return this.core.list("listPermissions", [], listed(q), o);
   }
-  /** Ends an access token. Open holds of it still settle. */
+  /** Revokes an access token. Its open holds can still be settled. */
   revoke(permissionHash: string, o?: CallOptions): TollPromise<g.PermissionRevoked> {
     return this.core.op("revokePermission", [permissionHash], o);
   }
@@ -314,7 +321,7 @@ export class Tokens extends Resource {
 
 /** Delegations: limits on the money that access tokens may spend. */
 export class Delegations extends Resource {
-  /** Makes a delegation, whose limit is in cents. */
+  /** Creates a delegation, whose limit is in cents. */
   create(input: g.DelegationInput, o?: CallOptions): TollPromise<g.DelegationCreated> {
     return this.core.op("createDelegation", [], o, { body: input });
   }
@@ -322,11 +329,11 @@ export class Delegations extends Resource {
   get(delegationId: string, o?: CallOptions): TollPromise<g.Delegation> {
     return this.core.op("readDelegation", [delegationId], o);
   }
-  /** The caller's delegations; `accessible` keeps those that this key can spend now. */
+  /** The caller's delegations; `accessible` returns only delegations that this key can use now. */
   list(q?: ListOptions & { accessible?: boolean }, o?: CallOptions): List<g.Delegation> {
     return this.core.list("listDelegations", [], listed(q), o);
   }
-  /** Hands in what the owner of an account signed. */
+  /** Submits the signature of the owner of an external account. */
   sign(
     delegationId: string,
     signature: g.DelegationSignature,
@@ -334,15 +341,15 @@ export class Delegations extends Resource {
   ): TollPromise<g.Delegation> {
     return this.core.op("signDelegation", [delegationId], o, { body: signature, repeat: "safe" });
   }
-  /** Ends a delegation and the permissions that use it. */
+  /** Revokes a delegation and the permissions that use it. */
   revoke(delegationId: string, o?: CallOptions): TollPromise<g.ActResult> {
     return this.core.op("revokeDelegation", [delegationId], o, { repeat: "safe" });
   }
-  /** Lets a delegation pay again that was frozen after declined charges or a dispute. */
+  /** Unfreezes a delegation that was frozen after declined charges or a dispute. */
   unfreeze(delegationId: string, o?: CallOptions): TollPromise<g.Delegation> {
     return this.core.op("unfreezeDelegation", [delegationId], o, { repeat: "safe" });
   }
-  /** What a delegation paid, or was to pay. */
+  /** The payments and attempted payments of a delegation. */
   transactions(
     delegationId: string,
     q?: ListOptions,
@@ -354,7 +361,7 @@ export class Delegations extends Resource {
 
 /** Cards and the wallet of the caller. */
 export class PaymentMethods extends Resource {
-  /** The cards and then the wallet. `provider` is "stripe" or "erc4337". */
+  /** The cards, followed by the wallet. `provider` is "stripe" or "erc4337". */
   list(
     q?: { accessible?: boolean; provider?: string },
     o?: CallOptions,
@@ -365,15 +372,15 @@ export class PaymentMethods extends Resource {
   update(id: string, change: g.PaymentMethodChange, o?: CallOptions): TollPromise<g.PaymentMethod> {
     return this.core.op("updatePaymentMethod", [id], o, { body: change });
   }
-  /** Revokes a card and the delegations on it. */
+  /** Revokes a card and its delegations. */
   remove(id: string, o?: CallOptions): TollPromise<g.PaymentMethodRemoved> {
     return this.core.op("deletePaymentMethod", [id], o);
   }
 }
 
-/** A verdict of verify: a refusal is a value, not an error. */
+/** The verdict of verify. A refusal is a value, not an error. */
 export type Verdict = g.VerifyResponse & { code?: string };
-/** The answer of a settle that was carried out or refused. */
+/** The response of a settle that was carried out or refused. */
 export type Receipt = g.SettleResponse;
 
 const aboutTheCall = ["", "rate_limited", "unauthorized_server"];
@@ -381,16 +388,16 @@ const aboutTheCall = ["", "rate_limited", "unauthorized_server"];
 const byId = <T>(input: T | string): T | { agentRequestId: string } =>
   typeof input === "string" ? { agentRequestId: input } : input;
 
-/** Verify, settle, release and renew: what a seller calls. */
+/** The seller's calls: verify, settle, release, and renew. */
 export class Payments extends Resource {
   /**
-   * Asks whether a request is payable; with `hold` the credits are set aside. A refusal is a
-   * verdict with isValid false. Errors: those of the call, such as a key that is not the plan
-   * owner's.
+   * Checks whether a request is payable; `hold` also reserves the credits. A refusal is a verdict
+   * with isValid false. Errors: failures of the call itself, such as a key that does not own the
+   * plan.
    */
   verify(input: g.VerifyRequest | g.StockRequest, o?: CallOptions): TollPromise<Verdict> {
     const spec = "x402AccessToken" in input ? input : undefined;
-    // A hold whose answer was lost is in flight, and a repeat would be refused for that.
+    // If the response was lost, the hold may be open, and a repeat would be refused.
     const repeat: Repeat = !spec
       ? "refused"
       : !spec.hold
@@ -415,9 +422,8 @@ export class Payments extends Resource {
   }
 
   /**
-   * Burns credits, once for each agentRequestId. A refusal is a receipt with success false. When
-   * the outcome is not known the error is a SettlementPendingError: repeat the call with the same
-   * id.
+   * Burns credits, once for each agentRequestId. A refusal is a receipt with success false. If the
+   * outcome is unknown, it throws a SettlementPendingError: repeat the call with the same id.
    */
   settle(input: g.SettleRequest | g.StockRequest, o?: CallOptions): TollPromise<Receipt> {
     const spec = "x402AccessToken" in input ? input : undefined;
@@ -457,7 +463,7 @@ export class Payments extends Resource {
     return new TollPromise(run);
   }
 
-  /** Gives a hold back without a burn. A repeat gets the same answer. */
+  /** Releases a hold without burning credits. A repeat returns the same response. */
   release(
     input: g.ReleaseRequest | g.StockRequest | string,
     o?: CallOptions,
@@ -466,50 +472,50 @@ export class Payments extends Resource {
   }
 
   /**
-   * Moves the end of an open hold to `holdSecs` (1 to 900, default 60) from now, at most to 24
-   * hours after it began. A repeat is harmless.
+   * Extends an open hold until `holdSecs` (1 to 900, default 60) from now, at most until 24 hours
+   * after it began. A repeat is harmless.
    */
   renew(input: g.RenewRequest | string, o?: CallOptions): TollPromise<g.RenewResponse> {
     return this.core.op("renew", [], o, { body: byId(input), repeat: "safe" });
   }
 
-  /** The outcome of a request; its plan's owner and its subscriber may read it. */
+  /** The outcome of a request, for the owner of its plan and for its subscriber. */
   get(agentRequestId: string, o?: CallOptions): TollPromise<g.Settlement> {
     return this.core.op("readSettlement", [agentRequestId], o);
   }
-  /** The outcome of the request whose receipt names this transaction. */
+  /** The outcome of the request whose receipt has this transaction. */
   findByTransaction(transaction: string, o?: CallOptions): TollPromise<g.Settlement> {
     return this.core.op("findSettlement", [], o, { query: { transaction } });
   }
-  /** The payments that the service takes. Needs no key. */
+  /** The kinds of payments that the service accepts. Needs no key. */
   supported(o?: CallOptions): TollPromise<g.Supported> {
     return this.core.op("supported", [], o);
   }
-  /** What can be paid for through the service. */
+  /** The resources that can be paid for through the service. */
   resources(q: Query = {}, o?: CallOptions): TollPromise<g.Catalogue> {
     return this.core.op("listResources", [], o, { query: q });
   }
-  /** What can be paid for and has all the words, at most 16, in its names or URL. */
+  /** The resources whose names or URL contain all words of the query, at most 16. */
   searchResources(query: string, q: Query = {}, o?: CallOptions): TollPromise<g.FoundResources> {
     return this.core.op("searchResources", [], o, { query: { ...q, query } });
   }
-  /** Signs what a server of the caller asks for, so that clients can prove it later. */
+  /** Signs the payment requirements of a server of the caller, so that clients can prove them. */
   signOffers(input: g.OffersRequest, o?: CallOptions): TollPromise<g.OffersResponse> {
     return this.core.op("signOffers", [], o, { body: input, repeat: "safe" });
   }
 
   /**
-   * Requests of the caller's plans, or with role "buyer" of the caller, that have ended, with their
+   * Finished requests for the caller's plans, or with role "buyer" by the caller, with their
    * receipts.
    */
   requests(q?: RequestQuery, o?: CallOptions): List<g.Settlement> {
     return this.core.list("listRequests", [], listed(q), o);
   }
-  /** One request with the states that it took. */
+  /** One request with the history of its states. */
   request(agentRequestId: string, o?: CallOptions): TollPromise<g.RequestRecord> {
     return this.core.op("readRequest", [agentRequestId], o);
   }
-  /** How often verify and settle of the caller's plans were refused. */
+  /** Counts of refused verify and settle calls for the caller's plans. */
   refusals(q?: SumQuery & { agentId?: string }, o?: CallOptions): List<g.Refusals> {
     return this.core.list("listRefusals", [], listed(q), o);
   }
@@ -537,16 +543,16 @@ export class Payments extends Resource {
   }
 }
 
-/** Events: what happened to what the caller has. */
+/** Events about the caller's records. */
 export class Events extends Resource {
-  /** Events about the account of the caller. */
+  /** Events of the workspace of the caller. */
   list(q?: ListOptions & TimeRange & { type?: g.EventFilter }, o?: CallOptions): List<g.Event> {
     return this.core.list("listEvents", [], listed(q), o);
   }
   /**
-   * Events as they happen, each once and in order, from after `lastEventId`, else from now on. A
-   * connection that breaks is made again and continues where it broke. End it with `break` or
-   * `signal`. Errors: a refusal of the service.
+   * Streams events as they happen, each once and in order, after `lastEventId` or from now on. If
+   * the connection breaks, it reconnects and resumes. Stop with `break` or `signal`. Errors: a
+   * refusal of the service.
    */
   async *stream(
     q: { lastEventId?: string; type?: g.EventFilter } = {},
@@ -592,7 +598,7 @@ export class Events extends Resource {
 const maxEvent = 4 << 20;
 const maxSilence = 120_000;
 
-/** Reads server-sent events. `silent` ends the connection after two minutes without a byte. */
+/** Reads server-sent events. It calls `silent` after two minutes without a byte. */
 async function* messages(
   response: Response,
   silent: () => void,
@@ -624,14 +630,14 @@ async function* messages(
       }
     }
   } finally {
-    // Not awaited: half of a body that somebody cloned is only cancelled with the other half.
+    // Not awaited: one half of a cloned body is canceled only together with the other half.
     reader.cancel().catch(() => undefined);
   }
 }
 
 /** Webhooks: events sent to a URL of yours. */
 export class Webhooks extends Resource {
-  /** The answer is the only place where the secret is. */
+  /** Creates a webhook. Only this response contains the secret. */
   create(input: g.WebhookInput, o?: CallOptions): TollPromise<g.WebhookSecret> {
     return this.core.op("createWebhook", [], o, { body: input });
   }
@@ -647,11 +653,11 @@ export class Webhooks extends Resource {
   update(id: string, change: g.WebhookChange, o?: CallOptions): TollPromise<g.Webhook> {
     return this.core.op("updateWebhook", [id], o, { body: change });
   }
-  /** Ends a webhook; what is on its way to it is not sent any more. */
+  /** Deletes a webhook. Its pending deliveries are not sent. */
   delete(id: string, o?: CallOptions): TollPromise<g.WebhookDeleted> {
     return this.core.op("deleteWebhook", [id], o);
   }
-  /** Gives a new secret. For 24 hours deliveries are signed with both. */
+  /** Rotates the secret. For 24 hours, deliveries are signed with both secrets. */
   rotate(id: string, o?: CallOptions): TollPromise<g.WebhookSecret> {
     return this.core.op("rotateWebhook", [id], o);
   }
@@ -659,7 +665,7 @@ export class Webhooks extends Resource {
   test(id: string, o?: CallOptions): TollPromise<g.WebhookDelivery> {
     return this.core.op("testWebhook", [id], o);
   }
-  /** What was sent to a webhook, or is to be. */
+  /** The sent and pending deliveries of a webhook. */
   deliveries(
     id: string,
     q?: ListOptions & { status?: string },
@@ -667,11 +673,11 @@ export class Webhooks extends Resource {
   ): List<g.WebhookDelivery> {
     return this.core.list("listDeliveries", [id], listed(q), o);
   }
-  /** Sends a delivery once more. */
+  /** Resends a delivery. */
   resend(id: string, deliveryId: string, o?: CallOptions): TollPromise<g.WebhookDelivery> {
     return this.core.op("resendDelivery", [id, deliveryId], o);
   }
-  /** Checks a delivery, see verifyWebhook. */
+  /** Verifies a delivery; see verifyWebhook. */
   verify(
     body: string | Uint8Array,
     headers: Headers | Record<string, string | string[] | undefined>,
@@ -684,19 +690,19 @@ export class Webhooks extends Resource {
 
 /** API keys. */
 export class Keys extends Resource {
-  /** The answer is the only place where the key is. */
+  /** Creates an API key. Only this response contains the key. */
   create(input: g.KeyInput = {}, o?: CallOptions): TollPromise<g.APIKey> {
     return this.core.op("createKey", [], o, { body: input });
   }
-  /** The record of a key, without its text. Errors: NotFoundError. */
+  /** The record of a key, without the key itself. Errors: NotFoundError. */
   get(id: string, o?: CallOptions): TollPromise<g.APIKey> {
     return this.core.op("readKey", [id], o);
   }
-  /** The last 200 calls of a key that the answering process of the service knows. */
+  /** The last 200 calls of a key, as recorded by the process that serves this call. */
   recentCalls(id: string, o?: CallOptions): TollPromise<g.RecentCalls> {
     return this.core.op("readKeyCalls", [id], o);
   }
-  /** The caller's keys, without their texts. */
+  /** The caller's API keys, without the keys themselves. */
   list(q?: ListOptions, o?: CallOptions): List<g.APIKey> {
     return this.core.list("listKeys", [], listed(q), o);
   }
@@ -704,11 +710,11 @@ export class Keys extends Resource {
   update(id: string, change: g.KeyChange, o?: CallOptions): TollPromise<g.APIKey> {
     return this.core.op("updateKey", [id], o, { body: change });
   }
-  /** Makes a key in the place of another one, which works for `overlapSecs` more. */
+  /** Creates a key that replaces another key, which stays valid for `overlapSecs`. */
   rotate(id: string, input: g.RotateInput, o?: CallOptions): TollPromise<g.KeyRotated> {
     return this.core.op("rotateKey", [id], o, { body: input });
   }
-  /** Ends a key and what it made; with `keep` the caller's key becomes the parent of that. */
+  /** Revokes a key and everything it created; `keep` moves its creations to the caller's key. */
   revoke(id: string, keep = false, o?: CallOptions): TollPromise<g.KeyRevoked> {
     return this.core.op("revokeKey", [id], o, keep ? { query: { keep } } : {});
   }
@@ -716,17 +722,17 @@ export class Keys extends Resource {
 
 /** The wallet that the service keeps for the caller. */
 export class Wallet extends Resource {
-  /** Address and balances, none while the chain cannot be read. */
+  /** Address and balances. The balances are missing while the chain cannot be read. */
   get(o?: CallOptions): TollPromise<g.Wallet> {
     return this.core.op("readWallet", [], o);
   }
-  /** Returns the private key, once. Whoever has it can spend what is in the wallet. */
+  /** Returns the private key, once. Anyone with this key can spend the money in the wallet. */
   export(o?: CallOptions): TollPromise<g.WalletKey> {
     return this.core.op("exportWallet", [], o);
   }
 }
 
-/** Aids of a sandbox. */
+/** Test helpers of a sandbox. */
 export class Sandbox extends Resource {
   /** The time of the sandbox. */
   clock(o?: CallOptions): TollPromise<g.Clock> {
@@ -736,23 +742,23 @@ export class Sandbox extends Resource {
   advanceClock(advanceSecs: number, o?: CallOptions): TollPromise<g.Clock> {
     return this.core.op("advanceClock", [], o, { body: { advanceSecs } });
   }
-  /** Fills an account with money of the embedded chain. */
+  /** Adds money of the embedded chain to a wallet. */
   faucet(input: g.FaucetInput = {}, o?: CallOptions): TollPromise<g.ActResult> {
     return this.core.op("useFaucet", [], o, { body: input });
   }
 }
 
-/** What the service says about itself. */
+/** Information about the service. */
 export class Meta extends Resource {
-  /** Release, environment, network and addresses. Needs no key. */
+  /** Release, environment, network, and addresses. Needs no key. */
   info(o?: CallOptions): TollPromise<g.Info> {
     return this.core.op("readInfo", [], o);
   }
-  /** Whether the process lives. Needs no key. */
+  /** Whether the process is running. Needs no key. */
   health(o?: CallOptions): TollPromise<g.Health> {
     return this.core.op("readHealth", [], o);
   }
-  /** not_ready is an answer, not an error. */
+  /** Whether the service is ready. The status not_ready is a response, not an error. */
   ready(o?: CallOptions): TollPromise<g.Readiness> {
     const run = this.core.send({ method: "GET", path: "/ready", repeat: "never" }, o).then((a) => {
       const body = a.raw as g.Readiness | undefined;
@@ -761,45 +767,50 @@ export class Meta extends Resource {
     });
     return new TollPromise(run);
   }
-  /** The API versions, and the one that this client gets. */
+  /** The API versions, including the version used for this client. */
   versions(o?: CallOptions): TollPromise<g.Versions> {
     return this.core.op("readVersions", [], o);
   }
-  /** Records of the caller whose id or name begins with a text, 20 of each type. */
+  /** Records of the caller whose id or name begins with a text, up to 20 of each type. */
   search(q: string, type?: string, o?: CallOptions): TollPromise<g.SearchResults> {
     return this.core.op("search", [], o, { query: { q, type } });
   }
-  /** What was done in the workspace, by whom and from where. */
+  /** The audit log of the workspace: each action with its author and source. */
   auditLog(q?: ListOptions & TimeRange & { act?: string }, o?: CallOptions): List<g.Act> {
     return this.core.list("listAuditLog", [], listed(q), o);
   }
-  /** The workspaces of a person; that of an API key is the only one. */
+  /** The workspaces of a person, or the workspace of an API key. */
   organizations(q?: ListOptions, o?: CallOptions): List<g.Organization> {
     return this.core.list("listOrganizations", [], listed(q), o);
   }
 }
 
 /**
- * The session of a person, who signs in with a password. A client with its token as `apiKey` and a
- * `workspace` calls as this person:
+ * The session of a person who signs in with a password. A client with the session token as `apiKey`
+ * and a `workspace` acts as this person:
  *
  *     const { token, organizations } = await new Toll().session.signIn("alice", password);
  *     const toll = new Toll({ apiKey: token, workspace: organizations[0].id });
  */
 export class Sessions extends Resource {
-  /** Makes a person with a workspace of their own; an invitation's link joins its workspace too. */
+  /**
+   * Creates a person and a workspace. With an invitation link, the person also joins that
+   * workspace.
+   */
   signUp(person: g.SignUpInput, o?: CallOptions): TollPromise<g.SignedIn> {
     return this.core.op("signUp", [], o, { body: person });
   }
-  /** Signs in. `token` is in this answer only. */
+  /** Signs in. Only this response contains `token`. */
   signIn(login: string, password: string, o?: CallOptions): TollPromise<g.SignedIn> {
     return this.core.op("signIn", [], o, { body: { login, password } });
   }
-  /** The session of the client, its person and their workspaces. */
+  /** The session of the client, with its person and their workspaces. */
   get(o?: CallOptions): TollPromise<g.SignedIn> {
     return this.core.op("readSession", [], o);
   }
-  /** Proves the password once more: for ten minutes the session may change who has access. */
+  /**
+   * Confirms the password again. For ten minutes, the session may change access and credentials.
+   */
   prove(password: string, o?: CallOptions): TollPromise<g.Session> {
     return this.core.op("proveSession", [], o, { body: { password } });
   }
@@ -807,7 +818,7 @@ export class Sessions extends Resource {
   signOut(o?: CallOptions): TollPromise<g.Done> {
     return this.core.op("signOut", [], o);
   }
-  /** Where the person is signed in. */
+  /** The sessions of the person. */
   list(q?: ListOptions, o?: CallOptions): List<g.Session> {
     return this.core.list("listSessions", [], listed(q), o);
   }
@@ -815,21 +826,23 @@ export class Sessions extends Resource {
   end(sessionId: string, o?: CallOptions): TollPromise<g.Done> {
     return this.core.op("endSession", [sessionId], o);
   }
-  /** How the person signs in. */
+  /** The credentials of the person. */
   credentials(q?: ListOptions, o?: CallOptions): List<g.Credential> {
     return this.core.list("listCredentials", [], listed(q), o);
   }
-  /** Removes a credential, never the last one; all other sessions of the person end. */
+  /** Removes a credential, except the last credential. All other sessions of the person end. */
   removeCredential(credentialId: string, o?: CallOptions): TollPromise<g.Done> {
     return this.core.op("removeCredential", [credentialId], o);
   }
-  /** Makes ten recovery codes in place of those from before. They are in this answer only. */
+  /**
+   * Creates ten recovery codes that replace the earlier codes. Only this response contains them.
+   */
   renewRecoveryCodes(o?: CallOptions): TollPromise<g.RecoveryCodes> {
     return this.core.op("renewRecoveryCodes", [], o);
   }
 }
 
-/** People of the workspace. The calls take the session of a person, not an API key. */
+/** Members of the workspace. The calls need the session of a person, not an API key. */
 export class Members extends Resource {
   /** The members of the workspace. */
   list(q?: ListOptions, o?: CallOptions): List<g.Member> {
@@ -840,29 +853,29 @@ export class Members extends Resource {
     return this.core.op("setRole", [userId], o, { body: { role } });
   }
   /**
-   * Limits what a developer has the workspace pay in a calendar month (UTC), in cents of dollars
-   * and euros alike. null takes the limit away.
+   * Limits the amount that a developer can spend from the workspace in a calendar month (UTC), in
+   * cents. Dollars and euros count alike. null removes the limit.
    */
   setSpendLimit(userId: string, cents: bigint | null, o?: CallOptions): TollPromise<g.Member> {
     return this.core.op("setRole", [userId], o, { body: { spendLimitCents: cents } });
   }
-  /** Removes a member, or with "me" leaves. With `keep`, keys and consents go to the caller. */
+  /** Removes a member; "me" leaves the workspace. `keep` moves keys and consents to the caller. */
   remove(userId: string, keep = false, o?: CallOptions): TollPromise<g.Removed> {
     return this.core.op("removeMember", [userId], o, { query: keep ? { keep } : {} });
   }
-  /** The workspace of the call, with its address and the time of its creation. */
+  /** The workspace of the call, with its address and creation time. */
   workspace(workspace: string, o?: CallOptions): TollPromise<g.WorkspaceRecord> {
     return this.core.op("readWorkspace", [workspace], o);
   }
-  /** Names the workspace of the call for its members; "" takes the name away. */
+  /** Renames the workspace of the call; "" removes the name. */
   renameWorkspace(workspace: string, name: string, o?: CallOptions): TollPromise<g.Organization> {
     return this.core.op("renameWorkspace", [workspace], o, { body: { name } });
   }
-  /** Deletes the workspace of the call: its members, keys and consents end. Records stay. */
+  /** Deletes the workspace of the call with its members, keys, and consents. Records are kept. */
   deleteWorkspace(workspace: string, o?: CallOptions): TollPromise<g.WorkspaceDeleted> {
     return this.core.op("deleteWorkspace", [workspace], o);
   }
-  /** Where a member is signed in. */
+  /** The sessions of a member. */
   sessions(userId: string, q?: ListOptions, o?: CallOptions): List<g.Session> {
     return this.core.list("listMemberSessions", [userId], listed(q), o);
   }
@@ -870,7 +883,7 @@ export class Members extends Resource {
   endSessions(userId: string, o?: CallOptions): TollPromise<g.EndedSessions> {
     return this.core.op("endMemberSessions", [userId], o);
   }
-  /** Makes a link with which one person joins. It is in this answer only. */
+  /** Creates a link with which one person can join. Only this response contains the link. */
   invite(invitation: g.InvitationInput, o?: CallOptions): TollPromise<g.Invitation> {
     return this.core.op("createInvitation", [], o, { body: invitation });
   }
@@ -878,19 +891,19 @@ export class Members extends Resource {
   invitations(q?: ListOptions, o?: CallOptions): List<g.Invitation> {
     return this.core.list("listInvitations", [], listed(q), o);
   }
-  /** Ends an open invitation. */
+  /** Revokes an open invitation. */
   revokeInvitation(id: string, o?: CallOptions): TollPromise<g.Done> {
     return this.core.op("revokeInvitation", [id], o);
   }
-  /** Joins the workspace of an invitation, by its link. */
+  /** Joins the workspace of an invitation link. */
   accept(link: string, o?: CallOptions): TollPromise<g.Organization> {
     return this.core.op("acceptInvitation", [], o, { body: { link } });
   }
 }
 
 /**
- * A client of one service with one API key. It sends nothing until a method is called, and is safe
- * to share.
+ * A client of one service with one API key. It sends nothing until a method is called, and it can
+ * be shared.
  *
  *     const toll = new Toll();                        // TOLL_URL and TOLL_API_KEY
  *     const { planId } = await toll.plans.register({
@@ -916,7 +929,7 @@ export class Toll {
   readonly members: Members;
   /** Address of the service, without /api/v1. */
   readonly url: string;
-  /** Words of the brand on the wire. */
+  /** Brand names on the wire. */
   readonly namespace: Namespace;
   readonly #core: Core;
 
@@ -944,8 +957,8 @@ export class Toll {
   }
 
   /**
-   * Calls an operation that has no method here. `path` begins with "/", `body` is sent as JSON. A
-   * GET is repeated when that is safe, others only with an idempotencyKey.
+   * Calls an operation that has no method in this client. `path` begins with "/"; `body` is sent as
+   * JSON. GET and HEAD are retried; other methods are retried only with an idempotencyKey.
    */
   request<T = unknown>(
     method: string,

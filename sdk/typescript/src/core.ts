@@ -12,7 +12,7 @@ import { convert, parse, stringify } from "./json.js";
 /** The release of this package. */
 export const release = "1.1.0";
 
-/** Words of the brand on the wire. */
+/** Brand names on the wire. */
 export interface Namespace {
   /** Prefix of schemes and reasons, "svc". */
   scheme: string;
@@ -24,7 +24,7 @@ export interface Namespace {
 
 export const defaultNamespace: Namespace = { scheme: "svc", header: "Service", word: "service" };
 
-/** One line of the log. It never holds a key, an access token or a body. */
+/** A log entry. It never contains a key, an access token, or a body. */
 export interface LogEntry {
   level: "debug" | "info" | "warn";
   message: string;
@@ -35,71 +35,72 @@ export interface LogEntry {
   waitMs?: number;
 }
 
-/** Settings of a client. Nothing is sent when it is made. */
+/** Settings of a client. Creating a client sends nothing. */
 export interface TollOptions {
-  /** API key with its prefix. Default: TOLL_API_KEY. `null` makes a client without one. */
+  /** API key with its prefix. Default: TOLL_API_KEY. `null` means no key. */
   apiKey?: string | null;
   /**
    * Address of the service, with or without /api/v1. Default: TOLL_URL, else http://127.0.0.1:8402.
    */
   url?: string;
-  /** API version that is asked for, for example "1.0". `null` leaves it to the API key. */
+  /** API version to request, for example "1.0". `null` uses the version of the API key. */
   version?: string | null;
-  /** Bound of one attempt in milliseconds, default 45,000. 0 is no bound. */
+  /** Timeout of one attempt in milliseconds, default 45,000. 0 means no timeout. */
   timeoutMs?: number;
-  /** Repeats of a call that is safe to repeat, 0 to 3, default 3. */
+  /** Most retries of a call that is safe to repeat, 0 to 3, default 3. */
   maxRetries?: number;
-  /** Longest wait before a repeat in milliseconds, Retry-After included, default 5,000. */
+  /** Longest wait before a retry in milliseconds, including Retry-After, default 5,000. */
   maxRetryWaitMs?: number;
   /** Replaces the global fetch. */
   fetch?: typeof globalThis.fetch;
-  /** Headers of every call. */
+  /** Additional headers of every call. */
   headers?: Record<string, string>;
-  /** Workspace of every call, needed where a session's token is the key. */
+  /** Workspace of every call, required if the key is a session token. */
   workspace?: string;
   namespace?: Namespace;
-  /** Receives what the client does. Default: the console, for the level that TOLL_LOG names. */
+  /** Receives log entries. Default: the console, from the level in TOLL_LOG on. */
   log?: (entry: LogEntry) => void;
 }
 
 /** Settings of one call. */
 export interface CallOptions {
-  /** Ends the call; its reason is thrown. */
+  /** Cancels the call, which then throws the reason. */
   signal?: AbortSignal;
   timeoutMs?: number;
   /**
-   * 1 to 255 visible ASCII characters; repeats a creation for 24 hours, also from another process.
+   * 1 to 255 visible ASCII characters. For 24 hours, a repeat with the same key, even from another
+   * process, returns the same response.
    */
   idempotencyKey?: string;
-  /** Version that the record must have. A change of another one is a ConflictError. */
+  /** Version that the record must have. Otherwise, the call throws a ConflictError. */
   ifMatch?: number;
-  /** Further headers; `null` leaves a header out. */
+  /** Additional headers; `null` removes a header. */
   headers?: Record<string, string | null>;
   version?: string | null;
   maxRetries?: number;
 }
 
-/** Query of a call; what is undefined is left out. */
+/** Query of a call, without undefined values. */
 export type Query = Record<string, string | number | boolean | bigint | Date | undefined>;
 
-/** A whole answer. */
+/** A complete response. */
 export interface Answer<T> {
   data: T;
   response: Response;
-  /** The body as it was sent. */
+  /** The body as sent. */
   text: string;
-  /** The body as parsed JSON, before credits and money became bigints. */
+  /** The body as parsed JSON, before credits and money are converted to bigints. */
   raw: unknown;
   /** Id of the call in the logs of the service. */
   requestId: string | undefined;
-  /** API version that was applied, and where it came from: header, apiKey or fallback. */
+  /** API version that was applied, and its source: header, apiKey, or fallback. */
   version: string | undefined;
   versionResolvedFrom: string | undefined;
-  /** Whether the answer is the stored one of an earlier call. */
+  /** Whether this is the stored response of an earlier call. */
   replayed: boolean;
 }
 
-/** A promise of the data of an answer. `withResponse()` gives the whole answer. */
+/** A promise of the data of a response. `withResponse()` returns the complete response. */
 export class TollPromise<T> extends Promise<T> {
   readonly #answer: Promise<Answer<T>>;
   constructor(answer: Promise<Answer<T>>) {
@@ -109,7 +110,7 @@ export class TollPromise<T> extends Promise<T> {
   static override get [Symbol.species](): PromiseConstructor {
     return Promise;
   }
-  /** The whole answer: status, headers, id of the request, API version, and the body as sent. */
+  /** The complete response: status, headers, request id, API version, and the body as sent. */
   withResponse(): Promise<Answer<T>> {
     return this.#answer;
   }
@@ -133,22 +134,23 @@ export class TollPromise<T> extends Promise<T> {
 }
 
 /**
- * When a call may be repeated: "safe" always, as a repeat does nothing twice; "refused" only after
- * an answer that says that nothing was done; "never" only after 408, as then nothing arrived.
+ * When a call may be retried: "safe" always, because a retry does nothing twice; "refused" only
+ * after a response which means that nothing was done; "never" only after 408, because nothing
+ * arrived.
  */
 export type Repeat = "safe" | "refused" | "never";
 
 /** One call of the API. */
 export interface Call {
   method: string;
-  /** Below the address of the service, with its segments escaped. */
+  /** Path on the service, with escaped segments. */
   path: string;
   query?: Query | undefined;
   body?: unknown;
-  /** A body that is sent as it is, in place of `body`. */
+  /** A body that is sent unchanged, instead of `body`. */
   rawBody?: string | undefined;
   repeat: Repeat;
-  /** Whether the call carries an Idempotency-Key, made here when the caller names none. */
+  /** Whether the call sends an Idempotency-Key, generated if the caller passes no key. */
   creates?: boolean;
   shape?: string | 0 | undefined;
 }
@@ -160,17 +162,17 @@ export interface Page<T> {
   items: T[];
   /** Continues the list as `cursor`; undefined on the last page. */
   nextCursor: string | undefined;
-  /** Number of records in all pages. */
+  /** Total number of records. */
   total: number;
 }
 
-/** Which part of a list is read, and in which order. */
+/** Page size, position, and order of a list. */
 export interface ListOptions {
-  /** Records of one call, 1 to 100, default 100. */
+  /** Records per page, 1 to 100, default 100. */
   pageSize?: number;
   cursor?: string;
   sortBy?: string;
-  /** Default: desc, the newest first. */
+  /** Default: desc, newest first. */
   sortOrder?: "asc" | "desc";
 }
 
@@ -180,7 +182,7 @@ export class List<T> implements AsyncIterable<T> {
   constructor(page: (cursor?: string) => Promise<Page<T>>) {
     this.#page = page;
   }
-  /** Reads one page, the first without a cursor. */
+  /** Reads one page; without a cursor, the first page. */
   page(cursor?: string): Promise<Page<T>> {
     return this.#page(cursor);
   }
@@ -194,13 +196,13 @@ export class List<T> implements AsyncIterable<T> {
       if (seen.has(cursor)) {
         throw new TollError({
           code: codes.internal,
-          message: "The service repeats a page of a list.",
+          message: "The service returned the same page of a list again.",
         });
       }
       seen.add(cursor);
     }
   }
-  /** Reads the whole list, at most `limit` records. */
+  /** Reads all records, at most `limit`. */
   async all(limit = Infinity): Promise<T[]> {
     const out: T[] = [];
     for await (const item of this) {
@@ -217,7 +219,7 @@ const env = (name: string): string | undefined =>
 
 const levels = { debug: 0, info: 1, warn: 2 };
 
-/** Writes a line of the log to the console, from the level on that TOLL_LOG names. */
+/** Writes a log entry to the console, if its level is at least TOLL_LOG. */
 export function consoleLog(entry: LogEntry): void {
   const least = levels[env("TOLL_LOG") as keyof typeof levels] ?? levels.warn;
   if (levels[entry.level] >= least) console.error("toll", JSON.stringify(entry));
@@ -225,14 +227,14 @@ export function consoleLog(entry: LogEntry): void {
 
 const deprecations = new Set<string>();
 
-/** Warns about a deprecated form, once a process. */
+/** Logs a warning about a deprecated form, once per process. */
 export function deprecated(message: string, log: (entry: LogEntry) => void): void {
   if (deprecations.has(message) || deprecations.size >= 100) return;
   deprecations.add(message);
   log({ level: "warn", message });
 }
 
-/** Sends calls. Public parts of it are methods of Toll. */
+/** Sends calls, for the methods of Toll. */
 export class Core {
   readonly namespace: Namespace;
   readonly base: string;
@@ -255,12 +257,12 @@ export class Core {
     (this.#o.log ?? consoleLog)(entry);
   }
 
-  /** Warns once a process about a deprecated form. */
+  /** Logs a warning about a deprecated form, once per process. */
   deprecated(message: string): void {
     deprecated(message, (entry) => this.log(entry));
   }
 
-  /** Sends an operation of the interface. `path` are the segments that its path names, in order. */
+  /** Sends an operation of the API. `path` has the parameters of its path, in order. */
   op<T>(
     id: keyof typeof operations,
     path: readonly string[],
@@ -321,7 +323,7 @@ export class Core {
     return new TollPromise<T>(this.answer<T>(call, o));
   }
 
-  /** Sends a call and returns its answer, or throws the error of an answer that is not 2xx. */
+  /** Sends a call and returns its response. Throws a TollError for a response other than 2xx. */
   async answer<T>(call: Call, o: CallOptions = {}): Promise<Answer<T>> {
     const a = await this.send(call, o);
     if (!a.response.ok) {
@@ -329,12 +331,12 @@ export class Core {
       throw errorOf(a.response.status, a.response.headers, a.raw, noKey ? needKey : undefined);
     }
     if (a.response.headers.get("deprecation") === "true") {
-      this.deprecated(`The service took a deprecated form of ${call.method} ${call.path}.`);
+      this.deprecated(`The service accepted a deprecated form of ${call.method} ${call.path}.`);
     }
     return { ...a, data: convert(a.raw, call.shape) as T };
   }
 
-  /** Sends a call, with its repeats, and returns its answer whatever the status. */
+  /** Sends a call, retries it, and returns its response, whatever the status. */
   async send(call: Call, o: CallOptions = {}): Promise<Answer<unknown>> {
     const headers = this.#headers(call, o);
     const limit = Math.min(Math.max(o.maxRetries ?? this.#o.maxRetries ?? 3, 0), 3);
@@ -356,7 +358,7 @@ export class Core {
       }
       this.log({
         level: "info",
-        message: "repeating a call",
+        message: "retrying a call",
         method: call.method,
         path: call.path,
         attempt: attempt + 1,
@@ -367,7 +369,7 @@ export class Core {
     }
   }
 
-  /** Returns how long to wait before a repeat in milliseconds, undefined for none. */
+  /** Returns the wait before a retry in milliseconds; undefined means no retry. */
   #wait(
     call: Call,
     attempt: number,
@@ -375,7 +377,8 @@ export class Core {
     keyed: boolean,
   ): number | undefined {
     const max = this.#o.maxRetryWaitMs ?? 5000;
-    // Full jitter: concurrent clients of a service that came back do not call at the same moment.
+    // Full jitter, so that concurrent clients of a recovered service do not call at the same
+    // moment.
     const wait = Math.random() * Math.min(max, 200 * 4 ** attempt) + 20;
     const status = a?.response.status;
     if (status === 408) return wait;
@@ -404,7 +407,7 @@ export class Core {
       h.set("idempotency-key", o.idempotencyKey ?? crypto.randomUUID());
     }
     if (o.ifMatch) h.set("if-match", String(o.ifMatch));
-    // Browsers set their own and refuse this one.
+    // Browsers set their own user agent and reject this header.
     if (!("document" in globalThis)) h.set("user-agent", `toll-typescript/${release}`);
     for (const [name, value] of Object.entries(o.headers ?? {})) {
       if (value === null) h.delete(name);
@@ -453,12 +456,12 @@ export class Core {
       if (timer?.aborted) {
         throw new TimeoutError({
           ...parts,
-          message: `The service did not answer within ${ms} ms.`,
+          message: `The service did not respond within ${ms} ms.`,
         });
       }
       throw new ConnectionError({
         ...parts,
-        message: `The service at ${this.base} did not answer.`,
+        message: `The service at ${this.base} did not respond.`,
       });
     }
   }
@@ -467,7 +470,7 @@ export class Core {
     return (this.#o.fetch ?? globalThis.fetch)(url, init);
   }
 
-  /** Opens a stream of server-sent events and returns its body. */
+  /** Opens a stream of server-sent events and returns its response. */
   async open(call: Call, o: CallOptions): Promise<Response> {
     const headers = this.#headers(call, {
       ...o,
@@ -482,7 +485,7 @@ export class Core {
       if (o.signal?.aborted) throw o.signal.reason;
       throw new ConnectionError({
         code: codes.unavailable,
-        message: "The service did not answer.",
+        message: "The service did not respond.",
         cause: e,
       });
     }
@@ -496,7 +499,7 @@ export class Core {
 }
 
 const needKey =
-  "An API key is needed: pass apiKey, or set TOLL_API_KEY. `toll keys create` makes one.";
+  "An API key is required: pass apiKey, or set TOLL_API_KEY. Create a key with `toll keys create`.";
 
 function about(response: Response, n: Namespace): Omit<Answer<unknown>, "data" | "text" | "raw"> {
   const h = (name: string) => response.headers.get(name) ?? undefined;
@@ -518,14 +521,14 @@ function readBody(response: Response, text: string): unknown {
     if (!json || !response.ok) return undefined; // a page of a proxy, or a document
     throw new TollError({
       code: codes.internal,
-      message: "The service sent an answer that cannot be read.",
+      message: "The service sent a response that cannot be read.",
       status: 502,
       cause,
     });
   }
 }
 
-/** Reads a body of at most `max` bytes as a text. */
+/** Reads a body of at most `max` bytes as text. */
 export async function readText(from: Response | Request, max: number): Promise<string> {
   if (!from.body) return "";
   const reader = (from.body as ReadableStream<Uint8Array>).getReader();
@@ -540,14 +543,14 @@ export async function readText(from: Response | Request, max: number): Promise<s
       await reader.cancel();
       throw new ConnectionError({
         code: codes.unavailable,
-        message: `The answer is longer than ${max} bytes.`,
+        message: `The response is longer than ${max} bytes.`,
       });
     }
     out += decoder.decode(value, { stream: true });
   }
 }
 
-/** Waits, or throws the reason of the signal. */
+/** Waits. Throws the reason of the signal if it aborts first. */
 export function sleep(ms: number, signal?: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
     signal?.throwIfAborted();
@@ -568,12 +571,12 @@ function baseOf(address: string): string {
   try {
     u = new URL(address.trim());
   } catch {
-    // the address itself stays out of the message: it may hold a password
+    // the message does not repeat the address, which may contain a password
   }
   if (!u || !/^https?:$/.test(u.protocol) || u.username || u.password || u.search || u.hash) {
     throw new ValidationError({
       code: codes.badRequest,
-      message: "url must be an absolute http or https URL without user, query and fragment.",
+      message: "url must be an absolute http or https URL without user, query, or fragment.",
     });
   }
   return u.origin + u.pathname.replace(/\/+$/, "").replace(/\/api\/v1$/, "");

@@ -1,6 +1,6 @@
-// The base of all errors, apart from those of answers: entries that only pay stay small.
+// The base of all errors, in a separate file to keep entries that only pay small.
 
-/** What an error is made of. */
+/** Members of an error. */
 export interface ErrorParts {
   code: string;
   message: string;
@@ -13,30 +13,30 @@ export interface ErrorParts {
   retryAfterSecs?: number;
   docsUrl?: string;
   params?: Record<string, unknown>;
-  /** The body as it was sent, with members that this release does not know. */
+  /** The body as sent, including members unknown to this release. */
   raw?: unknown;
   cause?: unknown;
 }
 
 /**
  * An error of the service, or of a call to it. Branch on `code`; `message` and `hint` are for
- * people. Every error of this package is one, except the reason of your own AbortSignal.
+ * people. Failed calls throw only this class, its subclasses, or the reason of your AbortSignal.
  */
 export class TollError extends Error {
   /** Stable code, for example "BCK.PROTOCOL.0003". */
   declare readonly code: string;
-  /** HTTP status; 0 when there was no answer. */
+  /** HTTP status; 0 if there was no response. */
   declare readonly status: number;
-  /** validation, auth, business, integration or internal. */
+  /** validation, auth, business, integration, or internal. */
   declare readonly category: string;
-  /** What to do about it, if the service says so. */
+  /** Suggested action, if the service sends a hint. */
   declare readonly hint: string | undefined;
   declare readonly details: string | undefined;
   /** Id of the call in the logs of the service. */
   declare readonly correlationId: string | undefined;
   /** Whether the same call can succeed later. */
   declare readonly retryable: boolean;
-  /** Seconds after which the service asks for a repeat. */
+  /** Seconds to wait before a retry, as requested by the service. */
   declare readonly retryAfterSecs: number | undefined;
   declare readonly docsUrl: string | undefined;
   declare readonly params: Record<string, unknown> | undefined;

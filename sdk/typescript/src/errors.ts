@@ -4,28 +4,28 @@ import type { PaymentRequired } from "./generated.js";
 
 export { BusinessError, type ErrorParts, TollError } from "./error.js";
 
-/** The request is malformed or breaks a rule of the interface. */
+/** The request is malformed or violates a rule of the API. */
 export class ValidationError extends TollError {}
-/** The key is missing, unknown or expired, or lacks a right. */
+/** The key is missing, unknown, or expired, or it lacks a right. */
 export class AuthError extends TollError {}
-/** No record has this id, or it is not the caller's. */
+/** The record does not exist, or it belongs to another workspace. */
 export class NotFoundError extends BusinessError {}
-/** The call contradicts an earlier one, or a change of the record. */
+/** The call conflicts with an earlier call, or with a change of the record. */
 export class ConflictError extends BusinessError {}
-/** Too many calls; `retryAfterSecs` says when to repeat. */
+/** Too many calls; wait `retryAfterSecs` before a retry. */
 export class RateLimitError extends TollError {}
-/** The chain or the card processor did not do its part. */
+/** The chain or the card processor failed. */
 export class IntegrationError extends TollError {}
 /** The service failed. */
 export class InternalError extends TollError {}
-/** The service did not answer. Whether the call was carried out is unknown. */
+/** The service did not respond. Whether the call was carried out is unknown. */
 export class ConnectionError extends TollError {}
 /** One attempt took longer than `timeoutMs`. Whether the call was carried out is unknown. */
 export class TimeoutError extends ConnectionError {}
 
-/** The request has to be paid. */
+/** The request requires payment. */
 export class PaymentRequiredError extends BusinessError {
-  /** The terms of payment; undefined when the answer had none. */
+  /** The payment requirements; undefined if the response had none. */
   declare readonly requirements: PaymentRequired | undefined;
   constructor(p: ErrorParts, requirements?: PaymentRequired) {
     super(p);
@@ -34,8 +34,8 @@ export class PaymentRequiredError extends BusinessError {
 }
 
 /**
- * The outcome of a settlement is not known yet. It is not a failure: repeat the call with the same
- * id, or ask `payments.get(agentRequestId)`.
+ * The outcome of a settlement is not known yet. It may have succeeded: repeat the call with the
+ * same id, or read `payments.get(agentRequestId)`.
  */
 export class SettlementPendingError extends TollError {
   declare readonly agentRequestId: string | undefined;
@@ -58,14 +58,16 @@ export const codes = {
 
 const text = (v: unknown): string | undefined => (typeof v === "string" && v ? v : undefined);
 
-/** Returns the typed error of an answer that is not 2xx. */
+/** Returns the typed error of a response other than 2xx. */
 export function errorOf(status: number, headers: Headers, body: unknown, hint?: string): TollError {
   const b = (typeof body === "object" && body ? body : {}) as Record<string, unknown>;
   const known = text(b.code);
   const retryAfter = Number(headers.get("retry-after"));
   const p: ErrorParts = {
     code: known ?? `BCK.HTTP.${status}`,
-    message: text(b.message) ?? `The service answered ${status} without an error of its own.`,
+    message:
+      text(b.message) ??
+      `The service answered with status ${status} and without an error object.`,
     status,
     retryable: typeof b.retryable === "boolean" ? b.retryable : status === 429 || status >= 502,
     raw: body,
@@ -84,7 +86,7 @@ export function errorOf(status: number, headers: Headers, body: unknown, hint?: 
   try {
     if (text(b.params)) p.params = JSON.parse(b.params as string) as Record<string, unknown>;
   } catch {
-    // params are a help, not part of the verdict
+    // params are optional details
   }
   if (known === codes.settlementPending || b.errorReason === "settlement_pending") {
     const extra = b.extra as Record<string, unknown> | undefined;
@@ -103,14 +105,14 @@ export function errorOf(status: number, headers: Headers, body: unknown, hint?: 
   return new InternalError(p);
 }
 
-/** Reads what a 402 asks for: the header payment-required, else the body. */
+/** Reads the payment requirements of a 402 from the header payment-required, or else the body. */
 export function requirementsOf(header: string | null, body: unknown): PaymentRequired | undefined {
   const good = (v: unknown) =>
     Array.isArray((v as PaymentRequired | undefined)?.accepts) ? (v as PaymentRequired) : undefined;
   try {
     if (header) return good(JSON.parse(fromBase64(header)));
   } catch {
-    // the body may say it
+    // fall back to the body
   }
   return good(body);
 }

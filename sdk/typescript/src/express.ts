@@ -16,8 +16,8 @@ export type { NodeRequest, NodeResponse } from "./node.js";
  *       res.json({ payer: paymentOf(req).payer });
  *     });
  *
- * What the handler writes is kept back until it is settled: see `paid` of @tollhq/toll/paid. It
- * also works with Connect and other servers on node:http. Where a caller leaves, Express still
+ * The response of the handler is kept back until it is settled: see `paid` of @tollhq/toll/paid. It
+ * also works with Connect and other servers on node:http. If the caller disconnects, Express still
  * emits "close"; a handler that must finish its work for a POST should not stop on it.
  */
 export function paid(
@@ -32,7 +32,7 @@ export function paid(
       try {
         next();
       } catch (e) {
-        reply.fail(e); // node:http alone catches no error of a handler
+        reply.fail(e); // node:http does not catch errors of a handler
       }
     }, next).catch(() => res.destroy());
   };

@@ -29,8 +29,8 @@ export interface FastifyLikeReply {
  *     const preHandler = paid({ plan, agent, publicUrl, credits: 2 });
  *     app.post("/ask", { preHandler }, async (req) => ({ payer: paymentOf(req).payer }));
  *
- * What the handler answers is kept back until it is settled: see `paid` of @tollhq/toll/paid. The
- * body was read before, within Fastify's own bodyLimit.
+ * The response of the handler is kept back until it is settled: see `paid` of @tollhq/toll/paid.
+ * Fastify reads the body before, within its own bodyLimit.
  */
 export function paid(
   options: PaidOptions,
@@ -41,7 +41,7 @@ export function paid(
     const refused = await open(shop, raw, reply.raw, raw.url ?? "/", request);
     if (refused instanceof Capture) return undefined;
     if (refused === "gone") {
-      reply.hijack(); // else the handler would run
+      reply.hijack(); // otherwise the handler would run
       return reply;
     }
     reply.code(refused.status);

@@ -11,11 +11,11 @@ export type { Challenge } from "./x402.js";
 /** A fetch that pays. */
 export interface PayingFetch {
   (input: string | URL | Request, init?: RequestInit): Promise<Response>;
-  /** What was spent, and the records of payments. */
+  /** Amounts spent, and the records of payments. */
   readonly budget: Budget;
   /**
-   * Asks the service what became of payments whose outcome is unknown. It ends their access tokens:
-   * call it when no request is under way.
+   * Reads the outcome of payments whose outcome is unknown from the service. It revokes their
+   * access tokens: call it while no request is running.
    */
   check(): Promise<void>;
 }
@@ -23,7 +23,7 @@ export interface PayingFetch {
 const maxRefusal = 64 << 10;
 
 /**
- * Returns a fetch that pays an answer 402 of a server that speaks x402, once and within limits.
+ * Returns a fetch that pays 402 responses of x402 servers, each once and within limits.
  *
  *     const pay = payingFetch({
  *       toll: new Toll(),
@@ -32,10 +32,10 @@ const maxRefusal = 64 << 10;
  *     const answer = await pay("https://agent.example.com/ask", { method: "POST", body: "?" });
  *     console.log(pay.budget.spent());
  *
- * An answer 402 that is not x402 version 2, and one to a request with a payment of its own, is
- * returned as it is. A redirect of a paid request is returned and not followed, as a payment does
- * not go along. Errors: PaymentError when nothing could be paid, or when a paid request got no
- * answer. Throws a TypeError for options that cannot be.
+ * A 402 response without x402 version 2, or to a request that already has a payment, is returned
+ * unchanged. A redirect of a paid request is returned and not followed, because the
+ * payment is only for the original address. Errors: PaymentError if nothing could be paid, or if a
+ * paid request got no response. Throws a TypeError for invalid options.
  */
 export function payingFetch(o: BuyOptions & { fetch?: typeof globalThis.fetch }): PayingFetch {
   const buyer = new Buyer(o);
@@ -49,9 +49,8 @@ export function payingFetch(o: BuyOptions & { fetch?: typeof globalThis.fetch })
     await first.body?.cancel();
     const url = first.url || request.url;
     if (first.redirected && url !== request.url) {
-      throw new PaymentError(hostOf(url), `it was redirected to ${url}: call that address itself`, {
-        challenge,
-      });
+      const reason = `the request was redirected to ${url}: call that address directly`;
+      throw new PaymentError(hostOf(url), reason, { challenge });
     }
     const { method } = request;
     const made = await buyer.pay({ method, url, path: new URL(url).pathname, challenge });
@@ -69,7 +68,7 @@ export function payingFetch(o: BuyOptions & { fetch?: typeof globalThis.fetch })
   return Object.assign(pay, { budget: buyer.budget, check: () => buyer.check() });
 }
 
-/** Reads what an answer 402 asks for, and leaves its body as it is. */
+/** Reads the payment requirements of a 402 without consuming its body. */
 async function challenged(response: Response): Promise<x402.Challenge | undefined> {
   if (response.headers.has(x402.required)) return x402.readChallenge(response.headers, "");
   const reader = (response.clone().body as ReadableStream<Uint8Array> | null)?.getReader();

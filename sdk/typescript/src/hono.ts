@@ -22,7 +22,7 @@ export interface HonoLikeContext {
  *       c.json({ payer: paymentOf(c.req.raw).payer }),
  *     );
  *
- * What the handler answers is kept back until it is settled: see `paid` of @tollhq/toll/paid.
+ * The response of the handler is kept back until it is settled: see `paid` of @tollhq/toll/paid.
  */
 export function paid(
   options: PaidOptions,
@@ -37,7 +37,7 @@ export function paid(
       return c.res;
     });
     if (!ran) return out;
-    // Hono would copy headers of the answer that it has.
+    // Otherwise, Hono would copy headers of its current response.
     c.res = undefined;
     c.res = out;
     return undefined;

@@ -5,7 +5,7 @@ const long = /\d{16}/;
 
 /**
  * Parses JSON without rounding: an integer that a JavaScript number cannot hold becomes a bigint.
- * Throws a SyntaxError for text that is not JSON.
+ * Throws a SyntaxError for malformed JSON.
  */
 export function parse(text: string): unknown {
   if (!long.test(text)) return JSON.parse(text);
@@ -18,12 +18,12 @@ export function parse(text: string): unknown {
   );
 }
 
-/** Encodes a body: a bigint becomes a decimal text, which the service reads exactly. */
+/** Encodes a body. A bigint becomes a decimal string, which the service reads exactly. */
 export function stringify(value: unknown): string {
   return JSON.stringify(value, (_, v: unknown) => (typeof v === "bigint" ? v.toString() : v));
 }
 
-/** Returns the value with the numbers of a shape as bigints. The rest is as it was sent. */
+/** Returns the value with the numbers of its shape as bigints, and everything else unchanged. */
 export function convert(value: unknown, shape: Shape | undefined): unknown {
   if (!shape || value === null || value === undefined) return value;
   if (typeof shape === "string") return convert(value, shapes[shape]);

@@ -31,29 +31,31 @@ export interface CallWork {
   readonly payment: Payment;
 }
 
-/** What an item costs. */
+/** Price of an item. */
 export interface ItemPrice {
   /**
-   * Credits of one call, default 1; 0 is free. A function prices the result, capped at what is
-   * held.
+   * Credits per call, default 1; 0 is free. A function prices the result, capped at the held
+   * credits.
    */
   credits?: Amount | ((work: CallWork) => Amount | Promise<Amount>);
-  /** What is held where credits is a function. Default: the maximum of the plan. */
+  /** Credits to hold if credits is a function. Default: the maximum of the plan. */
   maxCredits?: Amount;
-  /** Least that is verified, in credits, default 1. */
+  /** Minimum credits to verify, default 1. */
   maxAmount?: Amount;
-  /** "propagate" reports a settlement that failed as JSON-RPC error -32002; default in band. */
+  /**
+   * "propagate" reports a failed settlement as JSON-RPC error -32002; by default, it is in band.
+   */
   onRedeemError?: "ignore" | "propagate";
   /**
-   * The outputSchema with which the tool is registered. McpServer validates a result after its
-   * callback has returned, so name it here too: a result that does not match it is free.
+   * The outputSchema of the registered tool. McpServer validates a result after its callback has
+   * returned, so pass the schema here too: a result that does not match it is free.
    */
   outputSchema?: object;
   plan?: string;
   agent?: string;
 }
 
-/** Settings of a server that sells. */
+/** Settings of a selling server. */
 export interface SellOptions extends Omit<
   PaidOptions,
   | "credits"
@@ -66,7 +68,7 @@ export interface SellOptions extends Omit<
   | "expiredStatus"
   | "mimeType"
 > {
-  /** Name of the server in the logical addresses of its items, default mcp-server. */
+  /** Server name in the logical addresses of its items, default mcp-server. */
   serverName?: string;
 }
 
@@ -111,7 +113,7 @@ export interface McpSeller {
 }
 
 /**
- * Puts prices on tools, resources and prompts of an McpServer of the official SDK.
+ * Puts prices on tools, resources, and prompts of an McpServer of the official SDK.
  *
  *     const sell = seller({ plan, agent, serverName: "weather" });
  *     const forecast = async ({ city }) => ({ content: [{ type: "text", text: `${city}: sun` }] });
@@ -119,14 +121,14 @@ export interface McpSeller {
  *       sell.tool("forecast", { credits: 3 }, forecast));
  *
  * The payment of a call is `params._meta["x402/payment"]`. It is verified with a hold, the callback
- * runs and does not see it, and its result leaves with the receipt in `_meta` once it is settled.
+ * runs without seeing it, and its result is sent with the receipt in `_meta` after the settlement.
  * A call is free if its callback throws, if its result has isError, or if the SDK rejects the
  * result (see outputSchema). A refusal is in band: a result with isError and the PaymentRequired,
  * or JSON-RPC error -32003 for resources and prompts.
  *
  * Notifications that the callback sends with its `extra` wait for the settlement; progress without
- * a message passes. For a caller who cancels, tools work on and are settled, others end and are
- * free: `callerGone` chooses.
+ * a message is sent immediately. If the caller cancels, tools finish and are settled; resources and
+ * prompts stop and are free. `callerGone` changes this.
  */
 export function seller(options: SellOptions): McpSeller {
   const { serverName = "mcp-server", ...rest } = options;
@@ -170,18 +172,18 @@ interface Item {
   outputSchema: object | undefined;
 }
 
-/** A schema of zod, in the releases that the SDK takes. */
+/** A zod schema, in any release that the SDK supports. */
 interface Schema {
   safeParse(value: unknown): { success: boolean };
 }
 
-/** Reports whether the SDK sends a result: it validates what a callback returned. */
+/** Reports whether the SDK accepts a result, because it validates results of callbacks. */
 async function isSent(item: Item, result: ItemResult): Promise<boolean> {
   let types: Record<string, unknown>;
   try {
     types = await import("@modelcontextprotocol/sdk/types.js");
   } catch {
-    return true; // a server of another library has rules of its own
+    return true; // a server of another library has other rules
   }
   const names = {
     tools: "CallToolResultSchema",
@@ -253,7 +255,7 @@ class Call extends Sale {
       this.token = bearer;
       const log = this.shop.o.log ?? consoleLog;
       deprecated(
-        "An access token as bearer token of an MCP call is deprecated: send it in _meta.",
+        "An access token as the bearer token of an MCP call is deprecated: send it in _meta.",
         log,
       );
     }
@@ -307,7 +309,7 @@ class Call extends Sale {
     return amount < payment.held ? amount : payment.held;
   }
 
-  /** Answers in band, or throws the error that says it. */
+  /** Returns the refusal in band, or throws it as an error. */
   #refused(): ItemResult {
     const { error, message } = this.#problem;
     const settling = error.startsWith("settlement");
@@ -416,7 +418,7 @@ class Call extends Sale {
       notices.drop();
       await this.release();
       this.shop.log("warn", `The price of a result failed: ${String(e)} (${this.about})`);
-      throw new RpcError(-32603, "An unexpected failure happened.");
+      throw new RpcError(-32603, "An unexpected error occurred.");
     }
     if (amount === 0n) await this.release();
     else {
@@ -445,7 +447,7 @@ class Call extends Sale {
 
 type Notice = { method: string; params?: Record<string, unknown> };
 
-/** Keeps back what a handler says during a paid call, which may be what is paid for. */
+/** Keeps back notifications of a paid call until its settlement. */
 class Notices {
   readonly #out: ((n: Notice) => Promise<void>) | undefined;
   #kept: Notice[] | undefined = [];
@@ -459,7 +461,7 @@ class Notices {
     if (numbers) return this.#out?.(n);
     if (this.#kept && this.#kept.length >= maxNotices) {
       throw new RangeError(
-        `a paid call sends at most ${maxNotices} notifications before its result`,
+        `a paid call can send at most ${maxNotices} notifications before its result`,
       );
     }
     this.#kept?.push(n);
@@ -501,9 +503,9 @@ const methods: Record<string, string> = {
 };
 
 /**
- * Returns an MCP client whose callTool, readResource and getPrompt pay, once and within limits.
- * `url` is the address of the server, whose host must be among `limits.hosts`. Errors: PaymentError
- * when nothing could be paid, or when a paid call got no answer.
+ * Returns an MCP client whose callTool, readResource, and getPrompt pay, once and within limits.
+ * `url` is the address of the server, whose host must be in `limits.hosts`. Errors: PaymentError if
+ * nothing could be paid, or if a paid call got no response.
  *
  *     const paying = payingClient(client, {
  *       url: "https://weather.example.com/mcp", toll: new Toll(),
@@ -530,7 +532,7 @@ export function payingClient<C extends McpLikeClient>(
   });
 }
 
-/** The PaymentRequired of an outcome; undefined for any other. */
+/** Returns the PaymentRequired of an outcome, or undefined. */
 function challengeIn(
   outcome: { result: unknown } | { error: unknown },
 ): x402.Challenge | undefined {

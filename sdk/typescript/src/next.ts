@@ -15,15 +15,15 @@ export type {
  *       plan, agent, publicUrl, credits: 2,
  *     });
  *
- * The handler gets a NextRequest and the context of its route, as without a price. See `paid` of
- * @tollhq/toll/paid for the rules.
+ * The handler receives a NextRequest and the context of its route, as without a price. See `paid`
+ * of @tollhq/toll/paid for the rules.
  */
 export function paid<R extends Request, Rest extends unknown[]>(
   handler: (request: R, ...rest: Rest) => Response | Promise<Response>,
   options: PaidOptions,
 ): (request: R, ...rest: Rest) => Promise<Response> {
   const shop = shopOf(options);
-  // A NextRequest is made anew by its own class, which has cookies and nextUrl.
+  // A new request of the same class keeps cookies and nextUrl of a NextRequest.
   const make = (request: R, init: RequestInit): R => {
     const Made = request.constructor as new (url: string, init: RequestInit) => R;
     return new Made(request.url, { method: request.method, ...init });

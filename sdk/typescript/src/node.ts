@@ -41,7 +41,7 @@ export interface NodeResponse {
 
 type Callback = (error?: Error | null) => void;
 
-/** Sends an answer in place of the handler's. */
+/** Sends a response in place of the handler's response. */
 export function send(res: NodeResponse, r: Reply): void {
   replaceHeaders(res, r.headers);
   res.statusCode = r.status;
@@ -67,9 +67,9 @@ const linesOf = (headers: Headers): Lines =>
   );
 
 /**
- * Pays for a request. Returns the answer of one that is not paid; "gone" when its caller has gone;
- * otherwise the Capture that keeps the response back from now on, and the handler may run. `others`
- * are further objects by which a handler knows the request.
+ * Verifies the payment of a request. Returns the response of an unpaid request, "gone" if the
+ * caller has disconnected, or otherwise the Capture that keeps the response back while the handler
+ * runs. `others` are further objects that represent the request for the handler.
  */
 export async function open(
   shop: Shop,
@@ -104,10 +104,10 @@ export async function open(
   }
 }
 
-/** Reports whether HTTP/2 has this in place of a request line. */
+/** Reports whether a name is an HTTP/2 pseudo-header. */
 const isPseudo = (name: string): boolean => name.startsWith(":");
 
-/** Leaves the handler the headers that it may see. */
+/** Removes the headers that the handler must not see. */
 function strip(req: NodeRequest, kept: Lines): void {
   const names = new Set(kept.map(([n]) => n));
   for (const name of Object.keys(req.headers)) {
@@ -123,13 +123,13 @@ function strip(req: NodeRequest, kept: Lines): void {
   }
 }
 
-/** Methods of a stream of HTTP/2 that send something. */
+/** Methods of an HTTP/2 stream that send data. */
 const senders = new Set<string | symbol>([
   "additionalHeaders", "end", "pushStream", "respond", "respondWithFD", "respondWithFile",
   "sendTrailers", "write",
 ]);
 
-/** Returns a stream of HTTP/2 without the methods by which an answer could leave unpaid. */
+/** Returns an HTTP/2 stream without the methods that could send an unpaid response. */
 const guarded = (stream: object): object =>
   new Proxy(stream, {
     get(target, name) {
@@ -137,37 +137,37 @@ const guarded = (stream: object): object =>
       if (typeof value !== "function") return value;
       if (!senders.has(name)) return value.bind(target);
       return () => {
-        throw new Error(`a paid handler must not call ${String(name)} of a stream of HTTP/2`);
+        throw new Error(`a paid handler must not call ${String(name)} of an HTTP/2 stream`);
       };
     },
   });
 
-/** The members of a response that a paid handler gets in another form, where there are such. */
+/** The members of a response that are replaced for a paid handler, if they exist. */
 const captured = [
   "writeHead", "write", "end", "flushHeaders", "addTrailers", "setTrailer", "headersSent",
   "writableEnded", "writeEarlyHints", "writeContinue", "writeProcessing", "writeInformation",
   "createPushResponse", "stream",
 ] as const;
 
-/** Keeps back what a handler writes, until it is settled or streams. */
+/** Keeps back the response of a handler until it is settled or streamed. */
 export class Capture {
   readonly #sale: Sale;
   readonly #req: NodeRequest;
   readonly #res: NodeResponse;
-  /** What others had put on the response, such as a compression. */
+  /** Members that other middleware set on the response, such as compression. */
   readonly #own: [string, PropertyDescriptor | undefined][];
   #parts: Uint8Array[] = [];
   #size = 0;
   #begun = false;
   #ended = false;
-  /** The answer begins to stream, which may take a settlement. */
+  /** The stream is being started, which may include a settlement. */
   #opening = false;
   #streaming = false;
-  /** Why an answer that was opening must not begin. */
+  /** Error that prevents a stream from starting. */
   #broken: Error | undefined;
-  /** The callback of end, of an answer that was opening. */
+  /** The callback of end, if end was called while the stream was being started. */
   #done: Callback | undefined;
-  /** Nothing that the handler does counts any more. */
+  /** The handler can no longer change the response. */
   #over = false;
   #gone = false;
   #timer: ReturnType<typeof setTimeout> | undefined;
@@ -209,7 +209,7 @@ export class Capture {
       setTrailer: method((name: string, v: string) => this.#trailers.push([name.toLowerCase(), v])),
       headersSent: { get: () => this.#begun },
       writableEnded: { get: () => this.#ended },
-      // What comes before an answer is part of it, and is dropped.
+      // Informational responses are part of the paid response, and are dropped.
       writeEarlyHints: informs,
       writeContinue: informs,
       writeProcessing: informs,
@@ -225,7 +225,7 @@ export class Capture {
     }
   }
 
-  /** Gives the response back as it was. */
+  /** Restores the original members of the response. */
   #restore(): void {
     for (const [name, d] of this.#own) {
       if (d) Object.defineProperty(this.#res, name, d);
@@ -233,33 +233,33 @@ export class Capture {
     }
   }
 
-  /** Nothing that the handler does counts from now on. */
+  /** Ignores the handler from now on. */
   #stop(): void {
     this.#over = true;
     clearTimeout(this.#timer);
     this.#keeper.stop();
   }
 
-  /** Runs work to its end. Work that fails ends the request, never the process. */
+  /** Runs work in the background. An error ends the request, not the process. */
   #detach(work: () => Promise<void>): void {
     work().catch((e: unknown) => this.fail(e));
   }
 
   /**
-   * Ends a request whose answer cannot be sent: 500 and free while nothing of it has left, else as
-   * a stream that is cut.
+   * Ends a request whose response cannot be sent: with a free 500 if nothing was sent, or otherwise
+   * by cutting off the stream.
    */
   fail(e: unknown): void {
     const { shop } = this.#sale;
-    shop.log("warn", `An answer could not be sent: ${String(e)} (${this.#sale.about})`);
+    shop.log("warn", `A response could not be sent: ${String(e)} (${this.#sale.about})`);
     if (this.#streaming || this.#opening) {
-      return this.#cut(new Error("the answer could not be sent"));
+      return this.#cut(new Error("the response could not be sent"));
     }
     this.#stop();
     this.#answerInPlace(this.#sale.failed()).catch(() => this.#res.destroy());
   }
 
-  /** Sends an answer in place of the handler's. */
+  /** Sends a response in place of the handler's response. */
   async #answerInPlace(made: Promise<Reply>): Promise<void> {
     const reply = await made;
     this.#restore();
@@ -273,11 +273,11 @@ export class Capture {
     send(this.#res, reply);
   }
 
-  /** Refuses a body beyond its bound. */
+  /** Rejects a request body longer than maxBody. */
   #bound(): void {
     const push = this.#req.push;
     const max = this.#sale.shop.maxBody;
-    let size = this.#req.readableLength; // came during the verification
+    let size = this.#req.readableLength; // received during the verification
     this.#req.push = (chunk, encoding) => {
       size += (chunk as { length?: number } | null)?.length ?? 0;
       if (size <= max || this.#over) return push.call(this.#req, chunk, encoding);
@@ -289,7 +289,7 @@ export class Capture {
       this.#stop();
       this.#detach(async () => {
         await this.#answerInPlace(this.#sale.tooLong());
-        // What the caller still sends is not read.
+        // The rest of the body is not read.
         setTimeout(() => this.#req.destroy(why), 50);
       });
       return false;
@@ -315,7 +315,7 @@ export class Capture {
     return res;
   }
 
-  /** Notes status and headers, which cannot change from now on. */
+  /** Records status and headers, which are final from now on. */
   #begin(): Reply {
     this.#begun = true;
     const { statusCode: status } = this.#res;
@@ -325,7 +325,7 @@ export class Capture {
 
   #flush(): void {
     if (this.#over || this.#streaming || this.#opening) return;
-    // Headers alone are not an answer to pay for.
+    // Headers alone are not a response to pay for.
     if (this.#sale.streams(this.#begin().headers) && !this.#sale.isPriced) this.#open();
   }
 
@@ -402,7 +402,7 @@ export class Capture {
     send(this.#res, reply);
   }
 
-  /** Frames an answer so that it can have trailers, and sets them when it is whole. */
+  /** Frames a response so that it can have trailers, and sets them if it is complete. */
   #frame(reply: Reply, handlers: boolean, whole = true): void {
     const announced = reply.headers.some(([n]) => n === "trailer");
     const chunked = (this.#res as { useChunkedEncodingByDefault?: boolean })
@@ -423,7 +423,7 @@ export class Capture {
     if (kept.length) add?.call(this.#res, Object.fromEntries(kept) as never);
   }
 
-  /** Lets the answer leave part by part. */
+  /** Starts to stream the response. */
   #open(): void {
     if (this.#gone || this.#sale.left <= 0) return this.#drop();
     this.#opening = true;
@@ -485,8 +485,7 @@ export class Capture {
   }
 
   /**
-   * Cuts a stream. Only a broken connection tells the client so, and an error event where its hold
-   * has ended.
+   * Cuts off a stream by breaking the connection, after an error event if the hold has ended.
    */
   #cut(why: Error = new HoldEnded()): void {
     if (this.#opening) {
@@ -510,7 +509,7 @@ export class Capture {
     this.#detach(() => this.#sale.endStream(this.#begin(), this.#size, owed));
   }
 
-  /** Gives the hold back: nothing of the answer leaves. */
+  /** Releases the hold without sending a response. */
   #drop(): void {
     if (this.#over) return;
     this.#stop();
@@ -519,7 +518,7 @@ export class Capture {
     this.#res.destroy();
   }
 
-  /** The caller has gone, or the handler broke the connection. */
+  /** Handles a closed connection, by the caller or by the handler. */
   #left(): void {
     this.#gone = true;
     if (this.#over || this.#opening) return;
@@ -529,20 +528,20 @@ export class Capture {
     if (!this.#sale.settlesGone) return this.#drop();
     const req = this.#req;
     if (!req.complete) {
-      // A handler that reads the body gets its error, and answers to half a request are free.
+      // A handler that reads the body sees its error, and responses to partial requests are free.
       const reads = ["data", "readable"];
       if (reads.some((n) => req.listenerCount(n) > 0)) return this.#drop();
       req.on("newListener", (n) => reads.includes(n) && this.#drop());
     }
-    // What callers who left keep running is bounded by the hold.
+    // Work for disconnected callers may run until the hold ends.
     this.#timer = setTimeout(() => this.#drop(), this.#sale.left);
   }
 }
 
-/** Bytes that a handler may write ahead while its answer begins to stream. */
+/** Bytes that a handler may write ahead while its stream is being started. */
 const maxAhead = 1 << 16;
 
-/** Reports whether the client of a response does not read. */
+/** Reports whether the client has stopped reading the response. */
 const stalls = (res: NodeResponse): boolean =>
   (res as { writableNeedDrain?: boolean }).writableNeedDrain === true;
 
@@ -553,7 +552,7 @@ const trailerLines = (given: Given): Lines =>
     v === undefined ? [] : [[name.toLowerCase(), String(v)] as [string, string]],
   );
 
-/** Reads the arguments of write and end. `bad` is the error of a chunk that cannot be sent. */
+/** Reads the arguments of write and end. `bad` is the error of an invalid chunk. */
 function read(args: unknown[]): {
   chunk: Uint8Array | undefined;
   done: Callback | undefined;

@@ -15,21 +15,22 @@ let shared: Toll | undefined;
 export const shopOf = (o: PaidOptions): Shop => new Shop(o, () => (shared ??= new Toll()));
 
 /**
- * Puts a price on a handler of Web requests: Workers, Deno, Bun, route handlers of Next, SvelteKit.
+ * Puts a price on a handler of Web requests: Workers, Deno, Bun, Next route handlers, and
+ * SvelteKit.
  *
  *     export default { fetch: paid(handler, { plan, agent, publicUrl, credits: 2 }) };
  *
- * 1. The payment is verified with a hold, or the caller gets 402 that says what it costs. When the
- *    service is away: 503, and the handler does not run.
- * 2. The handler runs. It never sees the access token, and `paymentOf(request)` says who pays.
- * 3. A 2xx is settled, once; then it leaves with its receipt in payment-response. Anything else,
- *    and a handler that throws, gives the hold back: errors are free.
- * 4. A settlement that is refused is a 402, and one whose outcome is unknown after three tries a
- *    503, both without a byte of the handler's answer.
+ * 1. The payment is verified with a hold; otherwise the caller gets a 402 with the price. If the
+ *    service is unavailable, the caller gets a 503 and the handler does not run.
+ * 2. The handler runs. It never sees the access token; `paymentOf(request)` returns the payment.
+ * 3. A 2xx response is settled once, and then sent with its receipt in payment-response. For any
+ *    other response, and if the handler throws, the hold is released: errors are free.
+ * 4. A refused settlement becomes a 402. A settlement whose outcome is unknown after three attempts
+ *    becomes a 503. Neither contains any part of the handler's response.
  *
- * Event streams, answers beyond `maxBuffer`, and all with `stream` leave part by part on the hold
- * and are settled at their end or when they are cut. A stream that cannot be settled then is
- * settled later (`drain`, `onUnsettled`). Throws a TypeError for options that cannot be.
+ * Event streams, responses longer than `maxBuffer`, and all responses with `stream` are sent part
+ * by part on the hold, and settled when they end or are cut off. If that settlement fails, it is
+ * retried later (`drain`, `onUnsettled`). Throws a TypeError for invalid options.
  */
 export function paid<R extends Request, Rest extends unknown[]>(
   handler: (request: R, ...rest: Rest) => Response | Promise<Response>,

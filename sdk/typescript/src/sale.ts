@@ -1,5 +1,5 @@
-// The seller's side of a paid request, whatever carries it: verify with a hold, settle, release.
-// The rules are those of the Go package paid. web.ts and node.ts move the bytes.
+// The seller's side of a paid request, for every transport: verify with a hold, settle, release. It
+// follows the same rules as the Go package paid. web.ts and node.ts move the bytes.
 import { challengeError } from "./challenge.js";
 import { toBase64, trimEnd } from "./base64.js";
 import type { Toll, Verdict } from "./client.js";
@@ -11,13 +11,13 @@ import * as x402 from "./x402.js";
 /** Credits of a price: a bigint, or a whole number that a JavaScript number holds exactly. */
 export type Amount = bigint | number;
 
-/** Who bears the work for a caller who leaves before the answer. */
+/** Whether to charge a caller who disconnects before the response. */
 export type CallerGone = "byMethod" | "settle" | "release";
 
-/** A request as its price may read it. */
+/** A request, for functions that price it. */
 export interface Asked {
   readonly method: string;
-  /** Path as it was sent, percent-encoded. */
+  /** Path as sent, percent-encoded. */
   readonly path: string;
   /** Query without "?". */
   readonly query: string;
@@ -25,18 +25,18 @@ export interface Asked {
   readonly headers: Headers;
 }
 
-/** A request and what the handler answered, for a function that prices it. */
+/** A request and the response of its handler, for functions that price it. */
 export interface Work extends Asked {
   readonly status: number;
   readonly answer: Headers;
-  /** The whole answer; undefined when it was streamed. */
+  /** The complete response body; undefined if it was streamed. */
   readonly body: Uint8Array | undefined;
-  /** Bytes of the answer. */
+  /** Size of the response body in bytes. */
   readonly size: number;
   readonly payment: Payment;
 }
 
-/** What a handler may know of the payment for its request. The access token is not part of it. */
+/** The payment for a request, as its handler sees it, without the access token. */
 export interface Payment {
   readonly payer: string;
   readonly planId: string;
@@ -46,89 +46,92 @@ export interface Payment {
   readonly held: bigint;
 }
 
-/** A stream that was delivered and is not settled. */
+/** A delivered but unsettled stream. */
 export interface Unsettled {
   readonly agentRequestId: string;
   readonly planId: string;
   readonly payer: string;
   readonly credits: bigint;
-  /** Bytes that were delivered. */
+  /** Delivered bytes. */
   readonly size: number;
   readonly attempts: number;
   /** The errorReason of the last attempt. */
   readonly reason: string;
-  /** Whether it will not be settled: it was refused, or the queue gave up after 24 hours. */
+  /** Whether retries have ended: the settlement was refused, or it failed for 24 hours. */
   readonly final: boolean;
 }
 
-/** What a request costs. */
+/** Price of a request. */
 export interface Price {
   /**
-   * Credits of one request, default 1. A function prices the answer, and what it returns is capped
-   * at the credits that are held.
+   * Credits per request, default 1. A function prices the response; its result is capped at the
+   * held credits.
    */
   credits?: Amount | ((work: Work) => Amount | Promise<Amount>);
-  /** What is held where credits is a function. Default: the maximum of the plan. */
+  /** Credits to hold if credits is a function. Default: the maximum of the plan. */
   maxCredits?: Amount | ((request: Asked) => Amount);
-  /** Sends every answer part by part. Otherwise only event streams and long answers. */
+  /** Streams every response. By default, only event streams and long responses are streamed. */
   stream?: boolean;
   description?: string;
   mimeType?: string;
 }
 
-/** What is sold, and how. */
+/** Options of a paid handler. */
 export interface PaidOptions extends Price {
   /** Plan whose credits pay. */
   plan: string;
-  /** Agent that serves. */
+  /** Agent that serves the requests. */
   agent?: string;
-  /** Client with the key of the plan's owner. Default: one with TOLL_API_KEY and TOLL_URL. */
+  /**
+   * Client with an API key of the plan's owner. Default: a client with TOLL_API_KEY and TOLL_URL.
+   */
   toll?: Toll;
   /**
-   * Absolute address under which the world reaches this server, such as
-   * "https://agent.example.com". It is never read from a request.
+   * Absolute public address of this server, such as "https://agent.example.com". It is never taken
+   * from a request.
    */
   publicUrl?: string;
   /**
-   * Life of a hold in seconds, 1 to 900, default 60. It is renewed at half of its life while the
-   * caller waits, for at most 24 hours.
+   * Duration of a hold in seconds, 1 to 900, default 60. It is renewed at half of its duration
+   * while the caller waits, for at most 24 hours.
    */
   holdSecs?: number;
-  /** Bytes of an answer that wait for their settlement in memory, default 8 MiB. */
+  /** Most bytes of a response kept in memory until its settlement, default 8 MiB. */
   maxBuffer?: number;
-  /** Bytes of the body of a request, default 10 MiB. */
+  /** Most bytes of a request body, default 10 MiB. */
   maxBody?: number;
-  /** Bound of one call of the service in milliseconds, default 30,000. */
+  /** Timeout of one call to the service in milliseconds, default 30,000. */
   timeoutMs?: number;
-  /** Status for an access token that expired or was revoked, default 402. */
+  /** Status for an expired or revoked access token, default 402. */
   expiredStatus?: 401 | 402;
   /** Headers that may carry the access token, default payment-signature. */
   tokenHeaders?: readonly string[];
   /**
-   * "settle" finishes the work for a caller who left and settles a 2xx; "release" ends it, and it
-   * is free. Default "byMethod": "release" for GET, HEAD and OPTIONS, "settle" for others.
+   * If the caller disconnects, "settle" finishes the work and settles a 2xx response; "release"
+   * stops the work and charges nothing. Default "byMethod": "release" for GET, HEAD, and OPTIONS,
+   * "settle" for other methods.
    */
   callerGone?: CallerGone;
-  /** Is called after each settlement, whatever came of it. */
+  /** Called after each settlement, whatever its outcome. */
   onSettled?: (receipt: g.SettleResponse) => void;
-  /** The alarm for streams that were delivered and not settled. */
+  /** Called for delivered but unsettled streams. */
   onUnsettled?: (stream: Unsettled) => void;
-  /** Keeps a Worker alive for what is left to do after an answer: `ctx.waitUntil`. */
+  /** Keeps a Worker alive for work after the response: `ctx.waitUntil`. */
   waitUntil?: (work: Promise<unknown>) => void;
-  /** Receives problems. It never gets an access token. Default: the console. */
+  /** Receives log entries about problems, never with an access token. Default: the console. */
   log?: (entry: LogEntry) => void;
 }
 
 export type Lines = [name: string, value: string][];
 
-/** An answer in place of the handler's, or the handler's once it is settled. */
+/** A response: an error in place of the handler's response, or the settled response. */
 export interface Reply {
   status: number;
   headers: Lines;
   body: Uint8Array;
 }
 
-/** A request as the server read it. Names of headers are in lower case. */
+/** A request as the server read it. Header names are in lower case. */
 export interface Incoming {
   method: string;
   path: string;
@@ -136,7 +139,7 @@ export interface Incoming {
   headers: Lines;
 }
 
-/** An error as a middleware answers it. */
+/** An error response of the middleware. */
 export interface Fault {
   status: number;
   code: string;
@@ -148,18 +151,18 @@ export interface Fault {
   params?: Record<string, unknown>;
 }
 
-/** The answer was cut, as the hold that pays for it ended. */
+/** The response was cut off because its hold has expired. */
 export class HoldEnded extends Error {
   constructor() {
-    super("the answer was cut, as the hold that pays for it ended");
+    super("the response was cut off because its hold has expired");
     this.name = "HoldEnded";
   }
 }
 
 const maxHoldSecs = 900;
-/** How long the service renews a hold, from its beginning. */
+/** Longest time from the start of a hold for which the service renews it. */
 const maxHoldLifeMs = 86_400_000;
-/** Least time between two tries to renew a hold. */
+/** Shortest pause between two attempts to renew a hold. */
 const renewPauseMs = 1000;
 const tries = 3;
 const maxUrl = 8 << 10;
@@ -171,19 +174,19 @@ const termsLifeMs = 300_000;
 const maxTerms = 1000;
 const pending = "settlement_pending";
 const unavailable = "The payment service cannot be reached. No credits were burned.";
-const otherToken = "Get an access token that is made for this resource, or for none.";
+const otherToken = "Create an access token for this resource, or without a resource.";
 
 const paymentHeaders = new Set([
   "payment-signature", "payment-required", "payment-response", "x-payment", "x-payment-response",
   "settlement-overrides", "extension-responses",
 ]);
-/** What changes the path or method that a router reads, and conditions: a 304 would be free. */
+/** Headers that override path or method, and conditions, because a 304 would be free. */
 const otherHeaders = new Set([
   "x-http-method-override", "x-http-method", "x-method-override", "x-original-url", "x-rewrite-url",
   "x-original-uri", "upgrade", "http2-settings", "if-none-match", "if-modified-since",
 ]);
 const cacheHeaders = new Set(["surrogate-control", "edge-control", "x-accel-expires"]);
-/** Reasons that say that the payer needs credits, or leave to spend them. */
+/** Reasons that mean that the payer needs more credits or a higher limit. */
 const shortfalls = new Set([
   "insufficient_funds", "redemption_limit_reached", "order_limit_reached", "plan_expired",
   "delegation_exhausted", "delegation_insufficient", "delegation_expired", "delegation_revoked",
@@ -204,7 +207,7 @@ const extensions = {
   },
 };
 
-/** What a server must know of a plan to ask for payment. */
+/** Terms of a plan that a payment request needs. */
 export interface Terms {
   planId: string;
   scheme: string;
@@ -215,7 +218,7 @@ export interface Terms {
   isTime: boolean;
   /** Address of the API. */
   service: string;
-  /** Where a wallet buys the plan; empty where none can. */
+  /** Address where a wallet can buy the plan; empty if it cannot. */
   orderUrl: string;
 }
 
@@ -224,10 +227,10 @@ export const inBounds = (t: Terms, credits: bigint): bigint => {
   return credits < t.least ? t.least : credits > t.most ? t.most : credits;
 };
 
-/** Terms of plans, as each client read them. */
+/** Cached terms of plans, by client. */
 const known = new WeakMap<Toll, Map<string, { terms: Terms; until: number }>>();
 
-/** Reads the terms of a plan. Older ones serve while the service is away. */
+/** Reads the terms of a plan, or returns cached terms while the service is unavailable. */
 export async function termsOf(toll: Toll, planId: string, timeoutMs: number): Promise<Terms> {
   let plans = known.get(toll);
   if (!plans) known.set(toll, (plans = new Map()));
@@ -246,7 +249,7 @@ export async function termsOf(toll: Toll, planId: string, timeoutMs: number): Pr
   }
 }
 
-/** Forgets the terms of plans, for tests. */
+/** Clears the cached terms of a client, for tests. */
 export const forgetTerms = (toll: Toll): boolean => known.delete(toll);
 
 function makeTerms(plan: g.Plan, info: g.Info, toll: Toll): Terms {
@@ -290,7 +293,7 @@ export class Shop {
   readonly #makeToll: () => Toll;
   readonly #said = new Set<string>();
 
-  /** Throws a TypeError for settings that cannot be. */
+  /** Throws a TypeError for invalid settings. */
   constructor(o: PaidOptions, makeToll: () => Toll) {
     const bad = (message: string): never => {
       throw new TypeError(message);
@@ -305,7 +308,7 @@ export class Shop {
       bad(`holdSecs must be a whole number from 1 to ${maxHoldSecs}; got ${o.holdSecs}`);
     }
     if (!["byMethod", "settle", "release"].includes(o.callerGone ?? "byMethod")) {
-      bad(`callerGone must be byMethod, settle or release; got '${o.callerGone}'`);
+      bad(`callerGone must be byMethod, settle, or release; got '${o.callerGone}'`);
     }
     if (![401, 402].includes(o.expiredStatus ?? 402)) {
       bad(`expiredStatus must be 402 or 401; got ${o.expiredStatus}`);
@@ -331,7 +334,7 @@ export class Shop {
     this.tell(() => (this.o.log ?? consoleLog)({ level, message }));
   }
 
-  /** Calls a function of the builder, whose errors change nothing. */
+  /** Calls a callback of the builder, and logs its errors. */
   tell(call: () => void): void {
     try {
       call();
@@ -340,7 +343,7 @@ export class Shop {
     }
   }
 
-  /** Warns the builder once. */
+  /** Logs a warning once. */
   once(message: string): void {
     if (this.#said.has(message) || this.#said.size >= 1000) return;
     this.#said.add(message);
@@ -348,13 +351,13 @@ export class Shop {
   }
 }
 
-/** One request on its way through the gate, without its transport. */
+/** The sale of one request, independent of the transport. */
 export class Sale {
   readonly shop: Shop;
   readonly request: Incoming;
   readonly correlation: string;
   payment: Payment | undefined;
-  /** Where its payment comes from and what is asked, as verify and settle get them. */
+  /** Access token, payment requirements, and terms, as passed to verify and settle. */
   protected token = "";
   protected required: g.PaymentRequired | undefined;
   protected terms: Terms | undefined;
@@ -374,7 +377,7 @@ export class Sale {
     return this.request.headers.filter(([n]) => n === name).map(([, v]) => v);
   }
 
-  /** Refuses what has no place in front of a paid handler. */
+  /** Rejects requests that a paid handler must not receive. */
   protected check(): Fault | undefined {
     const { path, query, headers, method } = this.request;
     if (path.length + query.length + 1 > maxUrl) return fault(414, "The URL is too long.");
@@ -384,11 +387,11 @@ export class Sale {
     }
     if (!cleanPath(path)) return fault(400, "The path is malformed.");
     if (/^(CONNECT|TRACE)$/i.test(method)) {
-      return fault(405, "This path does not take this method.");
+      return fault(405, "This path does not support this method.");
     }
     const offers = this.all("upgrade").join(",").split(",");
     if (offers.some((o) => o.trim() && o.trim().toLowerCase() !== "h2c")) {
-      return fault(405, "A paid route does not change the protocol of a connection.");
+      return fault(405, "Paid routes do not support protocol upgrades.");
     }
     if (this.all("transfer-encoding").length && this.all("content-length").length) {
       return fault(400, "The length of the body is contradictory.");
@@ -405,7 +408,7 @@ export class Sale {
   protected take(): Fault | undefined {
     for (const name of this.shop.tokenHeaders) {
       const values = this.all(name);
-      if (values.length > 1) return fault(400, `The header ${name} must be sent once.`);
+      if (values.length > 1) return fault(400, `The header ${name} must be sent only once.`);
       let v = (values[0] ?? "").trim();
       if (shared.has(dashed(name))) {
         if (name === "authorization") v = x402.bearer(v);
@@ -414,23 +417,23 @@ export class Sale {
       if (!v) continue;
       if (v.length > x402.maxToken) return fault(431, "The access token is longer than 8 KiB.");
       if (this.token && v !== this.token && !sameToken(this.token, v)) {
-        return fault(400, "The request carries two different access tokens.");
+        return fault(400, "The request contains two different access tokens.");
       }
       this.token ||= v;
     }
     this.#v1 = this.all("x-payment").length > 0;
     if (this.#v1 && this.token) {
-      return fault(400, "The request carries payments of two versions of the protocol.");
+      return fault(400, "The request contains payments of two protocol versions.");
     }
     if (this.token && (carries(this.request.path, "/") || carries(this.request.query))) {
       const hint = `Send the access token in the header ${x402.signature}.`;
-      const message = "The URL carries an access token. URLs are logged: revoke the token.";
+      const message = "The URL contains an access token. URLs are logged, so revoke the token.";
       return { ...fault(400, message), hint };
     }
     return undefined;
   }
 
-  /** Returns the headers without payments, access tokens and overrides. */
+  /** Returns the headers without payments, access tokens, and overrides. */
   #stripped(): Lines {
     const out: Lines = [];
     for (const [name, sent] of this.request.headers) {
@@ -448,13 +451,13 @@ export class Sale {
     return out;
   }
 
-  /** The request as its price may read it. */
+  /** The request, for functions that price it. */
   get #asked(): Asked {
     const { method, path, query, headers } = this.request;
     return { method, path, query, headers: new Headers(headers) };
   }
 
-  /** Verifies the payment with a hold. Returns the answer of a request that is not paid. */
+  /** Verifies the payment with a hold. Returns the response for an unpaid request. */
   async pay(): Promise<Reply | undefined> {
     const { shop } = this;
     const f = this.check() ?? this.take();
@@ -470,8 +473,8 @@ export class Sale {
     const asked = most === undefined ? undefined : inBounds(terms, most);
     if (most !== asked) {
       shop.once(
-        `The price of a route is ${most} credits, and plan ${terms.planId} sells requests of ` +
-          `${terms.least} to ${terms.most}: the bounds of the plan count.`,
+        `The price of a route is ${most} credits, but plan ${terms.planId} allows ` +
+          `${terms.least} to ${terms.most} credits per request: using ${asked}.`,
       );
     }
     this.required = this.#require(terms, asked);
@@ -481,14 +484,14 @@ export class Sale {
     }
     if (!this.token) {
       const hint =
-        `Get an access token with POST ${terms.service}/x402/permissions and send it in ` +
+        `Create an access token with POST ${terms.service}/x402/permissions and send it in ` +
         `${shop.tokenHeaders.join(" or ")}.`;
       return this.refuse("", { ...refusal("A payment is required."), hint });
     }
     return this.#readToken() ?? (await this.#open(asked));
   }
 
-  /** Credits of the call; undefined stands for the maximum of the plan. */
+  /** Most credits of the call; undefined means the maximum of the plan. */
   protected most(): bigint | undefined {
     const { credits, maxCredits } = this.shop.o;
     if (typeof credits !== "function") return whole(credits ?? 1);
@@ -526,13 +529,13 @@ export class Sale {
     return { x402Version: 2, resource, accepts: [entry], extensions: {} };
   }
 
-  /** Host and forwarding headers are never used: a caller writes them. */
+  /** Host and forwarding headers are never used, because callers control them. */
   protected resource(): string {
     const { path, query } = this.request;
     if (this.shop.publicUrl === undefined) {
       this.shop.once(
-        "Without publicUrl a 402 names a path, which clients cannot call, and access tokens that " +
-          "are made for one resource are refused.",
+        "publicUrl is not set: 402 responses contain only a path, which clients cannot call, and " +
+          "access tokens for one resource are refused.",
       );
       return path;
     }
@@ -552,7 +555,7 @@ export class Sale {
     if (theirs !== undefined) {
       const info = x402.object(x402.object(theirs)?.info);
       if (info?.required !== identifierInfo.required) {
-        const message = `The payment changes what the server said of ${x402.identifier}.`;
+        const message = `The payment does not repeat the extension ${x402.identifier} as the server sent it.`;
         return this.refuse("extension_echo_mismatch", {
           status: 402,
           code: "BCK.X402.0012",
@@ -572,7 +575,7 @@ export class Sale {
     return `invalid_${this.shop.toll.namespace.scheme}_${what}`;
   }
 
-  /** Reports whether the token may be used here (RFC 8707): it names no resource, or ours. */
+  /** Reports whether the token is valid for this resource, or for any resource (RFC 8707). */
   protected isForUs(token: x402.Token): boolean {
     const { aud, iss } = token.claims;
     const audience = typeof aud === "string" ? [aud] : aud;
@@ -596,8 +599,8 @@ export class Sale {
       holdSecs: shop.holdSecs,
     };
     if (asked !== undefined) body.maxAmount = asked;
-    // The end of the hold is on the clock of the service. Counted from before the call, ours is
-    // never later.
+    // The service decides when the hold ends. Counting from before the call, our end is never
+    // later.
     this.#ends = performance.now() + shop.holdSecs * 1000;
     let v: Verdict;
     try {
@@ -650,7 +653,7 @@ export class Sale {
     });
   }
 
-  /** Answers with an error body. */
+  /** Returns an error response. */
   protected error(f: Fault, more: object = {}, lines: Lines = []): Reply {
     const body: Record<string, unknown> = {
       ...more,
@@ -682,7 +685,10 @@ export class Sale {
     return this.request.method.toUpperCase() === "HEAD";
   }
 
-  /** Answers 402 with the price, the reason of the refusal, and a failed receipt. */
+  /**
+   * Returns a 402 with the price, the reason of the refusal, and the receipt of a failed
+   * settlement.
+   */
   protected refuse(reason: string, f: Fault, failed?: x402.Json): Reply {
     const terms = this.terms as Terms;
     const lacks = shortfalls.has(reason);
@@ -713,7 +719,7 @@ export class Sale {
     return this.error({ ...f, status, hint }, challenge, lines);
   }
 
-  /** Answers a call of the service that failed, which is not the caller's fault. */
+  /** Returns the response after a failed call to the service, which is not the caller's fault. */
   #unavailable(what: string, e: unknown): Reply {
     const t = e instanceof TollError ? e : undefined;
     const retry = { retryable: true, retryAfter: t?.retryAfterSecs };
@@ -721,7 +727,7 @@ export class Sale {
       const f = fault(429, "Too many requests.");
       return this.error({ ...f, category: "business", ...retry });
     }
-    this.shop.log("warn", `A call of the service failed: ${what}: ${String(e)} (${this.about})`);
+    this.shop.log("warn", `A call to the service failed: ${what}: ${String(e)} (${this.about})`);
     if (t?.code === codes.settlementPending) return this.#pending(retry);
     return this.error({ ...fault(503, unavailable), category: "internal", ...retry });
   }
@@ -738,23 +744,23 @@ export class Sale {
     return this.error(f, {}, lines);
   }
 
-  /** Names the request in a log line. */
+  /** The ids of the request, for log lines. */
   get about(): string {
     return `agentRequestId ${this.payment?.agentRequestId}, correlationId ${this.correlation}`;
   }
 
-  /** Milliseconds until the hold ends; Infinity when nothing depends on it any more. */
+  /** Milliseconds until the hold ends; Infinity after the settlement or release. */
   get left(): number {
     if (this.#settled || this.#released) return Infinity;
     return Math.max(0, this.#ends - performance.now());
   }
 
-  /** Whether a stream is settled before its first byte, as its price is known before the answer. */
+  /** Whether the price is known before the response, so that a stream is settled first. */
   get isPriced(): boolean {
     return typeof this.shop.o.credits !== "function";
   }
 
-  /** Asks once to renew the hold. Returns the milliseconds after which to look at it again. */
+  /** Tries once to renew the hold. Returns the milliseconds until the next check. */
   async renew(): Promise<number> {
     const { shop } = this;
     const agentRequestId = (this.payment as Payment).agentRequestId;
@@ -764,7 +770,7 @@ export class Sale {
       const body = { agentRequestId, holdSecs: shop.holdSecs };
       const renewed = await shop.toll.payments.renew(body, { timeoutMs, maxRetries: 0 });
       if (renewed.agentRequestId !== agentRequestId) {
-        throw new Error("the answer names another request");
+        throw new Error("the response is for another request");
       }
       this.#ends = asked + shop.holdSecs * 1000;
       return this.left / 2;
@@ -779,25 +785,25 @@ export class Sale {
     }
   }
 
-  /** Whether work that succeeds is settled although its caller has gone. */
+  /** Whether successful work is settled even if the caller has disconnected. */
   get settlesGone(): boolean {
     const rule = this.shop.o.callerGone ?? "byMethod";
     if (rule !== "byMethod") return rule === "settle";
     return !/^(GET|HEAD|OPTIONS)$/i.test(this.request.method);
   }
 
-  /** Whether an answer with these headers streams. */
+  /** Whether a response with these headers is streamed. */
   streams(headers: Lines): boolean {
     return this.shop.o.stream === true || isEvents(headers);
   }
 
-  /** The answer to work whose answer cannot be sent. The hold is given back. */
+  /** Releases the hold and returns a 500, for a response that cannot be sent. */
   async failed(): Promise<Reply> {
     await this.release();
-    return this.error({ ...fault(500, "An unexpected failure happened."), category: "internal" });
+    return this.error({ ...fault(500, "An unexpected error occurred."), category: "internal" });
   }
 
-  /** The answer to a body that is longer than maxBody. The hold is given back. */
+  /** Releases the hold and returns a 413, for a body longer than maxBody. */
   async tooLong(): Promise<Reply> {
     await this.release();
     const reply = this.error(this.#tooLarge());
@@ -805,7 +811,7 @@ export class Sale {
     return reply;
   }
 
-  /** Prices an answer, within what is held. Throws what the builder's function throws. */
+  /** Returns the price of a response, capped at the held credits. Throws errors of credits(). */
   protected async amount(a: Reply, size: number, streamed: boolean): Promise<bigint> {
     const terms = this.terms as Terms;
     const payment = this.payment as Payment;
@@ -824,8 +830,8 @@ export class Sale {
   }
 
   /**
-   * Decides about a whole answer of which nothing has left. Returns what leaves, undefined when the
-   * caller has gone and nothing is owed.
+   * Settles a complete response before it is sent. Returns the response to send, or undefined if
+   * the caller has disconnected and nothing is charged.
    */
   async finish(a: Reply, gone: boolean): Promise<Reply | undefined> {
     const headers = stripAnswer(a.headers);
@@ -860,14 +866,14 @@ export class Sale {
   }
 
   /**
-   * Begins a stream and returns its headers. A price that is known is settled first, and an answer
-   * that is not a 2xx is free, so that both need no hold. `refusal` is the answer in place of a
-   * stream that is not paid.
+   * Begins a stream and returns its headers. A known price is settled first, and a response other
+   * than 2xx is free, so neither needs the hold any longer. `refusal` is the response in place of
+   * an unpaid stream.
    */
   async begin(a: Reply): Promise<{ headers: Lines; refusal?: Reply }> {
     let headers = stripAnswer(a.headers);
     if (isEvents(headers)) {
-      // Proxies like nginx keep answers back until they are whole.
+      // Proxies such as nginx buffer responses by default.
       headers = headers.filter(([n]) => n !== "x-accel-buffering");
       headers.push(["x-accel-buffering", "no"]);
     }
@@ -883,8 +889,8 @@ export class Sale {
   }
 
   /**
-   * Settles a stream: at its end, and at an abort when some of it was delivered. What cannot be
-   * settled now waits in the queue.
+   * Settles a stream at its end, or after an abort if a part was delivered. A settlement that fails
+   * now is retried in the queue.
    */
   async endStream(a: Reply, size: number, owed: boolean): Promise<void> {
     if (this.#settled) return;
@@ -893,7 +899,7 @@ export class Sale {
     try {
       amount = await this.amount(a, size, true);
     } catch (e) {
-      // What was delivered costs something, and what was held is what was agreed to.
+      // Delivered content must be paid for, and the payer agreed to the held credits.
       amount = (this.payment as Payment).held;
       this.shop.log("warn", `The price of a stream failed: ${String(e)} (${this.about})`);
     }
@@ -925,7 +931,7 @@ export class Sale {
           (s.success && !s.transaction && amount > 0n) ||
           (named && named !== payment.agentRequestId)
         ) {
-          throw new Error("the answer is not to this settlement");
+          throw new Error("the response is for another settlement");
         }
         const raw: x402.Json = { ...s, ...x402.object(a.raw), success: s.success };
         const exact = s.success && a.text.length <= maxRequired;
@@ -936,7 +942,7 @@ export class Sale {
           header: exact ? toBase64(a.text) : header(raw),
         });
       } catch (e) {
-        shop.log("warn", `A settlement has no outcome yet: ${String(e)} (${this.about})`);
+        shop.log("warn", `The outcome of a settlement is not known yet: ${String(e)} (${this.about})`);
         const status = e instanceof TollError ? e.status : 0;
         if (status >= 400 && status < 500 && status !== 408 && status !== 429) break;
         if (e instanceof TollError) wait = (e.retryAfterSecs ?? 0) * 1000;
@@ -966,12 +972,12 @@ export class Sale {
     return s;
   }
 
-  /** How often a settlement was asked for. */
+  /** Number of settlement attempts. */
   get attempts(): number {
     return this.#attempts;
   }
 
-  /** Gives the hold back. It lapses by itself when that fails. */
+  /** Releases the hold. If that fails, the hold lapses at its end. */
   async release(): Promise<void> {
     const id = this.payment?.agentRequestId;
     if (!id || this.#settled || this.#released) return;
@@ -980,12 +986,12 @@ export class Sale {
     try {
       await this.shop.toll.payments.release(id, { timeoutMs, maxRetries: 1 });
     } catch (e) {
-      const message = `A hold was not released and will lapse: ${String(e)} (${this.about})`;
+      const message = `A hold was not released and will expire: ${String(e)} (${this.about})`;
       this.shop.log("warn", message);
     }
   }
 
-  /** Answers work that was not settled. None of it leaves. */
+  /** Returns the response for unsettled work, without any of its content. */
   protected notSettled(s: Settled): Reply {
     if (!s.known) return this.#pending({}, [[x402.receipt, s.header]]);
     const message = plain(s.receipt.errorMessage ?? "") || "The settlement was refused.";
@@ -995,7 +1001,7 @@ export class Sale {
     return this.refuse(reason, { ...refusal(message), code }, shown(s.raw));
   }
 
-  /** Returns the headers of a paid answer: private to caches, with receipt or request id. */
+  /** Returns the headers of a paid response: private to caches, with the receipt or request id. */
   protected paidHeaders(headers: Lines, receiptHeader?: string): Lines {
     const out = keepPrivate(headers);
     const id = this.payment?.agentRequestId ?? "";
@@ -1008,7 +1014,7 @@ export class Sale {
   }
 }
 
-/** Renews the hold of a sale at half of its life, and cuts what is delivered on it when it ends. */
+/** Renews the hold of a sale at half of its duration, and cuts off the stream when it ends. */
 export class Keeper {
   readonly #sale: Sale;
   readonly #isHere: () => boolean;
@@ -1017,7 +1023,7 @@ export class Keeper {
   #cut: (() => void) | undefined;
   #done = false;
 
-  /** Renews while isHere reports a caller who waits. Call stop. */
+  /** Renews while isHere reports that the caller is connected, until stop. */
   constructor(sale: Sale, isHere: () => boolean) {
     this.#sale = sale;
     this.#isHere = isHere;
@@ -1025,7 +1031,7 @@ export class Keeper {
     this.#look(sale.left / 2);
   }
 
-  /** Has cut called when the hold ends. */
+  /** Sets the function to call when the hold ends. */
   deliver(cut: () => void): void {
     this.#cut = cut;
   }
@@ -1048,12 +1054,12 @@ export class Keeper {
   }
 }
 
-/** The event with which an event stream ends that is cut. */
+/** The last event of an event stream that is cut off. */
 const endOfHold = new TextEncoder().encode(
-  'event: error\ndata: {"message":"The hold that pays for this stream has ended."}\n\n',
+  'event: error\ndata: {"message":"The hold for this stream has expired."}\n\n',
 );
 
-/** Follows the bytes of an event stream, to say in it that it is cut. */
+/** Tracks the bytes of an event stream, to append an event if it is cut off. */
 export class Tail {
   readonly #isOpen: boolean;
   #tail = "";
@@ -1069,13 +1075,13 @@ export class Tail {
     this.#tail = (this.#tail + String.fromCharCode(...part.subarray(-3))).slice(-3);
   }
 
-  /** The last event of a stream that is between two events, else undefined. */
+  /** The last event, if the stream is between two events; otherwise undefined. */
   get end(): Uint8Array | undefined {
     return /\n\r?\n$/.test(this.#tail) ? endOfHold : undefined;
   }
 }
 
-/** What became of a settlement. Where the outcome is not known, it may still happen. */
+/** The outcome of a settlement. If it is unknown, the settlement may still succeed. */
 export interface Settled {
   receipt: g.SettleResponse;
   known: boolean;
@@ -1104,7 +1110,7 @@ const refusal = (message: string): Fault => ({
   category: "business",
 });
 
-/** Returns credits of a price. Throws a TypeError for what is not a whole number of credits. */
+/** Returns credits as a bigint. Throws a TypeError unless they are a whole number of 0 or more. */
 export function whole(credits: Amount): bigint {
   const exact = typeof credits === "bigint" || Number.isSafeInteger(credits);
   if (!exact || credits < 0) {
@@ -1113,9 +1119,7 @@ export function whole(credits: Amount): bigint {
   return BigInt(credits);
 }
 
-/**
- * Reads a path the one way in which it is priced; undefined for one that routers read differently.
- */
+/** Returns the segments of a path, or undefined if routers could interpret it in another way. */
 export function cleanPath(raw: string): string[] | undefined {
   if (!raw.startsWith("/") || /%2f|%5c|\\/i.test(raw)) return undefined;
   let path: string;
@@ -1133,7 +1137,7 @@ export function cleanPath(raw: string): string[] | undefined {
   return out;
 }
 
-/** Returns a text of others as one line, without characters that are not seen. */
+/** Returns an untrusted text as one line, without invisible characters. */
 export function plain(text: string): string {
   return text
     .slice(0, 16 * maxText)
@@ -1143,10 +1147,10 @@ export function plain(text: string): string {
     .slice(0, maxText);
 }
 
-/** Headers that also carry credentials of other software, which are not payments: they stay. */
+/** Headers that may carry credentials other than payments, and are kept. */
 const shared: ReadonlySet<string> = new Set(["authorization", "x-api-key"]);
 
-/** Returns the caller's id of the request when it is harmless, else a new one. */
+/** Returns the request id of the caller if it is harmless, otherwise a new id. */
 function correlationOf(headers: Lines): string {
   for (const name of ["x-correlation-id", "x-request-id"]) {
     const v = headers.find(([n]) => n === name)?.[1];
@@ -1155,7 +1159,7 @@ function correlationOf(headers: Lines): string {
   return crypto.randomUUID();
 }
 
-/** Returns a header's name as layers like CGI compare it. */
+/** Returns a header name as CGI-like layers compare it. */
 const dashed = (name: string): string => name.toLowerCase().replaceAll("_", "-");
 
 /** Reports whether a text is the address of a page, in visible ASCII. */
@@ -1170,7 +1174,7 @@ function sameToken(a: string, b: string): boolean {
   }
 }
 
-/** Reports whether a text holds an access token between separators of lists and queries. */
+/** Reports whether a text contains an access token, between separators of lists and queries. */
 function carries(text: string, more = ""): boolean {
   if (text.length < x402.minToken) return false;
   return text.split(/[ \t,;?&="'\n]/).some((part) =>
@@ -1185,7 +1189,7 @@ function carries(text: string, more = ""): boolean {
   );
 }
 
-/** Reports whether a URL holds another one: the same server, and its path or one above it. */
+/** Reports whether upper is the same URL as lower, or an ancestor of it on the same server. */
 function above(upper: string, lower: string): boolean {
   if (!URL.canParse(upper) || !URL.canParse(lower) || /#/.test(upper + lower)) return false;
   const [a, b] = [new URL(upper), new URL(lower)];
@@ -1196,7 +1200,7 @@ function above(upper: string, lower: string): boolean {
   return trimEnd(b.pathname, "/") === path || b.pathname.startsWith(`${path}/`);
 }
 
-/** Encodes payment-required. Proxies refuse long headers: parts go while it is too long. */
+/** Encodes payment-required. Proxies reject long headers, so parts are removed until it fits. */
 function requiredHeader(challenge: g.PaymentRequired): string {
   let value = x402.encode(challenge);
   if (value.length <= maxRequired) return value;
@@ -1218,17 +1222,17 @@ function requiredHeader(challenge: g.PaymentRequired): string {
 
 const isSuccess = (a: Reply): boolean => a.status >= 200 && a.status <= 299;
 
-/** Reports whether an answer is an event stream. */
+/** Reports whether a response is an event stream. */
 function isEvents(headers: Lines): boolean {
   const type = headers.find(([n]) => n === "content-type")?.[1] ?? "";
   return type.split(";")[0]?.trim().toLowerCase() === "text/event-stream";
 }
 
-/** Returns the headers of a handler without what only the gate may say. */
+/** Returns the headers of a handler without the headers that only the middleware may set. */
 export const stripAnswer = (headers: Lines): Lines =>
   headers.filter(([n]) => !paymentHeaders.has(dashed(n)));
 
-/** Keeps a paid answer out of caches that serve others, whatever the handler allowed. */
+/** Keeps a paid response out of shared caches, whatever the handler allowed. */
 function keepPrivate(headers: Lines): Lines {
   const directives = ["private"];
   const vary: string[] = [];
@@ -1256,7 +1260,7 @@ function keepPrivate(headers: Lines): Lines {
 const maxUnsettled = 10_000;
 const unsettledLifeMs = 86_400_000;
 
-/** Settles streams that were delivered while the service was away, each under its own id. */
+/** Settles streams that were delivered while the service was unavailable, each under its id. */
 class Queue {
   #waiting = 0;
   #draining = false;
@@ -1266,7 +1270,7 @@ class Queue {
     return this.#waiting;
   }
 
-  /** Takes over a stream. Where the outcome is known, it was refused: that is only reported. */
+  /** Retries the settlement of a stream. A known refusal is only reported. */
   async add(sale: Sale, credits: bigint, size: number, s: Settled): Promise<void> {
     const full = this.#waiting >= maxUnsettled;
     const report = (now: Settled, final: boolean, reason = now.receipt.errorReason ?? "") => {
@@ -1308,7 +1312,7 @@ class Queue {
     }
   }
 
-  /** Waits. A program may end meanwhile: what waits does not keep it alive. */
+  /** Waits, without keeping the program alive. */
   #pause(ms: number): Promise<void> {
     return new Promise((resolve) => {
       const wake = () => {
@@ -1325,11 +1329,11 @@ class Queue {
 
 const unsettled = new Queue();
 
-/** Streams that were delivered and wait for their settlement in this process. */
+/** Number of delivered streams that wait for their settlement in this process. */
 export const unsettledStreams = (): number => unsettled.size;
 
 /**
- * Settles streams that wait, without the usual pauses; false when some are left after timeoutMs.
- * Call it before the program ends: what waits then is lost.
+ * Settles waiting streams without the usual pauses. Returns false if some remain after timeoutMs.
+ * Call it before the program ends, because unsettled streams are lost then.
  */
 export const drain = (timeoutMs: number): Promise<boolean> => unsettled.drain(timeoutMs);

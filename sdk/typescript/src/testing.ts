@@ -1,4 +1,5 @@
-// The entry @tollhq/toll/testing: a service for tests, the real program on data of its own.
+// The entry @tollhq/toll/testing: a service for tests, which is the real program with separate
+// data.
 import { type ChildProcess, execFile, spawn } from "node:child_process";
 import { mkdtemp, open, readFile, rm } from "node:fs/promises";
 import { createServer } from "node:net";
@@ -15,7 +16,7 @@ const run = promisify(execFile);
 const usdcSandbox = "0x036CbD53842c5426634e7929541eC2318f3dCF7e";
 const startMs = 60_000;
 
-/** An API key of an account of its own. */
+/** An API key of a separate workspace. */
 export interface TestKey {
   readonly address: string;
   readonly id: string;
@@ -31,8 +32,8 @@ export interface ServiceOptions {
 }
 
 /**
- * A running service with a builder, who has a plan and an agent, and a subscriber. Orders of the
- * plan bring 100 credits, and a request costs 1 to 10. It listens on the loopback interface alone.
+ * A running service with a builder, who has a plan and an agent, and a subscriber. An order of the
+ * plan grants 100 credits, and a request costs 1 to 10. It listens only on the loopback interface.
  *
  *     const service = await Service.start();
  *     const token = await service.token({ credits: 10n });
@@ -51,7 +52,7 @@ export class Service {
   #registered: Promise<g.AgentAndPlanRegistered> | undefined;
   /** Id of the builder's plan. */
   planId = "";
-  /** Id of the builder's agent, which has no endpoints and may be paid for anything. */
+  /** Id of the builder's agent, which has no endpoints and can be paid for any request. */
   agentId = "";
 
   private constructor(bin: string, args: readonly string[], dir: string) {
@@ -60,10 +61,10 @@ export class Service {
     this.#dir = dir;
   }
 
-  /** Starts a service. Throws an Error when the program is missing or does not start. */
+  /** Starts a service. Throws an Error if the program is missing or does not start. */
   static async start(o: ServiceOptions = {}): Promise<Service> {
     const bin = o.bin ?? process.env.TOLL_BIN ?? onPath("toll");
-    if (!bin) throw new Error("toll is not on PATH: install it, or name the program in TOLL_BIN");
+    if (!bin) throw new Error("toll is not on PATH: install it, or set TOLL_BIN to its path");
     const args = o.args ?? ["--chain", "off", "--card", "off"];
     const dir = await mkdtemp(join(tmpdir(), "toll-ts-"));
     const service = new Service(bin, args, dir);
@@ -80,12 +81,12 @@ export class Service {
     return service;
   }
 
-  /** Address of the service, under which it knows itself. */
+  /** Public address of the service. */
   get url(): string {
     return `http://localhost:${this.#port}`;
   }
 
-  /** Starts the process again on the same data, after kill(). */
+  /** Restarts the process with the same data, after kill(). */
   async start(): Promise<void> {
     const path = join(this.#dir, "log");
     const log = await open(path, "a");
@@ -117,12 +118,12 @@ export class Service {
     }
   }
 
-  /** Ends the process at once, as a crash does. */
+  /** Kills the process, like a crash. */
   async kill(): Promise<void> {
     await this.#end("SIGKILL");
   }
 
-  /** Ends the process in order and removes its data. */
+  /** Stops the process gracefully and removes its data. */
   async stop(): Promise<void> {
     await this.#end("SIGTERM");
     await rm(this.#dir, { recursive: true, force: true });
@@ -165,7 +166,7 @@ export class Service {
     return key;
   }
 
-  /** Returns the API key of an account, which is made on its first use. */
+  /** Returns the API key of a workspace, which is created on first use. */
   key(account: string, o: { operator?: boolean } = {}): Promise<TestKey> {
     let key = this.#keys.get(account);
     if (!key) {
@@ -174,12 +175,12 @@ export class Service {
     return key;
   }
 
-  /** Returns a client with the key of an account, default the builder's. */
+  /** Returns a client with the API key of a workspace, by default the builder's. */
   async client(account = "builder", o: TollOptions = {}): Promise<Toll> {
     return new Toll({ apiKey: (await this.key(account)).key, url: this.url, ...o });
   }
 
-  /** The builder's agent and plan, registered on the first use. */
+  /** The builder's agent and plan, registered on first use. */
   registered(): Promise<g.AgentAndPlanRegistered> {
     this.#registered ??= (async () => {
       const receiver = (await this.key("builder")).address;
@@ -194,13 +195,13 @@ export class Service {
     return this.#registered;
   }
 
-  /** Grants credits of the plan to an account. */
+  /** Grants credits of the plan to a workspace. */
   async mint(credits: bigint, account = "subscriber"): Promise<void> {
     const { address } = await this.key(account);
     await (await this.client()).credits.mint(this.planId, address, credits);
   }
 
-  /** Returns an access token of an account, after a grant of credits if that is asked for. */
+  /** Returns an access token of a workspace, and first grants `credits` to it. */
   async token(
     o: Omit<g.PermissionRequest, "planId"> & { credits?: bigint; account?: string } = {},
   ): Promise<string> {
@@ -210,7 +211,7 @@ export class Service {
     return (await toll.tokens.create({ planId: this.planId, ...limits })).accessToken;
   }
 
-  /** What an account has of the plan: `balance` includes what is `held`. */
+  /** The balance of a workspace for the plan. `balance` includes the `held` credits. */
   async balance(account = "subscriber"): Promise<g.Balance> {
     return (await this.client(account)).credits.balance(this.planId);
   }
@@ -222,7 +223,7 @@ export class Service {
   }
 }
 
-/** The environment without settings of the service of the person who runs the test. */
+/** The environment without the TOLL_ variables of the developer. */
 const environment = (): NodeJS.ProcessEnv =>
   Object.fromEntries(Object.entries(process.env).filter(([n]) => !n.startsWith("TOLL_")));
 

@@ -5,18 +5,20 @@ import {
 
 const payments = new WeakMap<object, Payment>();
 
-/** Remembers the payment of a request under each object by which a handler may know it. */
+/** Stores the payment of a request under each object that represents it for the handler. */
 export function remember(payment: Payment, ...requests: object[]): void {
   for (const r of requests) payments.set(r, payment);
 }
 
 /**
- * Returns the payment of the request that a paid handler got: the Request, or the request object of
- * Express or Fastify. Throws an Error for a request that is not paid.
+ * Returns the payment of the request that a paid handler received: a Request, or the request object
+ * of Express or Fastify. Throws an Error for an unpaid request.
  */
 export function paymentOf(request: object): Payment {
   const payment = payments.get(request);
-  if (!payment) throw new Error("this request is not paid: it did not pass paid()");
+  if (!payment) {
+    throw new Error("this request has no payment: its handler is not wrapped in paid()");
+  }
   return payment;
 }
 
@@ -24,7 +26,7 @@ const gone = (): Response => new Response(null, { status: 499 });
 
 function responseOf(r: Reply, like?: Response): Response {
   const body = r.status === 204 || r.status === 304 || r.body.length === 0 ? null : r.body;
-  // Servers set the length of a body that they know, and some send a second one beside ours.
+  // Servers set the length of a known body, and some would send it twice.
   const lines = body ? r.headers.filter(([n]) => n !== "content-length") : r.headers;
   const init: ResponseInit = { status: r.status, headers: headersOf(lines) };
   if (like?.statusText) init.statusText = like.statusText;
@@ -37,14 +39,14 @@ function headersOf(lines: Lines): Headers {
   return h;
 }
 
-/** What happened to the body of a request. */
+/** The body of a request, and errors that occurred while it was read. */
 interface Upload {
   stream: ReadableStream<Uint8Array> | null;
   tooLong: boolean;
   broken: boolean;
 }
 
-/** Passes a body on up to its bound. */
+/** Passes on a body of at most max bytes. */
 function bounded(body: ReadableStream<Uint8Array> | null, max: number): Upload {
   const out: Upload = { stream: null, tooLong: false, broken: false };
   if (!body) return out;
@@ -77,7 +79,7 @@ function bounded(body: ReadableStream<Uint8Array> | null, max: number): Upload {
 }
 
 /**
- * How a server gives the handler its request: the stripped headers, the bounded body, its signal.
+ * Creates the request for the handler, with the stripped headers, the bounded body, and its signal.
  */
 export type Renew<R extends Request> = (request: R, init: RequestInit) => R;
 
@@ -85,8 +87,8 @@ const renew = <R extends Request>(request: R, init: RequestInit): R =>
   new Request(request, init) as R;
 
 /**
- * Sells one answer. `run` runs the handler with the request that it may see. Throws what the
- * handler throws, once its hold is given back.
+ * Sells one response. `run` calls the handler with a request without payment headers. Errors of the
+ * handler are thrown after its hold is released.
  */
 export async function sell<R extends Request>(
   shop: Shop,
@@ -101,9 +103,9 @@ export async function sell<R extends Request>(
     query: url.search.slice(1),
     headers: [...request.headers],
   });
-  // Some servers tell nothing of a caller who left before somebody had asked for the signal.
+  // Some servers do not report a disconnect that happened before the signal was read.
   const { signal } = request;
-  // A caller who leaves does not stop it, so that every hold is known.
+  // A disconnect does not stop the verification, so that no hold is lost.
   const refused = await sale.pay();
   if (refused) return responseOf(refused);
   if (signal.aborted) {
@@ -113,13 +115,13 @@ export async function sell<R extends Request>(
   return new Exchange(sale, request, make).answer(run);
 }
 
-/** One paid request and its answer. */
+/** One paid request and its response. */
 class Exchange<R extends Request> {
   readonly #sale: Sale;
   readonly #request: R;
   readonly #upload: Upload;
   readonly #make: Renew<R>;
-  /** Ends the work of the handler. */
+  /** Stops the work of the handler. */
   readonly #stop = new AbortController();
   readonly #left: Promise<"left">;
   readonly #keeper: Keeper;
@@ -133,10 +135,10 @@ class Exchange<R extends Request> {
     this.#keeper = new Keeper(sale, () => !this.#gone);
     const body = request.bodyUsed ? null : (request.body as ReadableStream<Uint8Array> | null);
     this.#upload = bounded(body, sale.shop.maxBody);
-    // Settles once the work for a caller who left must end.
+    // Resolves when work for a disconnected caller must stop.
     this.#left = new Promise((resolve) => {
       const end = () => {
-        this.#stop.abort(new DOMException("The caller has gone.", "AbortError"));
+        this.#stop.abort(new DOMException("The caller has disconnected.", "AbortError"));
         resolve("left");
       };
       const leave = () => {
@@ -148,7 +150,7 @@ class Exchange<R extends Request> {
     });
   }
 
-  /** Ends what waits for the hold or for a caller who left. */
+  /** Stops the timers of the hold and of a disconnected caller. */
   #rest(): void {
     clearTimeout(this.#timer);
     this.#keeper.stop();
@@ -187,7 +189,9 @@ class Exchange<R extends Request> {
     }
   }
 
-  /** Answers a request whose body was too long, or whose caller has gone. */
+  /**
+   * Returns the response of a request whose body was too long, or whose caller has disconnected.
+   */
   async #cutShort(): Promise<Response> {
     this.#rest();
     if (this.#upload.tooLong) return responseOf(await this.#sale.tooLong());
@@ -200,13 +204,13 @@ class Exchange<R extends Request> {
     return response;
   }
 
-  /** Keeps an answer back until it is settled, or lets it stream. */
+  /** Keeps a response back until it is settled, or streams it. */
   async #deliver(response: Response, headers: Lines): Promise<Response> {
     const reader = response.body?.getReader();
     const parts: Uint8Array[] = [];
     const a: Reply = { status: response.status, headers, body: new Uint8Array() };
     const streams = this.#sale.streams(headers);
-    // Headers alone are not an answer to pay for.
+    // Headers alone are not a response to pay for.
     if (reader && streams && !this.#sale.isPriced) {
       return this.#stream(response, a, reader, parts);
     }
@@ -231,7 +235,7 @@ class Exchange<R extends Request> {
     return reply ? responseOf(reply, response) : gone();
   }
 
-  /** Sends an answer part by part, and settles it at its end when its price is not known before. */
+  /** Streams a response, and settles it at its end if its price is not known before. */
   async #stream(
     response: Response,
     a: Reply,
@@ -263,22 +267,23 @@ class Exchange<R extends Request> {
       return work;
     };
     const stop = () => {
-      this.#stop.abort(new DOMException("The caller has gone.", "AbortError"));
+      this.#stop.abort(new DOMException("The caller has disconnected.", "AbortError"));
       reader.cancel().catch(() => undefined);
     };
-    // The end of the answer is missing: only a broken connection tells the client so.
+    // The response is incomplete, which only a broken connection shows to the client.
     const cut = (why: unknown, owed = this.#size > 0) => {
       if (over) return;
       stop();
       const last = why instanceof HoldEnded ? tail.end : undefined;
       if (last) controller?.enqueue(last);
-      // An error drops what its reader has not taken.
+      // An error discards chunks that the client has not read.
       setTimeout(() => controller?.error(why), last ? 100 : 0);
       void finish(owed);
     };
-    const leave = () => cut(new Error("the caller has gone"), this.#size > 0 || sale.settlesGone);
+    const leave = () =>
+      cut(new Error("the caller has disconnected"), this.#size > 0 || sale.settlesGone);
     this.#keeper.deliver(() => cut(new HoldEnded()));
-    // Servers tell of a caller who left by the signal, by a cancelled body, or by both.
+    // Servers report a disconnect by the signal, by a canceled body, or by both.
     this.#request.signal.addEventListener("abort", leave, { once: true });
     const body = new ReadableStream<Uint8Array>(
       {

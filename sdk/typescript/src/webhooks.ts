@@ -6,10 +6,11 @@ import { parse } from "./json.js";
 /** Settings of a signature check. */
 export interface VerifyOptions {
   /**
-   * How far the time of a delivery may lie from now, in seconds, in both directions. Default 300.
+   * Most difference between the time of a delivery and now, in seconds, in both directions. Default
+   * 300.
    */
   toleranceSecs?: number;
-  /** Now, in milliseconds since 1970. For tests. */
+  /** Current time in milliseconds since 1970, for tests. */
   now?: number;
   namespace?: Namespace;
 }
@@ -17,16 +18,15 @@ export interface VerifyOptions {
 type HeaderSource = Headers | Record<string, string | string[] | undefined>;
 
 /**
- * Checks the signature of a delivery and returns its event. `body` is the body byte for byte, not
- * parsed JSON. `secrets` are the current secret and, for a day after a rotation, the one before.
- * The same event may come more than once, under the same id.
+ * Verifies the signature of a delivery and returns its event. `body` is the raw body, not parsed
+ * JSON. `secrets` are the current secret and, for a day after a rotation, the previous secret. The
+ * same event may arrive more than once, with the same id.
  *
- * A delivery with the headers of Standard Webhooks alone is taken too (`webhook-id`,
- * `webhook-timestamp`, `webhook-signature` with `v1,` and base64): there the key is the base64
- * behind `whsec_`.
+ * A delivery that has only the headers of Standard Webhooks is also accepted (`webhook-id`,
+ * `webhook-timestamp`, `webhook-signature` with `v1,` and base64): its key is the base64 after
+ * `whsec_`.
  *
- * Errors: AuthError for a signature or a time that is not good, ValidationError for a body that is
- * not an event.
+ * Errors: AuthError for a wrong signature or time, ValidationError for a body without an event.
  */
 export async function verifyWebhook(
   body: string | Uint8Array,
@@ -42,13 +42,13 @@ export async function verifyWebhook(
   const refuse = (message: string): never => {
     throw new AuthError({ code: "BCK.AUTH.0003", status: 403, category: "auth", message });
   };
-  if (!id || !/^\d{1,12}$/.test(sent)) refuse("The request is not a signed delivery.");
+  if (!id || !/^\d{1,12}$/.test(sent)) refuse("This is not a signed webhook delivery.");
   const age = Math.abs((o.now ?? Date.now()) / 1000 - Number(sent));
   if (age > (o.toleranceSecs ?? 300)) {
     refuse("The webhook timestamp is outside the allowed window.");
   }
   const bytes = typeof body === "string" ? new TextEncoder().encode(body) : body;
-  if (bytes.byteLength > 1 << 20) refuse("The body of a delivery is at most 1 MiB.");
+  if (bytes.byteLength > 1 << 20) refuse("The body of a delivery must be at most 1 MiB.");
   const head = new TextEncoder().encode(`${id}.${sent}.`);
   const text = new Uint8Array(head.length + bytes.length);
   text.set(head);
@@ -68,7 +68,7 @@ export async function verifyWebhook(
       if ((isOwn || given[i - 1] === "v1") && same(s, want)) good = true;
     });
   }
-  if (!good) refuse("The signature of the delivery is wrong.");
+  if (!good) refuse("The webhook signature is invalid.");
   let event: unknown;
   try {
     event = parse(new TextDecoder("utf-8", { fatal: true }).decode(bytes));
@@ -87,14 +87,14 @@ export async function verifyWebhook(
   return event as Event;
 }
 
-/** Compares two texts in a time that does not depend on where they differ. */
+/** Compares two texts in constant time. */
 function same(a: string, b: string): boolean {
   let differs = a.length ^ b.length;
   for (let i = 0; i < b.length; i++) differs |= a.charCodeAt(i) ^ b.charCodeAt(i);
   return differs === 0;
 }
 
-/** Returns the key of a secret of Standard Webhooks: base64 behind whsec_. */
+/** Returns the key of a Standard Webhooks secret: the base64 after whsec_. */
 function standardKey(secret: string): Uint8Array<ArrayBuffer> | undefined {
   try {
     return Uint8Array.from(atob(secret.replace("whsec_", "")), (c) => c.charCodeAt(0));

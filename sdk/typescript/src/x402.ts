@@ -1,14 +1,14 @@
-// The protocol on both sides: access tokens, challenges, receipts.
+// The protocol for buyers and sellers: access tokens, challenges, and receipts.
 import { fromBase64, toBase64 } from "./base64.js";
 
 export const signature = "payment-signature";
 export const required = "payment-required";
 export const receipt = "payment-response";
-/** Largest access token in one header, in characters. */
+/** Longest access token in one header, in characters. */
 export const maxToken = 8 << 10;
-/** Fewer characters than any access token has. */
+/** Lower bound of the length of access tokens, in characters. */
 export const minToken = 200;
-/** Name of the extension with which a client names its payment. */
+/** Name of the extension for the id that a client gives its payment. */
 export const identifier = "payment-identifier";
 
 const jwsForm = /^[\w-]+\.[\w-]+\.[\w-]+$/;
@@ -21,7 +21,7 @@ export type Json = Record<string, unknown>;
 export const object = (v: unknown): Json | undefined =>
   typeof v === "object" && v !== null && !Array.isArray(v) ? (v as Json) : undefined;
 
-/** Encodes JSON as payment headers have it. Bigints become decimal texts. */
+/** Encodes JSON for payment headers. Bigints become decimal strings. */
 export const encode = (value: unknown): string =>
   toBase64(JSON.stringify(value, (_, v: unknown) => (typeof v === "bigint" ? String(v) : v)));
 
@@ -35,7 +35,7 @@ function decode(text: string, max: number): unknown {
   }
 }
 
-/** A payment cannot be read. `code` is the code of the service for it. */
+/** A payment cannot be decoded. `code` is the error code that the service uses for it. */
 export class Undecodable extends Error {
   readonly code: string;
   constructor(why: string, code = "BCK.X402.0010") {
@@ -44,7 +44,7 @@ export class Undecodable extends Error {
   }
 }
 
-/** An access token taken apart. Only the JWS is signed, and nothing here checks that. */
+/** The parts of an access token. Only the JWS is signed, and its signature is not verified here. */
 export interface Token {
   jws: string;
   claims: Json;
@@ -52,7 +52,7 @@ export interface Token {
   extensions: Json;
 }
 
-/** Takes an access token in any form: JWS, base64 of a PaymentPayload, or its JSON text. */
+/** Decodes an access token in any form: JWS, base64 of a PaymentPayload, or its JSON text. */
 export function decodeToken(text: string): Token {
   const json = text.startsWith("{");
   if (text.length > (json ? maxPayload : maxToken)) {
@@ -84,7 +84,7 @@ export function decodeToken(text: string): Token {
 
 const claimsOf = (jws: string): Json => object(decode(jws.split(".")[1] ?? "", maxToken)) ?? {};
 
-/** Reports whether a text has the form of an access token of a service like ours. */
+/** Reports whether a text has the form of an access token. */
 export function isAccessToken(text: string): boolean {
   if (text.length < minToken || !/^[e{]/.test(text)) return false;
   try {
@@ -95,16 +95,16 @@ export function isAccessToken(text: string): boolean {
   }
 }
 
-/** Returns the credential of an Authorization header of scheme Bearer, else "". */
+/** Returns the credential of a Bearer Authorization header, or "". */
 export const bearer = (value: string): string =>
   /^bearer\s/i.test(value) ? value.slice("bearer".length).trim() : "";
 
-/** What a server asks for, as it was sent. */
+/** The PaymentRequired of a server, as sent. */
 export interface Challenge extends Json {
   accepts: unknown[];
 }
 
-/** Reads the PaymentRequired of a 402; undefined unless the answer has one of version 2. */
+/** Reads the PaymentRequired of a 402; undefined unless it has version 2. */
 export function readChallenge(headers: Headers, body: string): Challenge | undefined {
   const header = headers.get(required);
   let value: unknown;
@@ -122,6 +122,6 @@ export function challengeOf(value: unknown): Challenge | undefined {
   return p?.x402Version === 2 && Array.isArray(p.accepts) ? (p as Challenge) : undefined;
 }
 
-/** Reads the receipt of an answer; undefined when there is none that can be read. */
+/** Reads the receipt of a response; undefined if it is missing or malformed. */
 export const readReceipt = (headers: Headers): Json | undefined =>
   object(decode(headers.get(receipt) ?? "", maxChallenge));

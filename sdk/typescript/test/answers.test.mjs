@@ -164,7 +164,7 @@ for (const [name, serve] of Object.entries(fronts)) {
       const ask = await serve(t, options, () => ({ ...kinds["metered stream"], parts: parts() }));
       const got = await ask();
       assert.ok(s.count("renew") > 0, c.name);
-      assert.deepEqual([got.body.includes("data: last"), got.body.includes("The hold that pays")], [c.good, !c.good], `${c.name}: ${got.body}`);
+      assert.deepEqual([got.body.includes("data: last"), got.body.includes("The hold for this stream")], [c.good, !c.good], `${c.name}: ${got.body}`);
       while (s.told.length === 0) await pause(5);
       assert.deepEqual([s.count("settle"), s.told[0].success], [1, true], c.name);
     }));

@@ -79,16 +79,16 @@ test("work that is refused costs nothing", async () => {
 test("limits", async () => {
   const host = `127.0.0.1:${front.port}`;
   for (const [limits, more, why] of [
-    [{ hosts: [] }, {}, /not among those/],
-    [{ hosts: ["127.0.0.1"], creditsPerCall: 5n, credits: 9n }, {}, /not among those/],
-    [{ hosts: [host], creditsPerCall: 1n, credits: 9n }, {}, /one request may cost 1/],
-    [{ hosts: [host], creditsPerCall: 5n }, {}, /0 left of 0/],
-    [{ hosts: [host], creditsPerCall: 5n, credits: 1n }, {}, /1 left of 1/],
+    [{ hosts: [] }, {}, /not in the list of allowed hosts/],
+    [{ hosts: ["127.0.0.1"], creditsPerCall: 5n, credits: 9n }, {}, /not in the list of allowed hosts/],
+    [{ hosts: [host], creditsPerCall: 1n, credits: 9n }, {}, /limit for one request is 1/],
+    [{ hosts: [host], creditsPerCall: 5n }, {}, /only 0 of 0 remain/],
+    [{ hosts: [host], creditsPerCall: 5n, credits: 1n }, {}, /only 1 of 1 remain/],
     [{ hosts: [host], creditsPerCall: 5n, credits: 9n, creditsPerDay: 1n }, {}, /24 hours/],
-    [{ hosts: [host], creditsPerCall: 5n, credits: 9n }, { plans: ["17"] }, /not to be spent/],
-    [{ hosts: [host], creditsPerCall: 5n, credits: 9n }, { hosts: [] }, /nothing says/],
+    [{ hosts: [host], creditsPerCall: 5n, credits: 9n }, { plans: ["17"] }, /not in the list of allowed plans/],
+    [{ hosts: [host], creditsPerCall: 5n, credits: 9n }, { hosts: [] }, /cannot verify/],
     [{ hosts: [host], creditsPerCall: 5n, credits: 9n }, { agent: "17" }, /only 17/],
-    [{ hosts: [host], moneyPerCall: 5n, money: 9n }, {}, /one request may cost 0/],
+    [{ hosts: [host], moneyPerCall: 5n, money: 9n }, {}, /limit for one request is 0/],
   ]) {
     const pay = payingFetch(good({ limits, ...more }));
     await assert.rejects(pay(address(), post("x")), (e) => {
@@ -107,7 +107,7 @@ test("an access token pays for its plan", async () => {
   assert.equal(await (await pay(address(), post("x"))).text(), content);
   assert.equal(pay.budget.spent(), 2n);
   const other = payingFetch({ token, limits: { ...good().limits, creditsPerCall: 1n } });
-  await assert.rejects(other(address(), post("x")), /one request may cost 1/);
+  await assert.rejects(other(address(), post("x")), /limit for one request is 1/);
 });
 
 test("options that cannot be", () => {
@@ -190,13 +190,13 @@ describe("servers that lie", () => {
       [challenge("https://agent.example.com/ask"), /not at/],
       [challenge("http://["), /not at/],
       [challenge(its(), { extra: { planId: service.planId, agentId } }), /registered at agent.example.com/],
-      [challenge(its(), { extra: { planId: service.planId, agentId: 5 } }), /an agent that is none/],
+      [challenge(its(), { extra: { planId: service.planId, agentId: 5 } }), /an invalid agent id/],
       [challenge(its(), { amount: "0" }), /0 credits/],
       [challenge(its(), { amount: "-1" }), /not a whole number/],
       [challenge(its(), { amount: 2 }), /not a whole number/],
-      [challenge(its(), { scheme: "exact" }), /there is none/],
-      [challenge(its(), { scheme: "x", planId: undefined, extra: {} }), /names no plan/],
-      [challenge(its(), { network: "eip155:1" }), /is of scheme/],
+      [challenge(its(), { scheme: "exact" }), /no wallet is configured/],
+      [challenge(its(), { scheme: "x", planId: undefined, extra: {} }), /has no plan/],
+      [challenge(its(), { network: "eip155:1" }), /uses scheme/],
       [challenge(its(), { planId: "1", extra: {} }), /./],
       [{ ...challenge(its()), accepts: [] }, /no way to pay/],
       [{ ...challenge(its()), accepts: ["x", 1, null] }, /not an object/],
@@ -246,7 +246,7 @@ describe("servers that lie", () => {
     for (const [more, why] of [
       [{ asset: wallet.address }, /neither USDC nor EURC/],
       [{ network: "eip155:1" }, /neither USDC nor EURC/],
-      [{ amount: "30000" }, /one request may cost 20000/],
+      [{ amount: "30000" }, /limit for one request is 20000/],
       [{ amount: undefined }, /no amount/],
       [{ payTo: "0x0" }, /not an address/],
       [{ extra: {} }, /domain/],
@@ -268,7 +268,7 @@ describe("servers that lie", () => {
     assert.equal(signature.length, 132);
     assert.deepEqual(signed[0].domain, { name: "USDC", version: "2", chainId: 84532, verifyingContract: usdc });
     assert.equal(pay.budget.spent("USDC"), 10_000n);
-    await assert.rejects(pay(its(), post("x")), /5000 left of 15000/);
+    await assert.rejects(pay(its(), post("x")), /only 5000 of 15000 remain/);
   });
 });
 

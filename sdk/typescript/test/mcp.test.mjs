@@ -410,7 +410,7 @@ test("a paying client pays once, within limits", async () => {
   assert.equal(paying.budget.payments.at(-1).state, "refused");
   const poor = payingClient(client, await options({ limits: { hosts: [host()], creditsPerCall: 1n, credits: 9n } }));
   for (const call of [() => poor.callTool({ name: "ask", arguments: {} }), () => poor.readResource({ uri: "data://one" })]) {
-    await assert.rejects(call(), (e) => e instanceof PaymentError && !e.payment && /may cost 1/.test(e.message));
+    await assert.rejects(call(), (e) => e instanceof PaymentError && !e.payment && /limit for one request is 1/.test(e.message));
   }
   await client.close();
 });
@@ -470,8 +470,8 @@ test("tools of the AI SDK pay by themselves, and the model reads why one did not
   assert.equal(offered.ask.inputSchema.properties.what.type, "string");
   const said = steps.flatMap((s) => s.content).filter((c) => /^tool-(result|error)$/.test(c.type));
   assert.deepEqual(said.map((c) => c.output ?? c.error.message.split(":")[0].slice(0, 4)), [content, "no", content, host().slice(0, 4), "http"]);
-  assert.match(said[3].error.message, /0 left of 4/);
-  assert.match(said[4].error.message, /answered 4/);
+  assert.match(said[3].error.message, /only 0 of 4 remain/);
+  assert.match(said[4].error.message, /responded with status 4/);
   assert.ok(JSON.stringify(seen.at(-1).prompt).includes("0 left of 4"), "the model did not read it");
   assert.equal(paying.budget.spent(), 4n);
   assert.deepEqual(await balance(), [had - 4n, 0n]);
@@ -494,7 +494,7 @@ test("tools of LangChain pay by themselves", async () => {
   await assert.rejects(call("ask", { what: 5 }), /schema/);
   assert.equal(state.runs, 0);
   await assert.rejects(call("ask", { what: "error" }), /no/);
-  await assert.rejects(call("agent", { text: "x" }), /answered 4/);
+  await assert.rejects(call("agent", { text: "x" }), /responded with status 4/);
   assert.equal(paying.budget.spent(), 2n);
   assert.deepEqual(await balance(), [had - 2n, 0n]);
   await client.close();

@@ -239,7 +239,7 @@ for (const name of fronts) {
       const raw = await exchange(front.port, requestText("POST", "/metered?n=100000", [["payment-signature", token]]));
       const got = parse(raw);
       assert.ok(got.body.includes(content) && !got.whole);
-      assert.match(got.body, /\n\nevent: error\ndata: {"message":"The hold that pays for this stream has ended."}\n\n$/);
+      assert.match(got.body, /\n\nevent: error\ndata: {"message":"The hold for this stream has expired."}\n\n$/);
       await isSettled(had, 2n);
     });
 

@@ -142,7 +142,7 @@ describe("the archive", { concurrency: true }, () => {
       assert.ok(text.trim().split("\n").filter((l) => l.trim() && !/^import /.test(l)).length <= 13, name);
       writeFileSync(join(empty, name), text.replaceAll("8403", String(http)).replaceAll("8404", String(mcp)));
     }
-    for (const end = Date.now() + 120_000; !dev.text.includes("Paste into"); await pause(100)) {
+    for (const end = Date.now() + 120_000; !dev.text.includes("Paste these commands"); await pause(100)) {
       assert.ok(dev.exitCode === null && Date.now() < end, dev.text);
     }
     const as = (who) => ({

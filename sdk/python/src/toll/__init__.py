@@ -1,4 +1,4 @@
-"""Toll: administer a payment gate for AI agents, sell with it, and buy from those who use it.
+"""Toll: a client for a payment gate for AI agents, to manage it, to sell, and to buy.
 
     from toll import Toll, builders
 
@@ -9,8 +9,8 @@
     for agent in toll.agents.list():
         print(agent.name)
 
-toll.asgi and toll.wsgi put a price on web applications, toll.http pays for requests, toll.mcp sells
-tools of MCP servers, toll.testing starts a service for tests.
+toll.asgi and toll.wsgi put prices on web applications, toll.mcp puts prices on MCP servers, toll.http
+pays for requests, and toll.testing starts a service for tests.
 """
 
 from . import builders

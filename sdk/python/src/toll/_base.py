@@ -1,4 +1,4 @@
-"""What the resources of both clients share: a configuration and a transport."""
+"""Base classes of the resources of both clients."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def trim(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns members that are not None, which means absent here."""
+    """Returns the members whose values are present, which means not None."""
     return {k: v for k, v in values.items() if v is not None}
 
 
@@ -23,7 +23,7 @@ def exact(name: str, value: int | None) -> str | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{name} must be int, as no amount is a float; got {value!r}")
+        raise TypeError(f"{name} must be an int; got {value!r}")
     return str(value)
 
 

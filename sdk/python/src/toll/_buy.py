@@ -1,7 +1,7 @@
-"""The buyer's side: what a server asks for is paid, with credits or by a wallet, once, within limits.
+"""The buyer's side: pays for requests with credits or by a wallet, each once and within limits.
 
-These are steps (see _core); toll.http performs them for urllib, requests and httpx. The rules are
-those of the Go package client.
+These are steps (see _core); toll.http performs them for urllib, requests, and httpx. They follow
+the same rules as the Go package client.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from ._pages import Listing
 from ._sale import Terms, terms_of
 from ._wire import Headers
 
-#: Life of an access token that is made for one request, in seconds.
+#: Life of an access token for one request, in seconds.
 TOKEN_LIFE = 300
-#: Seconds for which the record of an agent is believed, and how many are remembered.
+#: Seconds for which the record of an agent is cached, and the size of the cache.
 BELIEVED, MAX_BELIEVED = 60.0, 256
-#: Agents of a plan that are looked at, and entries of a challenge.
+#: Most agents of a plan, and entries of a challenge, that are checked.
 MAX_AGENTS, MAX_ENTRIES = 100, 16
-#: Bytes of a request body that are kept for the repeat with a payment, and of a refusal.
+#: Most bytes of a request body kept for the repeat with a payment, and of a refusal.
 MAX_BODY, MAX_REFUSAL = 4 << 20, 64 << 10
 
 State = Literal["sent", "paid", "refused", "unknown"]
-#: What a payment is counted in: credits of plans, or base units of a token with 6 decimals.
+#: Unit of a payment: credits of plans, or base units of a token with 6 decimals.
 Unit = Literal["credits", "USDC", "EURC"]
 
 #: Tokens that wallets pay with, by network and address in lower case.
@@ -53,7 +53,7 @@ TRANSFER = [
 
 
 class Wallet(Protocol):
-    """An account that signs. Its key stays with it. An account of eth_account is one."""
+    """A wallet that signs and keeps its key, such as an account of eth_account."""
 
     @property
     def address(self) -> str:
@@ -62,20 +62,20 @@ class Wallet(Protocol):
     def sign_typed_data(
         self, domain: Mapping[str, Any], types: Mapping[str, Any], message: Mapping[str, Any]
     ) -> Any:
-        """Signs typed data of EIP-712, whose primary type is the only one in types.
+        """Signs EIP-712 typed data, whose primary type is the only entry of types.
 
-        Returns the signature as bytes, as text that begins with 0x, or as an object that has it as
+        Returns the signature as bytes, as text that begins with 0x, or as an object with the member
         ``signature``. A coroutine is awaited by asynchronous payers.
         """
 
 
 @dataclass(frozen=True)
 class Payment:
-    """The record of one payment. It has no access token and no query of the url.
+    """The record of one payment, without the access token and without the query of the url.
 
     ``state``: sent is on its way; paid is settled; refused cost nothing; unknown may have been
-    settled. ``most`` is what it can cost, ``spent`` what a paid one did, in ``unit``. ``plan_id`` is
-    empty when a wallet paid.
+    settled. ``most`` is the most that the payment can cost, and ``spent`` the cost of a paid request,
+    both in ``unit``. ``plan_id`` is empty for a payment from a wallet.
     """
 
     id: str
@@ -88,23 +88,23 @@ class Payment:
     spent: int = 0
     state: State = "sent"
     transaction: str = ""
-    #: The permission of the access token, by which the service tells what was burned.
+    #: The permission of the access token, with which the service reports the burned credits.
     permission_hash: str = ""
     unit: Unit = "credits"
 
     def counts(self) -> int:
-        """Returns what the payment takes of the limits: what was, or could have been, spent."""
+        """Returns the amount used of the limits: the amount spent, or the most it could have spent."""
         return {"paid": self.spent, "refused": 0}.get(self.state, self.most)
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What may be paid. The default allows nothing.
+    """Limits on payments. The default allows no payment.
 
-    hosts are names such as "agent.example.com" or "127.0.0.1:8403"; one without a port is reached
-    by https alone. credits_per_call, credits_per_day and credits bound what is spent on one
-    request, in 24 hours, and in all; money_per_call, money_per_day and money are the same for USDC
-    and for EURC, each counted by itself, in base units: 1_000_000 is 1.00.
+    hosts are names such as "agent.example.com" or "127.0.0.1:8403"; a name without a port allows
+    only https. credits_per_call, credits_per_day, and credits limit the credits for one request, in
+    24 hours, and in total. money_per_call, money_per_day, and money do the same for USDC and for
+    EURC, counted separately in base units: 1_000_000 is 1.00.
     """
 
     hosts: Sequence[str] = ()
@@ -117,13 +117,13 @@ class Limits:
 
 
 class LimitReached(Exception):
-    """A payment is not within the limits. The message is safe to show."""
+    """A payment exceeds the limits. The message is safe to show."""
 
 
 class Budget:
-    """Decides about payments and keeps their records, as long as the process lives.
+    """Approves payments and keeps their records in memory.
 
-    Safe for use from several threads. on_payment hears each record as it changes.
+    Safe for use from several threads. on_payment receives each record whenever it changes.
     """
 
     def __init__(
@@ -136,17 +136,17 @@ class Budget:
 
     @property
     def payments(self) -> tuple[Payment, ...]:
-        """The records, the oldest first."""
+        """The records, oldest first."""
         with self._lock:
             return tuple(self._payments.values())
 
     @property
     def spent(self) -> int:
-        """Credits that were, or could have been, spent."""
+        """Credits spent, or possibly spent."""
         return self.spent_in("credits")
 
     def spent_in(self, unit: Unit) -> int:
-        """Returns what was, or could have been, spent: credits, or base units of a token."""
+        """Returns the amount spent, or possibly spent, in credits or base units of a token."""
         with self._lock:
             return self._sum(unit, 0)
 
@@ -155,34 +155,34 @@ class Budget:
         return sum(p.counts() for p in some if p.at.timestamp() > since)
 
     def take(self, p: Payment) -> None:
-        """Records a payment that is about to be made. Raises LimitReached."""
+        """Records a payment before it is sent. Raises LimitReached."""
         limits = self.limits
         per_call, total, per_day = (
             (limits.credits_per_call, limits.credits, limits.credits_per_day)
             if p.unit == "credits"
             else (limits.money_per_call, limits.money, limits.money_per_day)
         )
-        asks = f"it asks for up to {p.most} {p.unit}"
+        asks = f"the request costs up to {p.most} {p.unit}"
         with self._lock:
             if p.host.lower() not in (h.lower() for h in limits.hosts):
-                raise LimitReached(f"the host {p.host} is not among those that may be paid")
+                raise LimitReached(f"the host {p.host} is not in the list of allowed hosts")
             if p.most > per_call:
-                raise LimitReached(f"{asks}, and one request may cost {per_call}")
+                raise LimitReached(f"{asks}, but the limit for one request is {per_call}")
             day = p.at.timestamp() - 86400
             for limit, since, when in ((total, 0.0, ""), (per_day, day, " in 24 hours")):
                 if limit is None:
                     continue
                 left = limit - self._sum(p.unit, since)
                 if p.most > left:
-                    raise LimitReached(f"{asks}, with {max(left, 0)} left of {limit}{when}")
+                    raise LimitReached(f"{asks}, but only {max(left, 0)} of {limit} remain{when}")
             self._payments[p.id] = p
         self._tell(p)
 
     def close(self, p: Payment) -> None:
-        """Records how a payment stands."""
+        """Updates the record of a payment."""
         with self._lock:
             if p.id not in self._payments:
-                raise ValueError(f"no payment {p.id} was taken")
+                raise ValueError(f"the payment {p.id} is unknown")
             self._payments[p.id] = p
         self._tell(p)
 
@@ -192,23 +192,23 @@ class Budget:
 
 
 class PaymentError(Exception):
-    """A request asked for payment and did not get its answer.
+    """A request required payment and got no response.
 
-    ``sent`` says that a payment has left: whether the server took it is unknown, and it counts in
-    full. Such a request is not repeated by itself, as the server may have done the work.
+    ``sent`` is true if a payment was sent: whether the server accepted it is unknown, and it counts
+    in full. Such a request is not repeated automatically, because the server may have done the work.
     """
 
     def __init__(self, host: str, reason: str, payment: Payment | None = None) -> None:
         self.host, self.reason, self.payment = host, reason, payment
         self.sent = payment is not None
-        text = f"{host} asks for payment, and nothing was paid: {reason}"
+        text = f"{host} requires payment, but nothing was paid: {reason}"
         if self.sent:
-            text = f"a payment to {host} was sent, and its outcome is not known: {reason}"
+            text = f"a payment to {host} was sent, but its outcome is unknown: {reason}"
         super().__init__(text)
 
 
 def host_of(url: str) -> str:
-    """Names the other side as Limits do: the port is left out where it is that of https."""
+    """Returns the host of a url as in Limits.hosts: without the port if it is the default of https."""
     u = urllib.parse.urlsplit(url)
     host, port = (u.hostname or "").lower(), u.port or {"http": 80, "https": 443}.get(u.scheme)
     host = f"[{host}]" if ":" in host else host
@@ -216,7 +216,7 @@ def host_of(url: str) -> str:
 
 
 def origin(url: str) -> str:
-    """Returns scheme, host and port as they are compared. Names of the loopback are one host."""
+    """Returns scheme, host, and port for comparison. All loopback names count as the same host."""
     u = urllib.parse.urlsplit(url)
     host = (u.hostname or "").lower()
     try:
@@ -230,10 +230,10 @@ def origin(url: str) -> str:
 
 @dataclass(frozen=True)
 class Asked:
-    """A request that was answered with what it costs, as far as its payment needs it.
+    """A request whose response requires payment, with the data that the payment needs.
 
-    ``item`` is what a call over MCP asks for: it stands in records in place of the path, and the
-    resource may have a logical url.
+    ``item`` is the item of a call over MCP: records contain it instead of the path, and the resource
+    may have a logical url.
     """
 
     method: str
@@ -244,22 +244,22 @@ class Asked:
 
 @dataclass(frozen=True)
 class Made:
-    """A payment that was made for a request, and its PaymentPayload."""
+    """A payment for a request, and its PaymentPayload."""
 
     payment: Payment
     payload: Mapping[str, Any] = field(repr=False)
 
     @property
     def header(self) -> str:
-        """What payment-signature has to be."""
+        """The value of payment-signature."""
         return _x402.encode(self.payload)
 
 
 @dataclass(frozen=True)
 class Quote:
-    """What an entry costs, and the steps that make the payload of its payment.
+    """The cost of an entry, and the steps that create the payload of its payment.
 
-    They return the hash of a permission beside it, empty for a wallet.
+    The steps also return the hash of a permission, which is empty for a wallet.
     """
 
     unit: Unit
@@ -269,14 +269,15 @@ class Quote:
 
 
 class Buyer:
-    """Pays with the credits that the account of a client has, and by a wallet.
+    """Pays with credits of the workspace of a client, and by a wallet.
 
-    config is that of the client, None without one. wallet pays entries of scheme exact in USDC and
-    EURC: it signs one transfer for one request, and nothing else. plans are those whose credits may
-    be spent, any for none. Each request gets an access token of its own, which can burn what that
-    request may cost and is good at the agent that asks: a server that keeps it has nothing. The agent must be registered at the server that asks; for agents
-    whose record names no host, hosts takes the caller's word for it, and needs plans.
-    delegation_id lets the token buy one more order when credits are short, and needs plans.
+    config is the configuration of the client, or None. wallet pays entries of scheme exact in USDC
+    and EURC: it signs one transfer for each request, and nothing else. plans are the plans whose
+    credits may be spent; without plans, credits of any plan may be spent. Each request gets a
+    separate access token, which can burn at most the cost of that request and is valid only for the
+    agent that is called, so a server gains nothing by keeping it. The agent must be registered at
+    the server; for agents whose records have no host, hosts lists trusted servers, and requires
+    plans. delegation_id lets the token buy one more order when credits are short, and requires plans.
     """
 
     def __init__(
@@ -297,14 +298,14 @@ class Buyer:
         self.plans, self.hosts = frozenset(plans), frozenset(h.lower() for h in hosts)
         self.agent, self.delegation_id = agent, delegation_id
         if delegation_id is not None and not self.plans:
-            raise ValueError("a delegation buys credits of plans that are named: pass plans=[...]")
+            raise ValueError("delegation_id requires plans: list the plans that it may buy")
         self._terms: dict[str, Terms] = {}
         self._agents: dict[tuple[str, str, str], tuple[bool, str, float]] = {}
 
     def pay(self, asked: Asked) -> Steps[Made]:
-        """Chooses an entry, reserves what it costs and makes the access token.
+        """Chooses an entry, reserves its cost, and creates the payment.
 
-        Raises PaymentError: then nothing has left.
+        If it raises PaymentError, nothing was sent.
         """
         host = host_of(asked.url)
         resource = asked.challenge.get("resource")
@@ -313,8 +314,8 @@ class Buyer:
         logical = asked.item and isinstance(url, str) and url.startswith("mcp://")
         if isinstance(url, str) and not logical and not same_server(asked.url, url):
             raise PaymentError(
-                host, f"it asks payment for {url[:200]!r}, which is not at {host}: call that url "
-                "itself if you trust it",
+                host, f"it requires payment for {url[:200]!r}, which is not at {host}: call that "
+                "url itself if you trust it",
             )
         for entry in asked.challenge["accepts"][:MAX_ENTRIES]:
             try:
@@ -350,33 +351,33 @@ class Buyer:
                     reasons.append(str(e))
                 else:
                     raise
-        raise PaymentError(host, "; ".join(reasons) or "it names no way to pay")
+        raise PaymentError(host, "; ".join(reasons) or "the response offers no way to pay")
 
     @property
     def config(self) -> Config:
         """The settings of the client. Raises Unpayable without one."""
         if self._config is None:
-            raise Unpayable("it asks for credits, and there is no client to pay them")
+            raise Unpayable("it requires credits, and no client is configured to pay with credits")
         return self._config
 
     def _quote(self, asked: Asked, entry: Mapping[str, Any]) -> Steps[Quote]:
         scheme = entry.get("scheme")
         if scheme == "exact":
             if self.wallet is None:
-                raise Unpayable("the scheme exact is paid by a wallet, and there is none")
+                raise Unpayable("the scheme exact needs a wallet, and no wallet is configured")
             if "sign-in-with-x" in (asked.challenge.get("extensions") or {}):
-                raise Unpayable("the server takes a sign-in of the wallet in place of a payment")
+                raise Unpayable("the server accepts a sign-in of the wallet instead of a payment")
             return quote_exact(entry, self.wallet)
         names = self.config.namespace
         if scheme not in (names.crypto, names.card):
-            raise Unpayable(f"the scheme {str(scheme)[:40]!r} is not paid with credits")
+            raise Unpayable(f"the scheme {str(scheme)[:40]!r} cannot be paid with credits")
         extra = entry.get("extra")
         named = (extra.get("planId") if isinstance(extra, dict) else None) or entry.get("planId")
         if not isinstance(named, str) or digits(named) is None:
-            raise Unpayable("the entry names no plan")
+            raise Unpayable("the entry has no plan")
         plan: str = named
         if self.plans and plan not in self.plans:
-            raise Unpayable(f"it asks for credits of plan {plan}, which is not to be spent")
+            raise Unpayable(f"it requires credits of plan {plan}, which is not in the list of allowed plans")
         terms = self._terms.get(plan)
         if terms is None:
             path = f"/api/v1/protocol/plans/{plan}"
@@ -391,27 +392,27 @@ class Buyer:
             terms = self._terms[plan] = terms_of(record, info, self.config)
         network = entry.get("network")
         if scheme != terms.scheme or network not in (terms.network, terms.network.split(":")[0]):
-            raise Unpayable(f"plan {plan} is of scheme {terms.scheme} on {terms.network}")
+            raise Unpayable(f"plan {plan} uses scheme {terms.scheme} on {terms.network}")
         agent = extra.get("agentId") if isinstance(extra, dict) else None
         yield from self._check_agent(asked.url, plan, agent)
         amount = entry.get("amount")
         most = terms.most if amount in (None, "") else digits(amount, 19)
         if most is None:
-            raise Unpayable(f"the amount {str(amount)[:40]!r} is no number of credits")
+            raise Unpayable(f"the amount {str(amount)[:40]!r} is not a whole number of credits")
         if most == 0 and not terms.is_time:
-            # A token without a limit may burn all there is.
-            raise Unpayable(f"it asks for 0 credits of plan {plan}")
+            # A token without a limit may burn all credits.
+            raise Unpayable(f"the entry costs 0 credits of plan {plan}")
         cost = 0 if terms.is_time else most
         return Quote("credits", plan, cost, lambda: self._pay_credits(plan, entry, cost))
 
     def _check_agent(self, called: str, plan: str, named: Any) -> Steps[None]:
-        """Refuses an entry whose agent is not registered at the server that asks: that could have
-        copied what another server asks for, and would spend the payment there."""
+        """Rejects an entry whose agent is not registered at the called server: that server could have
+        copied the entry of another server, and would spend the payment there."""
         agent = named or self.agent or ""
         if agent and digits(agent) is None:
-            raise Unpayable("the entry names an agent that is none")
+            raise Unpayable("the entry has an invalid agent id")
         if self.agent and agent != self.agent:
-            raise Unpayable(f"it asks payment for agent {agent}, and only {self.agent} is to be paid")
+            raise Unpayable(f"it requires payment for agent {agent}, but only {self.agent} may be paid")
         key = (origin(called), plan, agent)
         known = self._agents.get(key)
         if known is None or time.monotonic() > known[2]:
@@ -425,10 +426,10 @@ class Buyer:
         if here or (not elsewhere and self.plans and host in self.hosts):
             return
         if elsewhere:
-            raise Unpayable(f"{whose} is registered at {elsewhere}, and has no endpoint at {host}")
+            raise Unpayable(f"{whose} is registered at {elsewhere} and has no endpoint at {host}")
         raise Unpayable(
-            f"nothing says that {whose} is served at {host}: no endpoint on record has a host; "
-            "name the plan and the host if you know that it is"
+            f"cannot verify that {whose} is served at {host}: no registered endpoint has a host; "
+            "if you trust this server, set plans and hosts"
         )
 
     def _registered(self, called: str, plan: str, agent: str) -> Steps[tuple[bool, str]]:
@@ -480,21 +481,21 @@ class Buyer:
         return payload, token.permission_hash
 
     def finish(self, made: Made, status: int, headers: Headers) -> Steps[Payment]:
-        """Reads out of an answer over HTTP how a payment ended, and records it."""
+        """Reads the outcome of a payment from an HTTP response, and records it."""
         return self.ended(made, 200 <= status <= 299, _x402.read_receipt(headers))
 
     def ended(
         self, made: Made, good: bool, receipt: Mapping[str, Any] | None
     ) -> Steps[Payment]:
-        """Reads out of a receipt how the payment of a good or a failed answer ended, and records it.
+        """Reads the outcome of a payment from the receipt of a good or a failed response, and records it.
 
-        What is not sure to be unspent counts as spent: receipts are not signed, so that one which
-        says less than the whole is checked with the service, whose token is revoked for that. What
-        a wallet signed may be carried out until it expires, whatever the server says.
+        Credits count as spent unless they are known to be unspent. Receipts are not signed, so a
+        receipt for less than the whole amount is checked with the service, which revokes the token
+        first. A transfer that a wallet signed can be executed until it expires, even after a refusal.
         """
         p = made.payment
         if receipt is None and good:
-            # A stream is settled when it ends. To ask now would end its access token.
+            # A stream is settled when it ends. Checking now would revoke its access token.
             p = replace(p, state="unknown")
         else:
             receipt = receipt or {}
@@ -515,20 +516,20 @@ class Buyer:
         return p
 
     def lost(self, made: Made, reason: str) -> PaymentError:
-        """Records a paid request without an answer."""
+        """Records a paid request that got no response, and returns its error."""
         p = replace(made.payment, state="unknown")
         self.budget.close(p)
         return PaymentError(p.host, reason, p)
 
     def _burned(self, p: Payment) -> Steps[int | None]:
-        """Revokes the token and asks what it has burned; None while more can be."""
+        """Revokes the token and returns the credits that it burned; None while it can burn more."""
         path = f"/api/v1/x402/permissions/{_core.segment(p.permission_hash)}"
         try:
             yield from _core.perform(
                 self.config, Call("DELETE", path, PermissionRevoked, again=True, refused=True)
             )
         except errors.TollError:
-            pass  # whether it is revoked now, the record tells
+            pass  # the record shows whether it is revoked
         try:
             record = yield from _core.perform(
                 self.config, Call("GET", path, Permission, again=True)
@@ -538,7 +539,7 @@ class Buyer:
         return record.used_credits if record.raw.get("closed") is True else None
 
     def check(self, p: Payment) -> Steps[Payment]:
-        """Asks what became of a payment that is sent or unknown, and records that."""
+        """Reads the outcome of a sent or unknown payment from the service, and records it."""
         if p.state not in ("sent", "unknown") or not p.permission_hash:
             return p
         burned = yield from self._burned(p)
@@ -549,7 +550,7 @@ class Buyer:
 
 
 class Unpayable(Exception):
-    """An entry is not paid. The message is safe to show."""
+    """An entry cannot be paid. The message is safe to show."""
 
 
 def same_server(called: str, resource: str) -> bool:
@@ -558,7 +559,7 @@ def same_server(called: str, resource: str) -> bool:
         full = urllib.parse.urljoin(called, resource)
         u = urllib.parse.urlsplit(full)
         if u.scheme == "http" and called.lower().startswith("https:"):
-            # Behind a proxy that ends TLS many servers do not know better.
+            # A server behind a proxy that terminates TLS often reports http.
             full = u._replace(scheme="https", netloc=u.netloc.removesuffix(":80")).geturl()
         return origin(full) == origin(called)
     except ValueError:
@@ -566,7 +567,7 @@ def same_server(called: str, resource: str) -> bool:
 
 
 def endpoint_server(endpoint: Any) -> str:
-    """Returns scheme and host of an endpoint, "" for paths and what no HTTP client can call."""
+    """Returns scheme and host of an endpoint, or "" for paths and malformed addresses."""
     if not isinstance(endpoint, str):
         return ""
     scheme, found, rest = endpoint.partition("://")
@@ -583,38 +584,38 @@ def endpoint_server(endpoint: Any) -> str:
 
 
 def digits(text: Any, most: int = 78) -> int | None:
-    """Returns the number that a text of decimal digits is, None for anything else."""
+    """Returns the number of a text of decimal digits, or None for anything else."""
     if not isinstance(text, str) or not 0 < len(text) <= most:
         return None
     return int(text) if text.isascii() and text.isdigit() else None
 
 
 def quote_exact(entry: Mapping[str, Any], wallet: Wallet) -> Quote:
-    """Reads an entry of scheme exact: a transfer that the wallet authorizes (EIP-3009)."""
+    """Returns the quote of an entry of scheme exact, which the wallet pays by EIP-3009."""
     network, asset, to = (str(entry.get(n)) for n in ("network", "asset", "payTo"))
     unit = TOKENS.get((network, asset.lower()))
     if unit is None:
         raise Unpayable(f"the token {asset[:42]!r} on {network[:40]!r} is neither USDC nor EURC")
     value = digits(entry.get("amount"))
     if not value or value >= 1 << 256:
-        raise Unpayable("the entry names no amount")
+        raise Unpayable("the entry has no amount")
     if not ADDRESS.fullmatch(to) or not int(to, 16):
         raise Unpayable(f"the receiver {to[:42]!r} is not an address")
     extra = entry.get("extra")
     about: Mapping[str, Any] = extra if isinstance(extra, dict) else {}
     method = about.get("assetTransferMethod") or "eip3009"
     if method != "eip3009":
-        raise Unpayable(f"it asks for a transfer by {str(method)[:40]!r}, and wallets sign EIP-3009")
+        raise Unpayable(f"it requires a transfer by {str(method)[:40]!r}, but wallets sign only EIP-3009")
     name, version = about.get("name"), about.get("version")
     if not (isinstance(name, str) and isinstance(version, str) and name and version):
-        raise Unpayable("the entry does not name the EIP-712 domain of its token")
+        raise Unpayable("the entry has no EIP-712 domain of its token")
     asked = entry.get("maxTimeoutSeconds")
     life = min(max(asked, 60), 3600) if isinstance(asked, int) else 60
 
     def pay() -> Steps[tuple[dict[str, Any], str]]:
         now = int(time.time())
         message: dict[str, Any] = {
-            # validAfter lies back for chains whose clock is behind.
+            # validAfter is in the past, for chains whose clock is behind.
             "from": wallet.address, "to": to, "value": value, "validAfter": now - 600,
             "validBefore": now + life, "nonce": "0x" + secrets.token_hex(32),
         }
@@ -637,18 +638,18 @@ ADDRESS = re.compile(r"0x[0-9a-fA-F]{40}")
 
 
 def signature_text(signed: Any) -> str:
-    """Returns what a wallet signed as 0x and hex. Raises Unpayable for anything else."""
+    """Returns the signature of a wallet as 0x and hex. Raises Unpayable for anything else."""
     signed = getattr(signed, "signature", signed)
     text = "0x" + bytes(signed).hex() if isinstance(signed, (bytes, bytearray)) else signed
     if not isinstance(text, str) or not re.fullmatch(r"0x([0-9a-fA-F]{2}){65,4096}", text):
-        raise Unpayable("the wallet returned no signature: sign_typed_data has to return its bytes")
+        raise Unpayable("the wallet returned no signature: sign_typed_data must return its bytes")
     return text
 
 
 def answer(
     challenge: Mapping[str, Any], entry: Mapping[str, Any], payload: Mapping[str, Any], id: str
 ) -> dict[str, Any]:
-    """Returns the PaymentPayload that pays an entry: the server's words come back as they came."""
+    """Returns the PaymentPayload for an entry. Resource, entry, and extensions are echoed unchanged."""
     theirs = challenge.get("extensions")
     extensions = dict(theirs) if isinstance(theirs, dict) else {}
     ours = extensions.get(_x402.IDENTIFIER)

@@ -1,7 +1,7 @@
-"""The core of both clients: requests are values, and what to do next is decided here.
+"""The core of both clients, without I/O.
 
-A call is a generator. It yields Send, Sleep and Sign, and a driver, which is all that differs between
-the synchronous and the asynchronous client, performs them.
+A call is a generator. It yields Send, Sleep, and Sign effects, and a driver performs them. The
+synchronous and the asynchronous client differ only in their driver.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ RELEASE = "1.1.0"
 #: The API version with which this release was tested.
 API_VERSION = "1.1"
 DEFAULT_URL = "http://127.0.0.1:8402"
-#: Above the 30 s for which the service may wait for an order.
+#: Longer than the 30 s for which the service may wait for an order.
 DEFAULT_TIMEOUT = 45.0
 DEFAULT_RETRIES = 3
-#: Longest wait before a repeat, in seconds; a service that asks for more gets no repeat.
+#: Longest wait before a retry, in seconds. If Retry-After is longer, the call is not retried.
 MAX_WAIT = 5.0
 
 log = logging.getLogger("toll")
@@ -48,27 +48,27 @@ R = TypeVar("R", bound=Record)
 
 
 class TransportError(Exception):
-    """No answer came: the connection failed, timed out, or the answer is too long."""
+    """No response: the connection failed or timed out, or the response is too long."""
 
 
 @dataclass(frozen=True)
 class Send:
-    """An effect: send the request, get the answer."""
+    """An effect: send the request and return the response."""
 
     request: Request
 
 
 @dataclass(frozen=True)
 class Sleep:
-    """An effect: wait so many seconds."""
+    """An effect: wait for a number of seconds."""
 
     seconds: float
 
 
 @dataclass(frozen=True)
 class Sign:
-    """An effect: have a wallet sign, which may take a while. On an event loop it runs in a thread,
-    and what it returns is awaited if it has to be."""
+    """An effect: sign with a wallet, which may take a while. On an event loop, it runs in a thread,
+    and an awaitable result is awaited."""
 
     call: Callable[[], Any] = field(repr=False)
 
@@ -78,10 +78,10 @@ Steps = Generator[Effect, Any, T]
 
 
 class Transport(Protocol):
-    """Sends one request. It raises TransportError when no answer comes, and never repeats."""
+    """Sends one request, without retries. It raises TransportError if there is no response."""
 
     def send(self, request: Request) -> Answer:
-        """Returns the whole answer, whatever its status."""
+        """Returns the complete response, whatever its status."""
 
     def close(self) -> None:
         """Closes idle connections."""
@@ -91,7 +91,7 @@ class AsyncTransport(Protocol):
     """Transport for asyncio."""
 
     async def send(self, request: Request) -> Answer:
-        """Returns the whole answer, whatever its status."""
+        """Returns the complete response, whatever its status."""
 
     async def aclose(self) -> None:
         """Closes idle connections."""
@@ -99,12 +99,12 @@ class AsyncTransport(Protocol):
 
 @dataclass(frozen=True)
 class Attempt:
-    """What a log hook hears: one request and how it ended. It has no secrets."""
+    """One request and its outcome, for the log hook. It contains no secrets."""
 
     method: str
     path: str
     attempt: int
-    #: HTTP status, 0 without an answer.
+    #: HTTP status, 0 without a response.
     status: int
     seconds: float
     request_id: str | None
@@ -119,16 +119,16 @@ class Call(Generic[R]):
     record: type[R]
     query: Mapping[str, Any] = field(default_factory=dict)
     body: Any = None
-    #: A repeat cannot do anything twice: reads, and acts with an idempotency key or id.
+    #: The call can be retried, because a repeat does nothing twice.
     again: bool = False
-    #: ... but only after an answer that says that nothing was done, not after a lost one.
+    #: ... but only after a response which means that nothing was done, not after a lost response.
     refused: bool = False
-    #: The call creates: it carries an Idempotency-Key.
+    #: The call creates a record and sends an Idempotency-Key.
     creates: bool = False
-    #: The call needs an API key.
+    #: The call requires an API key.
     key: bool = True
     if_match: int | None = None
-    #: Statuses beside 2xx whose body is the record.
+    #: Further statuses whose body is the record.
     taken: frozenset[int] = frozenset()
 
 
@@ -181,7 +181,7 @@ def new_config(
 
 
 def _logging() -> None:
-    """TOLL_LOG=info or debug shows the log of the package on stderr."""
+    """Logs to stderr if TOLL_LOG is set, for example to info or debug."""
     level = os.environ.get("TOLL_LOG", "").upper()
     if level in ("DEBUG", "INFO", "WARNING", "ERROR") and not log.handlers:
         log.addHandler(logging.StreamHandler())
@@ -191,8 +191,8 @@ def _logging() -> None:
 def base_url(address: str) -> str:
     """Returns the address of a service without a trailing /api/v1.
 
-    Raises ValueError unless it is an absolute http or https URL without user, query and fragment.
-    The message does not repeat it, as it may hold a password.
+    Raises ValueError unless it is an absolute http or https URL without user, query, or fragment.
+    The message does not repeat the URL, which may contain a password.
     """
     try:
         u = urllib.parse.urlsplit(address.strip())
@@ -201,7 +201,7 @@ def base_url(address: str) -> str:
         good = False
     if not good or u.username is not None or u.query or u.fragment:
         raise ValueError(
-            "url must be an absolute http or https URL without user, query and fragment, "
+            "url must be an absolute http or https URL without user, query, or fragment, "
             'for example "https://pay.example.com"'
         )
     path = u.path.rstrip("/")
@@ -211,11 +211,11 @@ def base_url(address: str) -> str:
 
 
 def segment(text: str) -> str:
-    """Returns a text as one segment of a path."""
+    """Returns a text as an escaped path segment."""
     return urllib.parse.quote(text, safe="") if text not in (".", "..") else "%2E" * len(text)
 
 
-#: Statuses of a service that may answer later.
+#: Statuses of temporary failures.
 PASSING = frozenset({429, 502, 503, 504})
 
 
@@ -241,7 +241,7 @@ def request_of(config: Config, call: Call[Any], key: str | None) -> Request:
     headers.update(config.headers)
     for name, value in headers.items():
         if any(c in "\r\n\0" for c in name + value):
-            raise ValueError(f"the header {name!r} must not have line breaks")
+            raise ValueError(f"the header {name!r} must not contain line breaks")
     url = config.url + call.path
     query = {k: _query(v) for k, v in call.query.items() if v is not None}
     if query:
@@ -260,9 +260,9 @@ def _query(value: Any) -> str:
 
 
 def send(config: Config, call: Call[Any]) -> Steps[Answer]:
-    """Sends a call, repeats it where that is safe, and returns the last answer.
+    """Sends a call, retries it if that is safe, and returns the last response.
 
-    Raises UnavailableError when no answer came.
+    Raises UnavailableError if there is no response.
     """
     key = None
     if call.creates:
@@ -307,9 +307,9 @@ def _tell(
 
 
 def unreachable(fault: BaseException | None) -> errors.UnavailableError:
-    """Returns the error of a call without an answer."""
+    """Returns the error of a call without a response."""
     e = errors.UnavailableError(
-        "The service did not answer.",
+        "The service did not respond.",
         code="BCK.HTTP.503",
         category="integration",
         details=f"{fault}." if fault else "",
@@ -320,14 +320,14 @@ def unreachable(fault: BaseException | None) -> errors.UnavailableError:
 
 
 def backoff(attempt: int, longest: float) -> float:
-    """Returns the wait after an attempt, from 0, in seconds: it grows by four, with jitter."""
+    """Returns the wait in seconds after attempt 0, 1, ...: it grows fourfold, with jitter."""
     return min(0.1 * 4.0**attempt, longest) * random.uniform(0.5, 1.0)
 
 
 def _again(
     config: Config, call: Call[Any], attempt: int, answer: Answer | None, key: str | None
 ) -> float | None:
-    """Returns after how many seconds the call is repeated, None for not at all."""
+    """Returns the wait in seconds before a retry, or None if the call is not retried."""
     if attempt >= config.max_retries:
         return None
     wait = backoff(attempt, config.max_wait)
@@ -356,16 +356,16 @@ def perform(config: Config, call: Call[R]) -> Steps[R]:
 
 
 def read(call: Call[R], answer: Answer) -> R:
-    """Reads the record of an answer. Raises TollError for one that is not 2xx."""
+    """Reads the record of a response. Raises TollError for a response other than 2xx."""
     if not 200 <= answer.status <= 299 and answer.status not in call.taken:
         raise errors.of_answer(answer)
     if answer.headers.get("deprecation") == "true":
-        warn_deprecated(f"the service took a deprecated form of {call.method} {call.path}")
+        warn_deprecated(f"the service accepted a deprecated form of {call.method} {call.path}")
     try:
         return call.record.read(answer.json() if answer.body else {}, answer)
     except (ValueError, Unreadable) as e:
         raise errors.InternalError(
-            "The service sent an answer that cannot be read.",
+            "The service sent a response that cannot be read.",
             code="BCK.HTTP.500",
             status=502,
             details=f"{e}.",
@@ -378,7 +378,7 @@ _warned: set[str] = set()
 
 
 def warn_deprecated(what: str) -> None:
-    """Warns once a process."""
+    """Warns once per process."""
     if what not in _warned:
         _warned.add(what)
         import warnings
@@ -388,7 +388,7 @@ def warn_deprecated(what: str) -> None:
 
 
 def run(steps: Steps[T], transport: Transport, sleep: Callable[[float], None] = time.sleep) -> T:
-    """Performs the effects of steps, one after the other."""
+    """Performs the effects of steps, in order."""
     try:
         effect = next(steps)
         while True:

@@ -1,4 +1,4 @@
-"""Events: lists, and a stream that resumes where it broke."""
+"""Lists of events, and a stream that resumes after interruptions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ._pages import AsyncPages, Listing, Pages
 from ._record import Unreadable
 from ._wire import Answer, Headers, Request, loads
 
-#: Seconds without a byte after which a stream counts as broken; the service sends far more often.
+#: Seconds without a byte after which a stream is broken; the service sends far more often.
 SILENCE = 120.0
 #: Largest event in bytes.
 MAX_EVENT = 4 << 20
@@ -23,7 +23,7 @@ PATH = "/api/v1/events"
 
 
 class Stream(Protocol):
-    """An answer whose body is read part by part."""
+    """A response whose body is read part by part."""
 
     status: int
     headers: Headers
@@ -32,7 +32,7 @@ class Stream(Protocol):
         """Returns the next bytes, b"" at the end. Raises TransportError."""
 
     def close(self) -> None:
-        """Ends the stream."""
+        """Closes the stream."""
 
 
 class AsyncStream(Protocol):
@@ -45,11 +45,11 @@ class AsyncStream(Protocol):
         """Returns the next bytes, b"" at the end. Raises TransportError."""
 
     async def aclose(self) -> None:
-        """Ends the stream."""
+        """Closes the stream."""
 
 
 class Parser:
-    """Takes server-sent events apart, whatever the parts in which they come."""
+    """Parses server-sent events from arbitrary chunks."""
 
     def __init__(self) -> None:
         self._line = bytearray()
@@ -58,7 +58,7 @@ class Parser:
         self._id = ""
 
     def feed(self, part: bytes) -> Iterator[tuple[str, bytes]]:
-        """Yields id and data of each event that is complete. Raises Unreadable."""
+        """Yields id and data of each complete event. Raises Unreadable."""
         self._line += part
         while True:
             line, found, rest = self._line.partition(b"\n")
@@ -86,7 +86,7 @@ class Parser:
 
 
 class _Following:
-    """Where a stream is: after which event, and how often it failed since."""
+    """The position of a stream: the last event, and the number of failures since."""
 
     def __init__(self, config: Config, after: str | None) -> None:
         self._config = config
@@ -114,7 +114,7 @@ class _Following:
             yield event
 
     def pause(self, answer: Answer | None) -> float:
-        """Returns the wait before the next connection. Raises when the service refused."""
+        """Returns the wait before the next connection. Raises if the service refused."""
         asked = 0
         if answer is not None and answer.status != 200:
             if answer.status not in _core.PASSING:
@@ -126,7 +126,7 @@ class _Following:
 
 
 class Events(Resource):
-    """What happened to what the caller has."""
+    """Events about the caller's records."""
 
     def list(
         self,
@@ -136,14 +136,14 @@ class Events(Resource):
         page_size: int | None = None,
         ascending: bool = False,
     ) -> Pages[Event]:
-        """Lists events, newest first; ascending is the order in which they happened."""
+        """Lists events, newest first, or oldest first with ascending."""
         return self._list(_listing(type, since, page_size, ascending))
 
     def stream(self, *, after: str | None = None) -> Iterator[Event]:
         """Yields events as they happen, each once and in order, until the loop ends.
 
-        It begins after the event with the id `after`, None for now. A connection that breaks is
-        made again and resumes where it broke. An error means that the service refused.
+        It begins after the event with the id `after`, by default now. If the connection breaks, it
+        reconnects and resumes. An error means that the service refused.
         """
         at = _Following(self._config, after)
         while True:
@@ -177,7 +177,7 @@ class AsyncEvents(AsyncResource):
         page_size: int | None = None,
         ascending: bool = False,
     ) -> AsyncPages[Event]:
-        """Lists events, newest first; ascending is the order in which they happened."""
+        """Lists events, newest first, or oldest first with ascending."""
         return self._list(_listing(type, since, page_size, ascending))
 
     async def stream(self, *, after: str | None = None) -> AsyncIterator[Event]:

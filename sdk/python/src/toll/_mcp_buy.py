@@ -1,4 +1,4 @@
-"""Calls over MCP that are answered with what they cost, as a transport of HTTP sees them."""
+"""Paid calls over MCP, for HTTP transports."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from ._record import Unreadable
 from ._wire import dumps
 
 PAYMENT, RECEIPT = "x402/payment", "x402/payment-response"
-#: What is sold: the method of a call, the member that names the item, and the type of its url.
+#: Methods of calls for items, the member with the name of the item, and the type in its url.
 METHODS = {
     "tools/call": ("name", "tools"),
     "resources/read": ("uri", "resources"),
     "prompts/get": ("name", "prompts"),
 }
-#: Bytes of a paid answer in which its receipt is looked for.
+#: Most bytes of a paid response that are searched for its receipt.
 MAX_ANSWER = 8 << 20
 
 
@@ -29,7 +29,7 @@ class Call:
 
     @classmethod
     def read(cls, method: str, content_type: str, body: bytes) -> Call | None:
-        """Returns the call in a request, None when there is none that could cost something."""
+        """Returns the call in a request, or None if it contains no call that could be paid."""
         if method != "POST" or content_type.split(";")[0].strip().lower() != "application/json":
             return None
         try:
@@ -43,11 +43,11 @@ class Call:
             return None
         meta = params.get("_meta")
         if isinstance(meta, dict) and PAYMENT in meta:
-            return None  # it brings a payment of its own
+            return None  # it already has a payment
         return cls(message, params)
 
     def asked(self, url: str, answer: Mapping[str, Any] | None) -> Asked | None:
-        """Returns what the answer asks for, None when it asks for nothing that could be paid."""
+        """Returns the payment requirements of a response, or None if it has no valid requirements."""
         found: Any = None
         result, error = (answer or {}).get("result"), (answer or {}).get("error")
         if isinstance(result, dict) and result.get("isError") is True:
@@ -76,7 +76,7 @@ class Call:
 
     @staticmethod
     def outcome(answer: Mapping[str, Any] | None) -> tuple[bool, Mapping[str, Any] | None]:
-        """Returns whether a paid call was answered, and its receipt."""
+        """Returns whether a paid call succeeded, and its receipt."""
         result = (answer or {}).get("result")
         if not isinstance(result, dict):
             return answer is None, None
@@ -87,9 +87,9 @@ class Call:
 
 
 class Answering:
-    """Looks for the answer to a call in a body that comes in parts, and keeps them.
+    """Finds the response to a call in a body that arrives in parts, and keeps the parts.
 
-    A refusal is the first message of a body. patient looks beyond other messages.
+    A refusal is the first message of a body. patient also searches after other messages.
     """
 
     def __init__(self, call: Call, content_type: str, patient: bool) -> None:
@@ -102,7 +102,7 @@ class Answering:
         self.answer: Mapping[str, Any] | None = None
 
     def feed(self, part: bytes) -> bool:
-        """Takes a part. Returns False when there is no use in more of them."""
+        """Adds a part. Returns False when the search is finished."""
         self.parts.append(part)
         self._size += len(part)
         if self._size > self._most:
@@ -120,7 +120,7 @@ class Answering:
                 self._parser = None
 
     def end(self) -> None:
-        """Takes the end of the body."""
+        """Handles the end of the body."""
         if self._parser is None:
             self._look(b"".join(self.parts))
 

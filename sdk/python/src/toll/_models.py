@@ -22,7 +22,7 @@ from ._record import (
 
 @dataclass(frozen=True, kw_only=True)
 class APIKey(Record):
-    """APIKey as the service answers it."""
+    """The record APIKey of the service."""
 
     address: str
     created_at: datetime
@@ -63,7 +63,7 @@ class APIKey(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class AccessToken(Record):
-    """AccessToken as the service answers it."""
+    """The record AccessToken of the service."""
 
     access_token: str = field(repr=False)
     agent_id: str | None = None
@@ -106,7 +106,7 @@ class AccessToken(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Act(Record):
-    """Act as the service answers it."""
+    """The record Act of the service."""
 
     act: str
     actor: str
@@ -131,7 +131,7 @@ class Act(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class ActResult(Record):
-    """ActResult as the service answers it."""
+    """The record ActResult of the service."""
 
     code: str | None = None
     data: Mapping[str, Any]
@@ -156,7 +156,7 @@ class ActResult(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Agent(Record):
-    """Agent as the service answers it."""
+    """The record Agent of the service."""
 
     agent_definition_url: str | None = None
     agent_id: str
@@ -191,7 +191,7 @@ class Agent(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class AgentAPI(Record):
-    """AgentAPI as the service answers it."""
+    """The record AgentAPI of the service."""
 
     agent_definition_url: str | None = None
     auth_type: str
@@ -212,7 +212,7 @@ class AgentAPI(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class AgentAndPlanData(Record):
-    """AgentAndPlanData as the service answers it."""
+    """The record AgentAndPlanData of the service."""
 
     agent_id: str
     plan_id: str
@@ -225,7 +225,7 @@ class AgentAndPlanData(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class AgentAndPlanRegistered(Record):
-    """AgentAndPlanRegistered as the service answers it."""
+    """The record AgentAndPlanRegistered of the service."""
 
     agent_id: str
     data: AgentAndPlanData
@@ -246,7 +246,7 @@ class AgentAndPlanRegistered(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class AgentData(Record):
-    """AgentData as the service answers it."""
+    """The record AgentData of the service."""
 
     agent_id: str
 
@@ -257,7 +257,7 @@ class AgentData(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class AgentMetadata(Record):
-    """AgentMetadata as the service answers it."""
+    """The record AgentMetadata of the service."""
 
     agent: AgentAPI
     curation: CurationRecord
@@ -272,7 +272,7 @@ class AgentMetadata(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class AgentRegistered(Record):
-    """AgentRegistered as the service answers it."""
+    """The record AgentRegistered of the service."""
 
     agent_id: str
     data: AgentData
@@ -291,7 +291,7 @@ class AgentRegistered(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class AgentRegistry(Record):
-    """AgentRegistry as the service answers it."""
+    """The record AgentRegistry of the service."""
 
     last_updated: int
     owner: str
@@ -306,7 +306,7 @@ class AgentRegistry(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class AgentRequest(Record):
-    """AgentRequest as the service answers it."""
+    """The record AgentRequest of the service."""
 
     agent_id: str
     agent_name: str
@@ -329,7 +329,7 @@ class AgentRequest(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Balance(Record):
-    """Balance as the service answers it."""
+    """The record Balance of the service."""
 
     available: int
     balance: int
@@ -370,7 +370,7 @@ class Balance(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class BurnFields(Record):
-    """BurnFields as the service answers it."""
+    """The record BurnFields of the service."""
 
     commitment: str
     credits: int
@@ -391,7 +391,7 @@ class BurnFields(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class BurnProof(Record):
-    """BurnProof as the service answers it."""
+    """The record BurnProof of the service."""
 
     anchor_transaction: str | None = None
     contract: str | None = None
@@ -420,7 +420,7 @@ class BurnProof(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Catalogue(Record):
-    """Catalogue as the service answers it."""
+    """The record Catalogue of the service."""
 
     items: tuple[CatalogueItem, ...]
     pagination: CataloguePage
@@ -435,7 +435,7 @@ class Catalogue(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class CatalogueItem(Record):
-    """CatalogueItem as the service answers it."""
+    """The record CatalogueItem of the service."""
 
     accepts: tuple[Requirements, ...]
     description: str | None = None
@@ -464,7 +464,7 @@ class CatalogueItem(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class CatalogueItemMetadataStruct(Record):
-    """CatalogueItemMetadataStruct as the service answers it."""
+    """The record CatalogueItemMetadataStruct of the service."""
 
     agent_id: str
 
@@ -475,7 +475,7 @@ class CatalogueItemMetadataStruct(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class CataloguePage(Record):
-    """CataloguePage as the service answers it."""
+    """The record CataloguePage of the service."""
 
     limit: int
     offset: int
@@ -490,7 +490,7 @@ class CataloguePage(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Checkout(Record):
-    """Checkout as the service answers it."""
+    """The record Checkout of the service."""
 
     order_id: str
     result: CheckoutSession
@@ -505,7 +505,7 @@ class Checkout(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class CheckoutSession(Record):
-    """CheckoutSession as the service answers it."""
+    """The record CheckoutSession of the service."""
 
     checkout_link: str
     checkout_url: str
@@ -528,7 +528,7 @@ class CheckoutSession(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Clock(Record):
-    """Clock as the service answers it."""
+    """The record Clock of the service."""
 
     now: datetime
     offset_secs: int
@@ -541,7 +541,7 @@ class Clock(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Credential(Record):
-    """Credential as the service answers it."""
+    """The record Credential of the service."""
 
     created_at: datetime
     id: str
@@ -560,7 +560,7 @@ class Credential(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class CreditsConfig(Record):
-    """CreditsConfig as the service answers it."""
+    """The record CreditsConfig of the service."""
 
     amount: int
     duration_secs: int
@@ -585,7 +585,7 @@ class CreditsConfig(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class CurationRecord(Record):
-    """CurationRecord as the service answers it."""
+    """The record CurationRecord of the service."""
 
     is_listed: bool
 
@@ -596,7 +596,7 @@ class CurationRecord(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class DIDDocument(Record):
-    """DIDDocument as the service answers it."""
+    """The record DIDDocument of the service."""
 
     context: tuple[str, ...]
     assertion_method: tuple[str, ...]
@@ -613,7 +613,7 @@ class DIDDocument(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class DIDMethod(Record):
-    """DIDMethod as the service answers it."""
+    """The record DIDMethod of the service."""
 
     controller: str
     id: str
@@ -630,7 +630,7 @@ class DIDMethod(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class DIDMethodPublicKeyStruct(Record):
-    """DIDMethodPublicKeyStruct as the service answers it."""
+    """The record DIDMethodPublicKeyStruct of the service."""
 
     crv: str
     kty: str
@@ -645,7 +645,7 @@ class DIDMethodPublicKeyStruct(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Delegation(Record):
-    """Delegation as the service answers it."""
+    """The record Delegation of the service."""
 
     allowed_recipients: tuple[str, ...]
     amount_spent_cents: int
@@ -688,7 +688,7 @@ class Delegation(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class DelegationAccount(Record):
-    """DelegationAccount as the service answers it."""
+    """The record DelegationAccount of the service."""
 
     address: str
     code_required: bool
@@ -701,7 +701,7 @@ class DelegationAccount(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class DelegationCreated(Record):
-    """DelegationCreated as the service answers it."""
+    """The record DelegationCreated of the service."""
 
     account: DelegationAccount | None = None
     delegation_id: str
@@ -724,7 +724,7 @@ class DelegationCreated(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class DelegationTransaction(Record):
-    """DelegationTransaction as the service answers it."""
+    """The record DelegationTransaction of the service."""
 
     amount_cents: int
     created_at: datetime
@@ -751,7 +751,7 @@ class DelegationTransaction(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Deployment(Record):
-    """Deployment as the service answers it."""
+    """The record Deployment of the service."""
 
     chain_id: int
     contracts: Mapping[str, Any]
@@ -768,7 +768,7 @@ class Deployment(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Done(Record):
-    """Done as the service answers it."""
+    """The record Done of the service."""
 
     success: bool
 
@@ -779,7 +779,7 @@ class Done(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Ended(Record):
-    """Ended as the service answers it."""
+    """The record Ended of the service."""
 
     access_tokens: int
     api_keys: int
@@ -794,7 +794,7 @@ class Ended(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class EndedSessions(Record):
-    """EndedSessions as the service answers it."""
+    """The record EndedSessions of the service."""
 
     ended: int
     success: bool
@@ -807,7 +807,7 @@ class EndedSessions(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Event(Record):
-    """Event as the service answers it."""
+    """The record Event of the service."""
 
     created_at: datetime
     data: Any = None
@@ -828,7 +828,7 @@ class Event(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class EventObject(Record):
-    """EventObject as the service answers it."""
+    """The record EventObject of the service."""
 
     id: str
     kind: str
@@ -843,7 +843,7 @@ class EventObject(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class FlatCredits(Record):
-    """FlatCredits as the service answers it."""
+    """The record FlatCredits of the service."""
 
     amount: int
     credits_type: str
@@ -862,7 +862,7 @@ class FlatCredits(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class FlatPrice(Record):
-    """FlatPrice as the service answers it."""
+    """The record FlatPrice of the service."""
 
     amounts: tuple[int, ...]
     price_type: str
@@ -879,7 +879,7 @@ class FlatPrice(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class FoundPage(Record):
-    """FoundPage as the service answers it."""
+    """The record FoundPage of the service."""
 
     cursor: str | None = None
     limit: int
@@ -892,7 +892,7 @@ class FoundPage(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class FoundResources(Record):
-    """FoundResources as the service answers it."""
+    """The record FoundResources of the service."""
 
     pagination: FoundPage
     partial_results: bool
@@ -909,7 +909,7 @@ class FoundResources(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Health(Record):
-    """Health as the service answers it."""
+    """The record Health of the service."""
 
     service: str
     status: str
@@ -926,7 +926,7 @@ class Health(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Info(Record):
-    """Info as the service answers it."""
+    """The record Info of the service."""
 
     api_base: str
     api_version: VersionRange
@@ -949,7 +949,7 @@ class Info(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Invitation(Record):
-    """Invitation as the service answers it."""
+    """The record Invitation of the service."""
 
     created_at: datetime
     ends_at: datetime
@@ -974,7 +974,7 @@ class Invitation(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class JWK(Record):
-    """JWK as the service answers it."""
+    """The record JWK of the service."""
 
     alg: str
     crv: str
@@ -995,7 +995,7 @@ class JWK(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class JWKS(Record):
-    """JWKS as the service answers it."""
+    """The record JWKS of the service."""
 
     keys: tuple[JWK, ...]
 
@@ -1006,7 +1006,7 @@ class JWKS(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class KeyRevoked(Record):
-    """KeyRevoked as the service answers it."""
+    """The record KeyRevoked of the service."""
 
     ended: Ended
     id: str
@@ -1025,7 +1025,7 @@ class KeyRevoked(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class KeyRotated(Record):
-    """KeyRotated as the service answers it."""
+    """The record KeyRotated of the service."""
 
     address: str
     created_at: datetime
@@ -1072,7 +1072,7 @@ class KeyRotated(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Lot(Record):
-    """Lot as the service answers it."""
+    """The record Lot of the service."""
 
     amount: int
     expires_at: datetime | None = None
@@ -1087,7 +1087,7 @@ class Lot(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class MainRecord(Record):
-    """MainRecord as the service answers it."""
+    """The record MainRecord of the service."""
 
     api_description: str | None = None
     author: str | None = None
@@ -1120,7 +1120,7 @@ class MainRecord(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Member(Record):
-    """Member as the service answers it."""
+    """The record Member of the service."""
 
     name: str
     role: str
@@ -1141,7 +1141,7 @@ class Member(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Moved(Record):
-    """Moved as the service answers it."""
+    """The record Moved of the service."""
 
     api_keys: int
     grants: int
@@ -1154,7 +1154,7 @@ class Moved(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class OffersResponse(Record):
-    """OffersResponse as the service answers it."""
+    """The record OffersResponse of the service."""
 
     offers: tuple[SignedOffer, ...]
     valid_until: int
@@ -1167,7 +1167,7 @@ class OffersResponse(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Order(Record):
-    """Order as the service answers it."""
+    """The record Order of the service."""
 
     amount: int
     balance: Balance | None = None
@@ -1220,7 +1220,7 @@ class Order(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Organization(Record):
-    """Organization as the service answers it."""
+    """The record Organization of the service."""
 
     id: str
     name: str
@@ -1235,7 +1235,7 @@ class Organization(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class PaymentMethod(Record):
-    """PaymentMethod as the service answers it."""
+    """The record PaymentMethod of the service."""
 
     alias: str | None = None
     allowed_api_key_ids: tuple[str, ...] | None = None
@@ -1266,7 +1266,7 @@ class PaymentMethod(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class PaymentMethodRemoved(Record):
-    """PaymentMethodRemoved as the service answers it."""
+    """The record PaymentMethodRemoved of the service."""
 
     success: bool
 
@@ -1277,7 +1277,7 @@ class PaymentMethodRemoved(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Permission(Record):
-    """Permission as the service answers it."""
+    """The record Permission of the service."""
 
     agent_id: str | None = None
     allowed_agents: tuple[str, ...] | None = None
@@ -1328,7 +1328,7 @@ class Permission(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class PermissionRevoked(Record):
-    """PermissionRevoked as the service answers it."""
+    """The record PermissionRevoked of the service."""
 
     permission_hash: str
     status: str
@@ -1343,7 +1343,7 @@ class PermissionRevoked(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class PermissionUse(Record):
-    """PermissionUse as the service answers it."""
+    """The record PermissionUse of the service."""
 
     agent_request_id: str
     created_at: datetime
@@ -1360,7 +1360,7 @@ class PermissionUse(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Person(Record):
-    """Person as the service answers it."""
+    """The record Person of the service."""
 
     id: str
     name: str
@@ -1375,7 +1375,7 @@ class Person(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Plan(Record):
-    """Plan as the service answers it."""
+    """The record Plan of the service."""
 
     access_limit: str
     credits_config: FlatCredits
@@ -1414,7 +1414,7 @@ class Plan(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class PlanFacts(Record):
-    """PlanFacts as the service answers it."""
+    """The record PlanFacts of the service."""
 
     access_limit: str
     currency: str | None = None
@@ -1431,7 +1431,7 @@ class PlanFacts(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class PlanMetadata(Record):
-    """PlanMetadata as the service answers it."""
+    """The record PlanMetadata of the service."""
 
     curation: CurationRecord
     main: MainRecord
@@ -1446,7 +1446,7 @@ class PlanMetadata(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class PlanRef(Record):
-    """PlanRef as the service answers it."""
+    """The record PlanRef of the service."""
 
     name: str
     plan_id: str
@@ -1459,7 +1459,7 @@ class PlanRef(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class PlanRegistered(Record):
-    """PlanRegistered as the service answers it."""
+    """The record PlanRegistered of the service."""
 
     plan_id: str
     success: bool
@@ -1476,7 +1476,7 @@ class PlanRegistered(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class PlanRegistry(Record):
-    """PlanRegistry as the service answers it."""
+    """The record PlanRegistry of the service."""
 
     credits: CreditsConfig
     last_updated: int
@@ -1493,7 +1493,7 @@ class PlanRegistry(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Price(Record):
-    """Price as the service answers it."""
+    """The record Price of the service."""
 
     amounts: tuple[int, ...]
     contract_address: str
@@ -1520,7 +1520,7 @@ class Price(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Readiness(Record):
-    """Readiness as the service answers it."""
+    """The record Readiness of the service."""
 
     checks: Mapping[str, Any]
     status: str
@@ -1533,7 +1533,7 @@ class Readiness(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class RecentCall(Record):
-    """RecentCall as the service answers it."""
+    """The record RecentCall of the service."""
 
     at: datetime
     code: str
@@ -1558,7 +1558,7 @@ class RecentCall(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class RecentCalls(Record):
-    """RecentCalls as the service answers it."""
+    """The record RecentCalls of the service."""
 
     calls: tuple[RecentCall, ...]
     since: datetime
@@ -1571,7 +1571,7 @@ class RecentCalls(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class RecoveryCodes(Record):
-    """RecoveryCodes as the service answers it."""
+    """The record RecoveryCodes of the service."""
 
     codes: tuple[str, ...]
 
@@ -1582,7 +1582,7 @@ class RecoveryCodes(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Refusals(Record):
-    """Refusals as the service answers it."""
+    """The record Refusals of the service."""
 
     agent_id: str | None = None
     plan_id: str | None = None
@@ -1601,7 +1601,7 @@ class Refusals(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class ReleaseResponse(Record):
-    """ReleaseResponse as the service answers it."""
+    """The record ReleaseResponse of the service."""
 
     agent_request_id: str
     released: int
@@ -1618,7 +1618,7 @@ class ReleaseResponse(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Removed(Record):
-    """Removed as the service answers it."""
+    """The record Removed of the service."""
 
     ended: Ended
     kept: Ended | None = None
@@ -1637,7 +1637,7 @@ class Removed(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class RenewResponse(Record):
-    """RenewResponse as the service answers it."""
+    """The record RenewResponse of the service."""
 
     agent_request_id: str
     held_amount: int
@@ -1654,7 +1654,7 @@ class RenewResponse(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class RequestRecord(Record):
-    """RequestRecord as the service answers it."""
+    """The record RequestRecord of the service."""
 
     agent_id: str | None = None
     agent_request_id: str
@@ -1705,7 +1705,7 @@ class RequestRecord(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class RequestStep(Record):
-    """RequestStep as the service answers it."""
+    """The record RequestStep of the service."""
 
     at: datetime
     credits: int
@@ -1720,7 +1720,7 @@ class RequestStep(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Requirements(Record):
-    """Requirements as the service answers it."""
+    """The record Requirements of the service."""
 
     amount: str | None = None
     asset: str | None = None
@@ -1745,7 +1745,7 @@ class Requirements(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class RequirementsExtra(Record):
-    """RequirementsExtra as the service answers it."""
+    """The record RequirementsExtra of the service."""
 
     agent_id: str | None = None
     http_verb: str | None = None
@@ -1770,7 +1770,7 @@ class RequirementsExtra(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Revenue(Record):
-    """Revenue as the service answers it."""
+    """The record Revenue of the service."""
 
     amount: int
     currency: str
@@ -1793,7 +1793,7 @@ class Revenue(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class SearchResult(Record):
-    """SearchResult as the service answers it."""
+    """The record SearchResult of the service."""
 
     created_at: datetime
     id: str
@@ -1810,7 +1810,7 @@ class SearchResult(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class SearchResults(Record):
-    """SearchResults as the service answers it."""
+    """The record SearchResults of the service."""
 
     more: bool
     results: tuple[SearchResult, ...]
@@ -1823,7 +1823,7 @@ class SearchResults(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Session(Record):
-    """Session as the service answers it."""
+    """The record Session of the service."""
 
     agent: str
     current: bool
@@ -1848,7 +1848,7 @@ class Session(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class SettleExtra(Record):
-    """SettleExtra as the service answers it."""
+    """The record SettleExtra of the service."""
 
     agent_id: str | None = None
     agent_request_id: str | None = None
@@ -1875,7 +1875,7 @@ class SettleExtra(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class SettleResponse(Record):
-    """SettleResponse as the service answers it."""
+    """The record SettleResponse of the service."""
 
     amount: int | None = None
     code: str | None = None
@@ -1910,7 +1910,7 @@ class SettleResponse(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Settlement(Record):
-    """Settlement as the service answers it."""
+    """The record Settlement of the service."""
 
     agent_id: str | None = None
     agent_request_id: str
@@ -1959,7 +1959,7 @@ class Settlement(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class SignedIn(Record):
-    """SignedIn as the service answers it."""
+    """The record SignedIn of the service."""
 
     organizations: tuple[Organization, ...]
     person: Person
@@ -1976,7 +1976,7 @@ class SignedIn(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class SignedOffer(Record):
-    """SignedOffer as the service answers it."""
+    """The record SignedOffer of the service."""
 
     accept_index: int
     format: str
@@ -1991,7 +1991,7 @@ class SignedOffer(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Simulation(Record):
-    """Simulation as the service answers it."""
+    """The record Simulation of the service."""
 
     agent_id: str
     agent_name: str
@@ -2014,7 +2014,7 @@ class Simulation(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class SimulationResult(Record):
-    """SimulationResult as the service answers it."""
+    """The record SimulationResult of the service."""
 
     credits_to_redeem: int
     success: bool
@@ -2027,7 +2027,7 @@ class SimulationResult(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class StripeEventReceived(Record):
-    """StripeEventReceived as the service answers it."""
+    """The record StripeEventReceived of the service."""
 
     received: bool
 
@@ -2038,7 +2038,7 @@ class StripeEventReceived(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class SubTask(Record):
-    """SubTask as the service answers it."""
+    """The record SubTask of the service."""
 
     agent_request_id: str
     created_at: datetime
@@ -2063,7 +2063,7 @@ class SubTask(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Supported(Record):
-    """Supported as the service answers it."""
+    """The record Supported of the service."""
 
     extensions: tuple[str, ...]
     kinds: tuple[SupportedKind, ...]
@@ -2078,7 +2078,7 @@ class Supported(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class SupportedExtra(Record):
-    """SupportedExtra as the service answers it."""
+    """The record SupportedExtra of the service."""
 
     credits_asset: str
     version: str
@@ -2091,7 +2091,7 @@ class SupportedExtra(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class SupportedKind(Record):
-    """SupportedKind as the service answers it."""
+    """The record SupportedKind of the service."""
 
     extra: SupportedExtra | None = None
     network: str
@@ -2108,7 +2108,7 @@ class SupportedKind(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class TokenBalance(Record):
-    """TokenBalance as the service answers it."""
+    """The record TokenBalance of the service."""
 
     amount: int
     decimals: int
@@ -2125,7 +2125,7 @@ class TokenBalance(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Usage(Record):
-    """Usage as the service answers it."""
+    """The record Usage of the service."""
 
     agent_id: str | None = None
     credits: int
@@ -2150,7 +2150,7 @@ class Usage(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class VerifyExtra(Record):
-    """VerifyExtra as the service answers it."""
+    """The record VerifyExtra of the service."""
 
     agent_request_id: str | None = None
     checkout_url: str | None = None
@@ -2167,7 +2167,7 @@ class VerifyExtra(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class VerifyResponse(Record):
-    """VerifyResponse as the service answers it."""
+    """The record VerifyResponse of the service."""
 
     agent_id: str | None = None
     agent_request: AgentRequest | None = None
@@ -2204,7 +2204,7 @@ class VerifyResponse(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class VersionRange(Record):
-    """VersionRange as the service answers it."""
+    """The record VersionRange of the service."""
 
     current: str
     floor: str
@@ -2217,7 +2217,7 @@ class VersionRange(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Versions(Record):
-    """Versions as the service answers it."""
+    """The record Versions of the service."""
 
     current: str
     floor: str
@@ -2238,7 +2238,7 @@ class Versions(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Wallet(Record):
-    """Wallet as the service answers it."""
+    """The record Wallet of the service."""
 
     address: str
     balances: tuple[TokenBalance, ...]
@@ -2261,7 +2261,7 @@ class Wallet(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class WalletAnswer(Record):
-    """WalletAnswer as the service answers it."""
+    """The record WalletAnswer of the service."""
 
     access_token: str | None = field(default=None, repr=False)
     balance: int | None = None
@@ -2294,7 +2294,7 @@ class WalletAnswer(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class WalletKey(Record):
-    """WalletKey as the service answers it."""
+    """The record WalletKey of the service."""
 
     address: str
     custody: str
@@ -2309,7 +2309,7 @@ class WalletKey(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Webhook(Record):
-    """Webhook as the service answers it."""
+    """The record Webhook of the service."""
 
     created_at: datetime
     description: str | None = None
@@ -2336,7 +2336,7 @@ class Webhook(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class WebhookDeleted(Record):
-    """WebhookDeleted as the service answers it."""
+    """The record WebhookDeleted of the service."""
 
     id: str
     success: bool
@@ -2349,7 +2349,7 @@ class WebhookDeleted(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class WebhookDelivery(Record):
-    """WebhookDelivery as the service answers it."""
+    """The record WebhookDelivery of the service."""
 
     attempts: int
     completed_at: datetime | None = None
@@ -2384,7 +2384,7 @@ class WebhookDelivery(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class WebhookLeft(Record):
-    """WebhookLeft as the service answers it."""
+    """The record WebhookLeft of the service."""
 
     id: str
     url: str
@@ -2397,7 +2397,7 @@ class WebhookLeft(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class WebhookSecret(Record):
-    """WebhookSecret as the service answers it."""
+    """The record WebhookSecret of the service."""
 
     created_at: datetime
     description: str | None = None
@@ -2430,7 +2430,7 @@ class WebhookSecret(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class WorkspaceDeleted(Record):
-    """WorkspaceDeleted as the service answers it."""
+    """The record WorkspaceDeleted of the service."""
 
     ended: Ended
     id: str
@@ -2449,7 +2449,7 @@ class WorkspaceDeleted(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class WorkspaceRecord(Record):
-    """WorkspaceRecord as the service answers it."""
+    """The record WorkspaceRecord of the service."""
 
     address: str
     created_at: datetime

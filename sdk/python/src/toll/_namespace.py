@@ -1,4 +1,4 @@
-"""The brand words on the wire. Nothing else of the package spells them."""
+"""The brand names on the wire. Only this module contains them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Namespace:
-    """The three words with which a service of this interface names its own things."""
+    """The three brand names of a service."""
 
     scheme: str = "svc"
     header: str = "Service"
@@ -20,22 +20,22 @@ class Namespace:
 
     @property
     def resolved_from(self) -> str:
-        """The header that says where the version came from."""
+        """The header with the source of the API version."""
         return f"{self.header}-Version-Resolved-From"
 
     @property
     def request_id(self) -> str:
-        """The header that begins a streamed paid answer."""
+        """The header with the id of a streamed paid response."""
         return f"{self.header}-Request-Id"
 
     @property
     def crypto(self) -> str:
-        """The scheme of plans that are bought on chain."""
+        """The scheme of plans bought on a chain."""
         return f"{self.scheme}:erc4337"
 
     @property
     def card(self) -> str:
-        """The scheme of plans that are bought by card."""
+        """The scheme of plans bought by card."""
         return f"{self.scheme}:card-delegation"
 
     @property
@@ -45,15 +45,15 @@ class Namespace:
 
     @property
     def plan_extension(self) -> str:
-        """The extension that says where a plan is bought."""
+        """The extension with the address where a plan can be bought."""
         return f"{self.scheme}-plan"
 
     def reason(self, what: str) -> str:
-        """The reason word of a refused token: expired, revoked, payload_signature, ..."""
+        """The reason of a refused token: expired, revoked, payload_signature, ..."""
         return f"invalid_{self.scheme}_{what}"
 
     def webhook(self, what: str) -> str:
-        """A header of a delivery: Id, Timestamp or Signature."""
+        """A header of a delivery: Id, Timestamp, or Signature."""
         return f"{self.header}-Webhook-{what}"
 
 

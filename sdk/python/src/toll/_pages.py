@@ -1,4 +1,4 @@
-"""Lists: iterators over items that follow cursors, and single pages."""
+"""Lists, as iterators that follow cursors, and as single pages."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from ._record import Record, Unreadable
 from ._wire import Answer
 
 T = TypeVar("T", bound=Record)
-#: Pages that one iterator follows at most; a service that never ends a list is broken.
+#: Most pages of an iterator, in case a faulty service never ends a list.
 MAX_PAGES = 1_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class Page(Generic[T]):
-    """One page of a list. ``next_cursor`` is None on the last one."""
+    """One page of a list. ``next_cursor`` is None on the last page."""
 
     items: tuple[T, ...]
     next_cursor: str | None
@@ -36,7 +36,7 @@ class Page(Generic[T]):
 
 @dataclass(frozen=True, kw_only=True)
 class _Anything(Record):
-    """A body that is read by who asked for it."""
+    """A body that the caller parses."""
 
     value: Any = None
     _members: ClassVar = ()
@@ -48,7 +48,7 @@ class _Anything(Record):
 
 @dataclass(frozen=True)
 class Listing(Generic[T]):
-    """What is listed: the path, the member of the answer that has the items, and their record."""
+    """A list: its path, the member of the response that contains the items, and their record."""
 
     path: str
     member: str
@@ -73,7 +73,7 @@ class Listing(Generic[T]):
             items = tuple(self.record.read(v) for v in body.get(self.member) or [])
             following = body.get("nextCursor")
             if following is not None and not isinstance(following, str):
-                raise Unreadable("nextCursor must be a text")
+                raise Unreadable("nextCursor must be a string")
         except (Unreadable, TypeError) as e:
             raise errors.InternalError(
                 "The service sent a list that cannot be read.", code="BCK.HTTP.500", status=502,
@@ -89,7 +89,7 @@ class Listing(Generic[T]):
 def _next(seen: set[str], page: Page[Any]) -> str | None:
     cursor = page.next_cursor
     if cursor is not None and (cursor in seen or len(seen) >= MAX_PAGES):
-        raise errors.InternalError("The service repeats a page of a list.", code="BCK.HTTP.500")
+        raise errors.InternalError("The service returned the same page of a list again.", code="BCK.HTTP.500")
     if cursor is not None:
         seen.add(cursor)
     return cursor
@@ -105,7 +105,7 @@ class Pages(Generic[T]):
         self._config, self._transport, self._listing = config, transport, listing
 
     def page(self, cursor: str | None = None) -> Page[T]:
-        """Returns the page at a cursor, the first one for None."""
+        """Returns the page at a cursor, or the first page without a cursor."""
         return _core.run(self._listing.page(self._config, cursor), self._transport)
 
     def __iter__(self) -> Iterator[T]:
@@ -126,7 +126,7 @@ class AsyncPages(Generic[T]):
         self._config, self._transport, self._listing = config, transport, listing
 
     async def page(self, cursor: str | None = None) -> Page[T]:
-        """Returns the page at a cursor, the first one for None."""
+        """Returns the page at a cursor, or the first page without a cursor."""
         return await _core.run_async(self._listing.page(self._config, cursor), self._transport)
 
     async def __aiter__(self) -> AsyncIterator[T]:

@@ -1,4 +1,4 @@
-"""The decorator that names the price of a handler, for every framework."""
+"""The decorator for paid handlers, for all frameworks."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Current(Protocol):
-    """The exchange of the request that is being handled."""
+    """The exchange of the current request."""
 
     payment: Payment | None
 
     def pay_now(self, price: Price) -> Reply | None:
-        """Pays in a thread; returns the answer of a request that is not paid."""
+        """Pays in a thread. Returns the response for an unpaid request."""
 
     async def pay_soon(self, price: Price) -> Reply | None:
-        """Pays on the event loop."""
+        """Pays on the event loop. Returns the response for an unpaid request."""
 
 
 current: contextvars.ContextVar[Current | None] = contextvars.ContextVar("toll", default=None)
 
 
 def current_payment() -> Payment:
-    """Returns the payment of the request that is being handled.
+    """Returns the payment of the current request.
 
-    Raises NotBehindMiddleware where nothing is paid.
+    Raises NotBehindMiddleware if the request is not paid.
     """
     x = current.get()
     if x is None or x.payment is None:
@@ -49,13 +49,13 @@ def current_payment() -> Payment:
 
 
 class Paid:
-    """The price of a handler: a decorator, and a dependency of FastAPI."""
+    """The price of a handler, as a decorator or a FastAPI dependency."""
 
     def __init__(self, price: Price) -> None:
         self.price = price
 
     def __call__(self, handler: F) -> F:
-        """Returns the handler with its price. Its signature stays as it is."""
+        """Returns the handler with its price. Its signature does not change."""
         if inspect.iscoroutinefunction(handler):
 
             @functools.wraps(handler)
@@ -68,7 +68,7 @@ class Paid:
             return cast(F, _signed(paid_async, handler))
 
         if inspect.isasyncgenfunction(handler) or inspect.isgeneratorfunction(handler):
-            raise TypeError("a paid handler is a function; return the generator in a response")
+            raise TypeError("a paid handler must not be a generator: return a streaming response instead")
 
         @functools.wraps(handler)
         def paid_sync(*args: Any, **kwargs: Any) -> Any:
@@ -97,7 +97,7 @@ class Paid:
 
 
 def _signed(wrapper: Any, handler: Any) -> Any:
-    """Resolves annotations where the handler was written, as frameworks read those of wrappers."""
+    """Copies the signature of the handler with resolved annotations, which frameworks read."""
     try:
         wrapper.__signature__ = inspect.signature(handler, eval_str=True)
     except (NameError, TypeError, ValueError, SyntaxError):
@@ -117,20 +117,20 @@ def paid(
     stream: bool = False,
     caller_gone: CallerGone | None = None,
 ) -> Paid:
-    """Puts a price on a handler of FastAPI, Starlette, Flask or Django.
+    """Puts a price on a handler of FastAPI, Starlette, Flask, or Django.
 
         @app.post("/ask")
         @paid(credits=2)
         async def ask(question: Question) -> Answer: ...
 
-    It stands below the decorator of the route. credits is a number, or a function of the Work that
-    runs after the handler and is capped at max_credits, by default the maximum of the plan. What is
-    None comes from the middleware, without which the handler fails.
+    Put it below the decorator of the route. credits is a number, or a function of the Work that runs
+    after the handler; its result is capped at max_credits, by default the maximum of the plan.
+    Omitted parameters use the setting of the middleware, which is required.
     """
     if not callable(credits):
         whole(credits)
     if hold_secs is not None and not 1 <= hold_secs <= 900:
-        raise ValueError(f"hold_secs must be 1 to 900; got {hold_secs}")
+        raise ValueError(f"hold_secs must be from 1 to 900; got {hold_secs}")
     return Paid(
         Price(
             credits, max_credits, plan, agent, description, mime_type, hold_secs, stream,
@@ -140,9 +140,9 @@ def paid(
 
 
 def refused(reply: Reply, args: tuple[Any, ...]) -> Any:
-    """Ends a handler that is not paid, as its framework ends one, so that no log calls it an error.
+    """Ends an unpaid handler in the way of its framework, so that the framework logs no error.
 
-    The middleware answers in its place, whatever the framework makes of this.
+    The middleware sends its own response instead.
     """
     django = sys.modules.get("django.http")
     if django is not None and any(isinstance(a, django.HttpRequest) for a in args[:2]):

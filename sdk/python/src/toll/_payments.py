@@ -1,7 +1,7 @@
-"""Verify, settle, release and renew as steps, with their three outcomes.
+"""Steps for verify, settle, release, and renew, with their three outcomes.
 
-A settlement is settled, refused, or unknown. Unknown is never reported as refused: it is an error,
-or a receipt whose error_reason is settlement_pending, and the same call may be repeated.
+A settlement is settled, refused, or unknown. An unknown outcome is never reported as refused: it is
+an error, or a receipt whose error_reason is settlement_pending, and the same call may be repeated.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from . import _core, errors
 from ._core import Call, Config, Steps
 from ._models import ReleaseResponse, RenewResponse, SettleResponse, VerifyResponse
 
-#: Statuses of a verdict; others are failures of the call.
+#: Statuses of a verdict. Other statuses are failures of the call.
 _VERDICTS = frozenset({200, 400, 402, 403, 404, 409, 429, 503})
 PENDING = "settlement_pending"
 
@@ -29,7 +29,7 @@ def _judged(config: Config, call: Call[Any], reason: str) -> Steps[Any]:
         said = body.get(reason) if isinstance(body, dict) else None
     except ValueError:
         said = None
-    # These say something about the call and nothing about the payment.
+    # These reasons are about the call, not about the payment.
     if said in (None, "", "rate_limited", "unauthorized_server"):
         raise fault
     if answer.status == 503 and said != PENDING:
@@ -45,10 +45,10 @@ def _judged(config: Config, call: Call[Any], reason: str) -> Steps[Any]:
 
 
 def verify(config: Config, body: Mapping[str, Any]) -> Steps[VerifyResponse]:
-    """Asks whether a request is payable. A refusal is an answer, not an error.
+    """Checks whether a request is payable. A refusal is a response, not an error.
 
-    With a hold it is repeated only when the request has an id, and only after an answer that
-    says that nothing was done: a repeat after a lost answer would find its own hold.
+    With a hold, it is retried only if the request has an id, and only after a response which means
+    that nothing was done: after a lost response, the hold may already exist.
     """
     stock, hold = "paymentPayload" in body, bool(body.get("hold"))
     named = body.get("agentRequestId") is not None
@@ -69,7 +69,7 @@ def verify(config: Config, body: Mapping[str, Any]) -> Steps[VerifyResponse]:
 
 
 def settle(config: Config, body: Mapping[str, Any]) -> Steps[SettleResponse]:
-    """Burns credits. With an agentRequestId it may be repeated: the service burns once."""
+    """Burns credits. With an agentRequestId it is retried, because the service burns only once."""
     stock = "paymentPayload" in body
     call = Call(
         "POST",
@@ -84,12 +84,12 @@ def settle(config: Config, body: Mapping[str, Any]) -> Steps[SettleResponse]:
 
 
 def release(config: Config, body: Mapping[str, Any]) -> Steps[ReleaseResponse]:
-    """Gives a hold back without a burn."""
+    """Releases a hold without burning credits."""
     call = Call("POST", "/api/v1/x402/release", ReleaseResponse, body=body, again=True)
     return (yield from _core.perform(config, call))
 
 
 def renew(config: Config, body: Mapping[str, Any]) -> Steps[RenewResponse]:
-    """Moves the end of an open hold."""
+    """Extends an open hold."""
     call = Call("POST", "/api/v1/x402/renew", RenewResponse, body=body, again=True)
     return (yield from _core.perform(config, call))

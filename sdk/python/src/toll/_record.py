@@ -1,4 +1,4 @@
-"""Records: what the service answers, as frozen objects with exact numbers."""
+"""Records of the service, as frozen objects with exact numbers."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ Reader = Callable[[Any], Any]
 
 
 class Unreadable(ValueError):
-    """An answer is not what the wire contract says."""
+    """A response does not match the wire contract."""
 
 
 class Member(NamedTuple):
-    """One member of a record: its attribute, its name on the wire, and how it is read."""
+    """One member of a record: its attribute, its name on the wire, and its reader."""
 
     attribute: str
     wire: str
@@ -30,11 +30,11 @@ member = Member
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """What the service answered.
+    """A record of the service.
 
-    ``raw`` has every member as it came, also those that this release does not know.
-    ``response`` is the answer of which this is the whole body, with status, headers, request id
-    and API version; it is None on records inside others.
+    ``raw`` has every member as sent, including members unknown to this release. ``response`` is the
+    response whose body is this record, with status, headers, request id, and API version; it is None
+    on nested records.
     """
 
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
@@ -44,7 +44,7 @@ class Record:
 
     @classmethod
     def read(cls: type[R], value: Any, response: Answer | None = None) -> R:
-        """Reads a JSON object. Raises Unreadable when a member is missing or of a wrong type."""
+        """Reads a JSON object. Raises Unreadable if a member is missing or has a wrong type."""
         if not isinstance(value, dict):
             raise Unreadable(f"{cls.__name__} must be an object")
         values: dict[str, Any] = {"raw": value, "response": response}
@@ -64,19 +64,19 @@ class Record:
 
 
 def keep(value: Any) -> Any:
-    """Keeps a value as JSON has it."""
+    """Returns a JSON value unchanged."""
     return value
 
 
 def text(value: Any) -> str:
-    """Reads a text."""
+    """Reads a string."""
     if not isinstance(value, str):
-        raise ValueError("must be a text")
+        raise ValueError("must be a string")
     return value
 
 
 def integer(value: Any) -> int:
-    """Reads a whole number, which amounts are as decimal text. It is never a float."""
+    """Reads a whole number; amounts are decimal strings. It never returns a float."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 78:
@@ -92,7 +92,7 @@ def boolean(value: Any) -> bool:
 
 
 def mapping(value: Any) -> Mapping[str, Any]:
-    """Reads an object as it is."""
+    """Reads an object unchanged."""
     if not isinstance(value, dict):
         raise ValueError("must be an object")
     return value
@@ -105,7 +105,7 @@ def moment(value: Any) -> datetime:
 
 
 def one(of: Callable[[], type[R]]) -> Reader:
-    """Reads a record inside another one."""
+    """Reads a nested record."""
     return lambda value: of().read(value)
 
 

@@ -1,4 +1,4 @@
-"""Everything that the service can be asked, by resource."""
+"""The operations of the service, by resource."""
 
 from __future__ import annotations
 
@@ -70,13 +70,13 @@ def _paging(
 
 
 class Agents(Resource):
-    """Paid services and the endpoints that they expose."""
+    """Paid services with their endpoints."""
 
     def list(
         self, *, page_size: int | None = None, sort_by: str | None = None, ascending: bool = False
     ) -> Pages[m.Agent]:
         """Lists the caller's agents, newest first. page_size is 1 to 100; sort_by is "created",
-        "updated" or "name"."""
+        "updated", or "name"."""
         query = _paging(page_size, sort_by, ascending)
         return self._list(Listing(AGENTS, "agents", m.Agent, query))
 
@@ -108,7 +108,7 @@ class Agents(Resource):
         """Registers an agent for plans of the caller.
 
         endpoints are objects such as {"POST": "https://agent.example.com/ask"}, at most 256.
-        metadata and api take any other member of metadataAttributes and agentApiAttributes.
+        metadata and api accept any other member of metadataAttributes and agentApiAttributes.
         """
         body = _agent_body(name, endpoints, description, tags, agent_definition_url, metadata, api)
         body["plans"] = [*plans]
@@ -132,7 +132,7 @@ class Agents(Resource):
         max_orders: int | None = None,
         is_trial: bool | None = None,
     ) -> m.AgentAndPlanRegistered:
-        """Registers an agent and a plan for it: both or nothing. price and credits are made by
+        """Registers an agent and a plan for it, atomically. Build price and credits with
         toll.builders."""
         agent = _agent_body(name, endpoints, description, tags, agent_definition_url, metadata, api)
         plan = _plan_body(
@@ -153,8 +153,8 @@ class Agents(Resource):
         api: Json | None = None,
         if_match: int | None = None,
     ) -> m.ActResult:
-        """Changes members that are named; None as a value inside clears one. if_match is the
-        version that the record must have, else BCK.PROTOCOL.0910 (409)."""
+        """Changes the given members; a value of None clears a member. if_match is the version that
+        the record must have, otherwise BCK.PROTOCOL.0910 (409)."""
         body = trim({"metadataAttributes": metadata, "agentApiAttributes": api})
         path = f"{AGENTS}/{segment(agent_id)}"
         return self._send(
@@ -162,7 +162,7 @@ class Agents(Resource):
         )
 
     def add_endpoints(self, agent_id: str, endpoints: Sequence[Json]) -> m.ActResult:
-        """Adds endpoints to those that the agent has."""
+        """Adds endpoints to the agent."""
         body = {"endpoints": [*endpoints]}
         path = f"{AGENTS}/{segment(agent_id)}/endpoints"
         return self._send(Call("POST", path, m.ActResult, body=body, again=True, creates=True))
@@ -173,17 +173,17 @@ class Agents(Resource):
         return self._send(Call("POST", path, m.ActResult, again=True))
 
     def detach(self, plan_id: str, agent_id: str) -> m.ActResult:
-        """Ends that a plan pays for an agent. Errors: BCK.PROTOCOL.0026 (403) not attached."""
+        """Detaches a plan from an agent. Errors: BCK.PROTOCOL.0026 (403) if it is not attached."""
         path = f"{AGENTS}/{segment(agent_id)}/plan/{segment(plan_id)}"
         return self._send(Call("DELETE", path, m.ActResult, again=True, refused=True))
 
     def publish(self, agent_id: str) -> m.ActResult:
-        """Lists the agent, so that its requests are payable."""
+        """Lists the agent, so its requests are payable."""
         path = f"{AGENTS}/{segment(agent_id)}/list/true"
         return self._send(Call("PUT", path, m.ActResult, again=True))
 
     def unpublish(self, agent_id: str) -> m.ActResult:
-        """Unlists the agent: verify is refused, open holds still settle."""
+        """Unlists the agent: verify is refused, and open holds can still be settled."""
         path = f"{AGENTS}/{segment(agent_id)}/list/false"
         return self._send(Call("PUT", path, m.ActResult, again=True))
 
@@ -195,8 +195,8 @@ class Agents(Resource):
         price_per_credit: Number | None = None,
         batch: bool | None = None,
     ) -> m.Simulation:
-        """Returns what verify would answer, for a request that nobody makes. It stores nothing.
-        price_per_credit is returned as it is."""
+        """Returns the response of verify for a simulated request. It stores nothing.
+        price_per_credit is returned unchanged."""
         body = trim(
             {
                 "agentName": agent_name,
@@ -215,8 +215,8 @@ class Agents(Resource):
         margin_percent: Number | None = None,
         batch: bool | None = None,
     ) -> m.SimulationResult:
-        """Returns the credits that the settlement of such a request would burn. margin_percent is
-        from 0 to 10, default Decimal("0.2")."""
+        """Returns the credits that the settlement of a simulated request would burn. margin_percent
+        is from 0 to 10, default Decimal("0.2")."""
         body = trim(
             {"agentRequestId": agent_request_id, "marginPercent": margin_percent, "batch": batch}
         )
@@ -225,7 +225,7 @@ class Agents(Resource):
 
 
 class Plans(Resource):
-    """Bundles of credits, or of time, that subscribers buy."""
+    """Plans of credits or of time, which subscribers buy."""
 
     def list(
         self, *, page_size: int | None = None, sort_by: str | None = None, ascending: bool = False
@@ -248,7 +248,7 @@ class Plans(Resource):
         return self._list(Listing(path, "agents", m.Agent, query, key=False))
 
     def balance(self, plan_id: str, account_address: str | None = None) -> m.Balance:
-        """Returns what the caller, or an address, has of a plan. Amounts are credits."""
+        """Returns the balance of the caller, or of an address, for a plan. Amounts are credits."""
         path = f"{PLANS}/{segment(plan_id)}/balance"
         if account_address is not None:
             path += f"/{segment(account_address)}"
@@ -270,10 +270,10 @@ class Plans(Resource):
         is_trial: bool | None = None,
         nonce: int | None = None,
     ) -> m.PlanRegistered:
-        """Registers a plan. Price and credits, made by toll.builders, never change afterwards.
+        """Registers a plan. Price and credits, built with toll.builders, cannot change afterwards.
 
-        access_limit is "credits" or "time", by default from credits. nonce, a uint256, makes the
-        registration repeatable beyond 24 hours: the same nonce and content is the same plan.
+        access_limit is "credits" or "time"; the default depends on credits. nonce, a uint256, makes
+        the registration repeatable beyond 24 hours: the same nonce and content is the same plan.
         Errors: BCK.PROTOCOL.0904, .0905 (400), BCK.PROTOCOL.0906 (409).
         """
         body = _plan_body(
@@ -290,7 +290,7 @@ class Plans(Resource):
         max_orders: int | None = None,
         if_match: int | None = None,
     ) -> m.ActResult:
-        """Changes members that are named; price and credits are BCK.PROTOCOL.0909 (409)."""
+        """Changes the given members. Errors: BCK.PROTOCOL.0909 (409) for price and credits."""
         body = trim({"metadataAttributes": metadata, "maxOrders": max_orders})
         path = f"{PLANS}/{segment(plan_id)}"
         return self._send(
@@ -298,19 +298,19 @@ class Plans(Resource):
         )
 
     def publish(self, plan_id: str) -> m.ActResult:
-        """Lists the plan, so that it can be ordered."""
+        """Lists the plan, so it can be ordered."""
         return self._send(Call("PUT", f"{PLANS}/{segment(plan_id)}/list/true", m.ActResult, again=True))
 
     def unpublish(self, plan_id: str) -> m.ActResult:
-        """Unlists the plan: no new orders, credits that exist keep working."""
+        """Unlists the plan: it cannot be ordered, and existing credits stay valid."""
         path = f"{PLANS}/{segment(plan_id)}/list/false"
         return self._send(Call("PUT", path, m.ActResult, again=True))
 
     def order(self, plan_id: str, *, delegation_id: str | None = None) -> m.Order:
         """Buys a plan for the caller, from the wallet or through a delegation.
 
-        The service waits a while for the credits. An order that is still under way has none yet,
-        as its status says: see orders.wait. Errors: BCK.PROTOCOL.0050 (400) for a fiat plan,
+        The service waits a while for the credits. If the status of the order is still open, it has
+        no credits yet: see orders.wait. Errors: BCK.PROTOCOL.0050 (400) for a fiat plan,
         BCK.CHAIN.0003 (402), BCK.PROTOCOL.0056, .0901, .0902 (409).
         """
         body = {"delegationId": delegation_id} if delegation_id is not None else None
@@ -325,7 +325,7 @@ class Plans(Resource):
         success_url: str | None = None,
         cancel_url: str | None = None,
     ) -> m.Checkout:
-        """Orders a fiat plan: returns the page on which a person pays, which needs no key.
+        """Orders a fiat plan, and returns the page on which a person pays. The page needs no key.
 
         session_type is "embedded" (default) or "hosted".
         """
@@ -338,7 +338,7 @@ class Plans(Resource):
     def mint(
         self, plan_id: str, receiver: str, amount: int, *, duration_secs: int | None = None
     ) -> m.ActResult:
-        """Grants credits of the caller's plan to an address; they end after duration_secs."""
+        """Grants credits of the caller's plan to an address. They expire after duration_secs."""
         given = exact("amount", amount)
         body: dict[str, Any] = {"planId": plan_id, "creditsReceiver": receiver, "amount": given}
         path = f"{PLANS}/mint"
@@ -349,7 +349,7 @@ class Plans(Resource):
         return self._send(Call("POST", path, m.ActResult, body=body, again=True, creates=True))
 
     def take_back(self, plan_id: str, holder: str, amount: int) -> m.ActResult:
-        """Takes free credits of the caller's plan back that were granted without a payment."""
+        """Takes back free credits of the caller's plan that were granted without a payment."""
         body = {"planId": plan_id, "holderAddress": holder, "amount": exact("amount", amount)}
         path = f"{PLANS}/takeBack"
         return self._send(Call("POST", path, m.ActResult, body=body, again=True, creates=True))
@@ -369,7 +369,7 @@ class Orders(Resource):
         page_size: int | None = None,
         ascending: bool = False,
     ) -> Pages[m.Order]:
-        """Lists orders that the caller made, or with as_seller those of the caller's plans."""
+        """Lists the caller's orders, or with as_seller the orders of the caller's plans."""
         query = _paging(
             page_size, None, ascending, role="seller" if as_seller else None, planId=plan_id,
             subscriber=subscriber, since=since, until=until,
@@ -382,39 +382,39 @@ class Orders(Resource):
         return self._send(Call("GET", path, m.Order, again=True))
 
     def wait(self, order_id: str, *, timeout: float = 60.0) -> m.Order:
-        """Asks until the order is confirmed, final or failed, which success tells.
+        """Polls the order until it is confirmed, final, or failed; success reports the outcome.
 
-        Raises SettlementPendingError after timeout seconds: the order is still under way.
+        Raises SettlementPendingError after timeout seconds if the order is still open.
         """
         return self._run(_wait(self._config, order_id, timeout))
 
     def refund(self, order_id: str, *, cents: int | None = None) -> m.Order:
-        """Gives the money of a card payment back, all that is left without cents. The credits go
-        with it as far as they were not used."""
+        """Refunds a card payment: cents, or by default the whole remaining amount. Unused credits
+        are taken back."""
         body = trim({"amountCents": exact("cents", cents)})
         path = f"/api/v1/protocol/orders/{segment(order_id)}/refund"
         return self._send(Call("POST", path, m.Order, body=body, again=True, creates=True))
 
 
 class Credits(Resource):
-    """Credits as subscribers hold them and requests burn them."""
+    """Credits of subscribers."""
 
     def holdings(self, *, page_size: int | None = None, ascending: bool = False) -> Pages[m.Balance]:
-        """Lists what the caller has of each plan."""
+        """Lists the balances of the caller."""
         query = _paging(page_size, None, ascending)
         return self._list(Listing("/api/v1/protocol/holdings", "holdings", m.Balance, query))
 
     def subscribers(
         self, plan_id: str, *, page_size: int | None = None, ascending: bool = False
     ) -> Pages[m.Balance]:
-        """Lists what each subscriber has of a plan of the caller."""
+        """Lists the balance of each subscriber of a plan of the caller."""
         query = _paging(page_size, None, ascending)
         path = f"{PLANS}/{segment(plan_id)}/subscribers"
         return self._list(Listing(path, "subscribers", m.Balance, query))
 
     def proof(self, transaction: str) -> m.BurnProof:
-        """Returns the proof that a burn is in the mirror on the chain; its status is "open" until
-        it was published. Needs no key."""
+        """Returns the proof that a burn is in the on-chain mirror. Its status is "open" until the
+        burn is published. Needs no key."""
         path = f"/api/v1/credits/proofs/{segment(transaction)}"
         return self._send(Call("GET", path, m.BurnProof, again=True, key=False))
 
@@ -428,8 +428,8 @@ class Credits(Resource):
         status: str | None = None,
         metadata: Json | None = None,
     ) -> m.ActResult:
-        """Records a part of the work for a request. It burns nothing; a settlement with a margin
-        reads its credits. status is SUCCESS, FAILED or PENDING (default)."""
+        """Records a part of the work for a request. It burns no credits; a settlement with a margin
+        uses its credits. status is SUCCESS, FAILED, or PENDING (default)."""
         body = trim(
             {
                 "agentRequestId": agent_request_id,
@@ -452,7 +452,7 @@ class Credits(Resource):
 
 
 class Tokens(Resource):
-    """Access tokens and the permissions behind them: what one token may spend."""
+    """Access tokens and their permissions."""
 
     def create(
         self,
@@ -472,14 +472,14 @@ class Tokens(Resource):
         duration_secs: int | None = None,
         payment_method_id: str | None = None,
     ) -> m.AccessToken:
-        """Makes an access token for the caller; access_token is in this answer only.
+        """Creates an access token for the caller. Only this response contains access_token.
 
-        redemption_limit bounds the credits that it burns in its life, order_limit the orders that
-        it causes (0: none), expiration is 60 s to 365 days, default one day. Without a delegation
-        it spends existing credits and free plans. token_format is "jwt" or "x402".
+        redemption_limit limits the credits that it can burn in total, and order_limit the orders
+        that it can cause (0: no orders). expiration is 60 s to 365 days, default one day. Without a
+        delegation it spends only existing credits and free plans. token_format is "jwt" or "x402".
 
-        Deprecated: spending_limit_cents, duration_secs and payment_method_id make a delegation on
-        the fly; make it by delegations.create and name its id.
+        Deprecated: spending_limit_cents, duration_secs, and payment_method_id create a delegation
+        implicitly. Use delegations.create and pass its id instead.
         """
         config = trim(
             {
@@ -491,7 +491,7 @@ class Tokens(Resource):
         )
         if set(config) - {"delegationId"}:
             warn_deprecated(
-                "tokens.create: spending_limit_cents, duration_secs and payment_method_id are "
+                "tokens.create: spending_limit_cents, duration_secs, and payment_method_id are "
                 "deprecated; use delegations.create and pass delegation_id"
             )
         body = trim(
@@ -520,7 +520,7 @@ class Tokens(Resource):
         page_size: int | None = None,
         ascending: bool = False,
     ) -> Pages[m.Permission]:
-        """Lists permissions. status is Active, Revoked, Expired or Exhausted."""
+        """Lists permissions. status is Active, Revoked, Expired, or Exhausted."""
         query = _paging(page_size, None, ascending, planId=plan_id, status=status)
         return self._list(Listing("/api/v1/x402/permissions", "permissions", m.Permission, query))
 
@@ -530,7 +530,7 @@ class Tokens(Resource):
         return self._send(Call("GET", path, m.Permission, again=True))
 
     def revoke(self, permission_hash: str) -> m.PermissionRevoked:
-        """Ends a permission at once. Open holds of it still settle, for at most what they hold."""
+        """Revokes a permission immediately. Its open holds can still be settled, up to the held credits."""
         path = f"/api/v1/x402/permissions/{segment(permission_hash)}"
         return self._send(Call("DELETE", path, m.PermissionRevoked, again=True, refused=True))
 
@@ -553,11 +553,11 @@ class Delegations(Resource):
         merchant_account_id: str | None = None,
         owner_account: str | None = None,
     ) -> m.DelegationCreated:
-        """Makes a delegation: provider "erc4337" with currency "usdc" or "eurc", or "stripe" with
+        """Creates a delegation: provider "erc4337" with currency "usdc" or "eurc", or "stripe" with
         "usd" or "eur" and a payment_method_id. duration_secs is 60 s to 365 days.
 
-        owner_account is an account that the caller holds; the delegation waits for its signature
-        of typed_data: see sign.
+        owner_account is an external account of the caller. The delegation is pending until the
+        account has signed typed_data: see sign.
         """
         body = trim(
             {
@@ -582,7 +582,7 @@ class Delegations(Resource):
     def sign(
         self, delegation_id: str, signature: str, *, authorization: Json | None = None
     ) -> m.Delegation:
-        """Hands in the signature of the account over typed_data, as 0x and hex."""
+        """Submits the signature of the account over typed_data, as 0x and hex."""
         body = trim({"signature": signature, "authorization": authorization})
         path = f"/api/v1/delegation/{segment(delegation_id)}/signature"
         return self._send(Call("POST", path, m.Delegation, body=body, again=True))
@@ -590,7 +590,7 @@ class Delegations(Resource):
     def list(
         self, *, accessible: bool = False, page_size: int | None = None, ascending: bool = False
     ) -> Pages[m.Delegation]:
-        """Lists delegations; accessible keeps those that this key can spend now."""
+        """Lists delegations; accessible returns only delegations that this key can use now."""
         query = _paging(page_size, None, ascending, accessible=accessible or None)
         return self._list(Listing("/api/v1/delegation", "delegations", m.Delegation, query))
 
@@ -600,47 +600,47 @@ class Delegations(Resource):
         return self._send(Call("GET", path, m.Delegation, again=True))
 
     def revoke(self, delegation_id: str) -> m.ActResult:
-        """Ends a delegation and the permissions that use it."""
+        """Revokes a delegation and the permissions that use it."""
         path = f"/api/v1/delegation/{segment(delegation_id)}"
         return self._send(Call("DELETE", path, m.ActResult, again=True))
 
     def unfreeze(self, delegation_id: str) -> m.Delegation:
-        """Lets a delegation pay again that was frozen after declined charges or a dispute."""
+        """Unfreezes a delegation that was frozen after declined charges or a dispute."""
         path = f"/api/v1/delegation/{segment(delegation_id)}/unfreeze"
         return self._send(Call("POST", path, m.Delegation, again=True))
 
     def transactions(
         self, delegation_id: str, *, page_size: int | None = None
     ) -> Pages[m.DelegationTransaction]:
-        """Lists what a delegation paid, or was to pay."""
+        """Lists the payments and attempted payments of a delegation."""
         path = f"/api/v1/delegation/{segment(delegation_id)}/transactions"
         query = _paging(page_size, None, False)
         return self._list(Listing(path, "transactions", m.DelegationTransaction, query))
 
 
 class PaymentMethods(Resource):
-    """Cards, which are enrolled on the pages of the service, and the wallet."""
+    """Cards, which are added on the web pages of the service, and the wallet."""
 
     def list(
         self, *, accessible: bool = False, provider: str | None = None
     ) -> Pages[m.PaymentMethod]:
-        """Lists the cards and then the wallet. provider is "stripe" or "erc4337"."""
+        """Lists the cards, followed by the wallet. provider is "stripe" or "erc4337"."""
         query = {"accessible": accessible or None, "provider": provider, "pageSize": None}
         return self._list(Listing("/api/v1/payment-methods", "", m.PaymentMethod, query))
 
     def update(self, payment_method_id: str, changes: Json) -> m.PaymentMethod:
-        """Changes alias (at most 100 characters) and allowedApiKeyIds; None clears one."""
+        """Changes alias (at most 100 characters) and allowedApiKeyIds; None clears a member."""
         path = f"/api/v1/payment-methods/{segment(payment_method_id)}"
         return self._send(Call("PATCH", path, m.PaymentMethod, body=changes, again=True))
 
     def revoke(self, payment_method_id: str) -> m.PaymentMethodRemoved:
-        """Revokes a card and the delegations on it. The wallet stays."""
+        """Revokes a card and its delegations. The wallet is not affected."""
         path = f"/api/v1/payment-methods/{segment(payment_method_id)}"
         return self._send(Call("DELETE", path, m.PaymentMethodRemoved, again=True, refused=True))
 
 
 class Payments(Resource):
-    """The facilitator: verify, settle and release of paid requests, and how they ended."""
+    """The facilitator: verify, settle, and release paid requests, and read their outcomes."""
 
     def verify(
         self,
@@ -652,10 +652,10 @@ class Payments(Resource):
         hold_secs: int | None = None,
         agent_request_id: str | None = None,
     ) -> m.VerifyResponse:
-        """Asks whether a request is payable; a refusal is an answer with is_valid False.
+        """Checks whether a request is payable. A refusal is a response with is_valid False.
 
-        With hold the credits are set aside for hold_secs (1 to 900, default 60), and is_valid then
-        means that they can be burned. max_amount is in credits, default the plan's maximum.
+        hold reserves the credits for hold_secs (1 to 900, default 60), and is_valid then means that
+        they can be burned. max_amount is in credits, by default the plan's maximum.
         """
         body = trim(
             {
@@ -679,12 +679,12 @@ class Payments(Resource):
         margin_percent: Number | None = None,
         batch: bool | None = None,
     ) -> m.SettleResponse:
-        """Burns credits, once per agent_request_id: a repeat gets the same receipt.
+        """Burns credits, once per agent_request_id: a repeat returns the same receipt.
 
-        A refusal is an answer with success False. An error, and error_reason settlement_pending,
-        mean that the outcome is unknown: repeat the call with the same id, or ask settlement().
-        margin_percent, 0 to 10, in place of max_amount burns what credits.track recorded and that
-        much more.
+        A refusal is a response with success False. An error, or error_reason settlement_pending,
+        means that the outcome is unknown: repeat the call with the same id, or call settlement().
+        margin_percent, 0 to 10, replaces max_amount: it burns the credits that credits.track
+        recorded, plus this margin.
         """
         body = trim(
             {
@@ -699,28 +699,28 @@ class Payments(Resource):
         return self._run(_payments.settle(self._config, body))
 
     def release(self, agent_request_id: str) -> m.ReleaseResponse:
-        """Gives a hold back without a burn. Errors: BCK.X402.0903 (409) when it is settled."""
+        """Releases a hold without burning credits. Errors: BCK.X402.0903 (409) if it is settled."""
         return self._run(_payments.release(self._config, {"agentRequestId": agent_request_id}))
 
     def renew(self, agent_request_id: str, *, hold_secs: int = 60) -> m.RenewResponse:
-        """Moves the end of an open hold to hold_secs (1 to 900) from now, at most to 24 hours after it
+        """Extends an open hold until hold_secs (1 to 900) from now, at most until 24 hours after it
         began. A repeat is harmless."""
         body = {"agentRequestId": agent_request_id, "holdSecs": hold_secs}
         return self._run(_payments.renew(self._config, body))
 
     def settlement(self, agent_request_id: str) -> m.Settlement:
-        """Returns how a request ended. Errors: BCK.X402.0909 (404)."""
+        """Returns the outcome of a request. Errors: BCK.X402.0909 (404)."""
         path = f"/api/v1/x402/settlements/{segment(agent_request_id)}"
         return self._send(Call("GET", path, m.Settlement, again=True))
 
     def settlement_by_transaction(self, transaction: str) -> m.Settlement:
-        """Returns how the request ended whose receipt names this transaction."""
+        """Returns the outcome of the request whose receipt has this transaction."""
         query = {"transaction": transaction}
         path = "/api/v1/x402/settlements"
         return self._send(Call("GET", path, m.Settlement, query=query, again=True))
 
     def supported(self) -> m.Supported:
-        """Returns the payments that the service takes. Needs no key."""
+        """Returns the kinds of payments that the service accepts. Needs no key."""
         return self._send(
             Call("GET", "/api/v1/x402/supported", m.Supported, again=True, key=False)
         )
@@ -738,10 +738,10 @@ class Payments(Resource):
         page_size: int | None = None,
         ascending: bool = False,
     ) -> Pages[m.Settlement]:
-        """Lists requests of the caller's plans or, with role "buyer", those that the caller paid.
+        """Lists requests for the caller's plans or, with role "buyer", requests that the caller paid.
 
-        status is "settled", "released" or "lapsed", by default these three, of the time from since
-        until until, at most 90 days; "held" lists what is open now. subscriber needs plan_id.
+        status is "settled", "released", or "lapsed", by default all three, between since and until,
+        at most 90 days apart; "held" lists open requests. subscriber requires plan_id.
         """
         query = _paging(
             page_size, None, ascending, role=role, planId=plan_id, agentId=agent_id,
@@ -750,7 +750,7 @@ class Payments(Resource):
         return self._list(Listing("/api/v1/protocol/requests", "requests", m.Settlement, query))
 
     def request(self, agent_request_id: str) -> m.RequestRecord:
-        """Returns one request; steps has the states that it took. Errors: BCK.X402.0909 (404)."""
+        """Returns one request; steps is the history of its states. Errors: BCK.X402.0909 (404)."""
         path = f"/api/v1/protocol/requests/{segment(agent_request_id)}"
         return self._send(Call("GET", path, m.RequestRecord, again=True))
 
@@ -765,8 +765,8 @@ class Payments(Resource):
         limit: int | None = None,
         offset: int | None = None,
     ) -> m.Catalogue:
-        """Returns what can be paid for through the service, limit (1 to 100, default 20) from
-        offset on. type is "http" or "mcp". Needs no key."""
+        """Returns resources that can be paid for through the service: limit (1 to 100, default 20)
+        resources from offset on. type is "http" or "mcp". Needs no key."""
         query = {
             "type": type, "payTo": pay_to, "scheme": scheme, "network": network,
             "extensions": extensions, "limit": limit, "offset": offset,
@@ -786,8 +786,8 @@ class Payments(Resource):
         limit: int | None = None,
         cursor: str | None = None,
     ) -> m.FoundResources:
-        """Returns what can be paid for and has all the words, at most 16, in its names or url.
-        cursor is that of an answer before. Needs no key."""
+        """Returns the resources whose names or url contain all words, at most 16. cursor is the
+        cursor of an earlier response. Needs no key."""
         query = {
             "query": words, "type": type, "payTo": pay_to, "scheme": scheme, "network": network,
             "extensions": extensions, "limit": limit, "cursor": cursor,
@@ -796,19 +796,19 @@ class Payments(Resource):
         return self._send(Call("GET", path, m.FoundResources, query=query, again=True, key=False))
 
     def sign_offers(self, payment_required: Json) -> m.OffersResponse:
-        """Signs what a server of the caller asks for, so that clients can prove it later."""
+        """Signs the payment requirements of a server of the caller, so that clients can prove them."""
         body = {"paymentRequired": payment_required}
         path = "/api/v1/x402/offers"
         return self._send(Call("POST", path, m.OffersResponse, body=body, again=True))
 
 
 class Webhooks(Resource):
-    """Addresses to which the service sends events. Deliveries are read by toll.read_delivery."""
+    """Addresses to which the service sends events. toll.read_delivery verifies deliveries."""
 
     def create(
         self, url: str, *, types: Sequence[str] | None = None, description: str | None = None
     ) -> m.WebhookSecret:
-        """Makes a webhook; secret is in this answer only. No types means every type."""
+        """Creates a webhook. Only this response contains secret. Without types it gets all events."""
         body = trim({"url": url, "types": types, "description": description})
         path = "/api/v1/webhooks"
         return self._send(Call("POST", path, m.WebhookSecret, body=body, again=True, creates=True))
@@ -829,12 +829,12 @@ class Webhooks(Resource):
         return self._send(Call("PATCH", path, m.Webhook, body=changes, again=True))
 
     def delete(self, webhook_id: str) -> m.WebhookDeleted:
-        """Ends a webhook; what is on its way to it is not sent any more."""
+        """Deletes a webhook. Its pending deliveries are not sent."""
         path = f"/api/v1/webhooks/{segment(webhook_id)}"
         return self._send(Call("DELETE", path, m.WebhookDeleted, again=True, refused=True))
 
     def rotate(self, webhook_id: str) -> m.WebhookSecret:
-        """Gives a webhook a new secret. For 24 hours deliveries are signed with both."""
+        """Rotates the secret of a webhook. For 24 hours, deliveries are signed with both secrets."""
         path = f"/api/v1/webhooks/{segment(webhook_id)}/rotate"
         return self._send(Call("POST", path, m.WebhookSecret))
 
@@ -846,13 +846,13 @@ class Webhooks(Resource):
     def deliveries(
         self, webhook_id: str, *, status: str | None = None, page_size: int | None = None
     ) -> Pages[m.WebhookDelivery]:
-        """Lists what was sent to a webhook, or is to be."""
+        """Lists the sent and pending deliveries of a webhook."""
         path = f"/api/v1/webhooks/{segment(webhook_id)}/deliveries"
         query = _paging(page_size, None, False, status=status)
         return self._list(Listing(path, "deliveries", m.WebhookDelivery, query))
 
     def resend(self, webhook_id: str, delivery_id: str) -> m.WebhookDelivery:
-        """Sends a delivery once more."""
+        """Resends a delivery."""
         path = f"/api/v1/webhooks/{segment(webhook_id)}/deliveries/{segment(delivery_id)}/resend"
         return self._send(Call("POST", path, m.WebhookDelivery))
 
@@ -869,8 +869,8 @@ class Keys(Resource):
         prefix: str | None = None,
         rights: Sequence[str] | None = None,
     ) -> m.APIKey:
-        """Makes an API key; key is in this answer only. It has at most the rights of the caller's
-        key and ends no later. expires_in is in seconds, at least 60."""
+        """Creates an API key. Only this response contains key. It has at most the rights of the
+        caller's key and does not expire after it. expires_in is in seconds, at least 60."""
         body = trim(
             {
                 "name": name,
@@ -884,7 +884,7 @@ class Keys(Resource):
         return self._send(Call("POST", path, m.APIKey, body=body, again=True, creates=True))
 
     def list(self, *, page_size: int | None = None) -> Pages[m.APIKey]:
-        """Lists the caller's API keys, without their texts."""
+        """Lists the caller's API keys, without the keys themselves."""
         query = _paging(page_size, None, False)
         return self._list(Listing("/api/v1/api-keys", "apiKeys", m.APIKey, query))
 
@@ -894,7 +894,7 @@ class Keys(Resource):
         return self._send(Call("GET", path, m.APIKey, again=True))
 
     def calls(self, key_id: str) -> m.RecentCalls:
-        """Returns the last 200 calls of a key that the answering process of the service knows."""
+        """Returns the last 200 calls of a key, as recorded by the process that serves this call."""
         path = f"/api/v1/api-keys/{segment(key_id)}/calls"
         return self._send(Call("GET", path, m.RecentCalls, again=True))
 
@@ -907,13 +907,13 @@ class Keys(Resource):
         return self._send(Call("PATCH", path, m.APIKey, body=body, again=True))
 
     def rotate(self, key_id: str, *, overlap_secs: int = 0) -> m.KeyRotated:
-        """Makes a key in the place of another one, which works for the overlap, 0 to 30 days."""
+        """Creates a key that replaces another key, which stays valid for the overlap, 0 to 30 days."""
         body = {"overlapSecs": overlap_secs}
         path = f"/api/v1/api-keys/{segment(key_id)}/rotate"
         return self._send(Call("POST", path, m.KeyRotated, body=body, again=True, creates=True))
 
     def revoke(self, key_id: str, *, keep: bool = False) -> m.KeyRevoked:
-        """Ends an API key at once with what it made; keep moves that under the caller's key."""
+        """Revokes an API key and everything it created; keep moves its creations to the caller's key."""
         path = f"/api/v1/api-keys/{segment(key_id)}"
         query = {"keep": True} if keep else {}
         return self._send(
@@ -922,19 +922,19 @@ class Keys(Resource):
 
 
 class Wallet(Resource):
-    """The wallet that the service holds for the caller."""
+    """The wallet that the service keeps for the caller."""
 
     def get(self) -> m.Wallet:
-        """Returns address and balances, which are empty while the chain cannot be read."""
+        """Returns address and balances. The balances are empty while the chain cannot be read."""
         return self._send(Call("GET", "/api/v1/wallet", m.Wallet, again=True))
 
     def export(self) -> m.WalletKey:
-        """Returns the private key, once. The call is not repeated."""
+        """Returns the private key, once. The call is not retried."""
         return self._send(Call("POST", "/api/v1/wallet/export", m.WalletKey))
 
 
 class Sandbox(Resource):
-    """Aids of a sandbox. A live service has none of them."""
+    """Test helpers of a sandbox. A live service does not have them."""
 
     def clock(self) -> m.Clock:
         """Returns the time of the sandbox."""
@@ -953,46 +953,46 @@ class Sandbox(Resource):
         eurc: str | None = None,
         eth: str | None = None,
     ) -> m.ActResult:
-        """Gives money of the embedded chain, in whole units as text such as "12.50"."""
+        """Adds money of the embedded chain, in whole units as text, such as "12.50"."""
         body = trim({"address": address, "usdc": usdc, "eurc": eurc, "eth": eth})
         return self._send(Call("POST", "/api/v1/sandbox/faucet", m.ActResult, body=body))
 
 
 class Meta(Resource):
-    """What the service says about itself."""
+    """Information about the service."""
 
     def info(self) -> m.Info:
-        """Returns release, environment, network and addresses. Needs no key."""
+        """Returns release, environment, network, and addresses. Needs no key."""
         return self._send(Call("GET", "/", m.Info, again=True, key=False))
 
     def health(self) -> m.Health:
-        """Reports that the process lives. Needs no key."""
+        """Reports that the process is running. Needs no key."""
         return self._send(Call("GET", "/health", m.Health, again=True, key=False))
 
     def ready(self) -> m.Readiness:
-        """Says what works; not_ready is an answer, not an error. Needs no key."""
+        """Returns the health checks. The status not_ready is not an error. Needs no key."""
         taken = frozenset({503})
         return self._send(Call("GET", "/ready", m.Readiness, key=False, taken=taken))
 
     def versions(self) -> m.Versions:
-        """Returns the API versions, and the one that this client gets."""
+        """Returns the API versions, including the version used for this client."""
         return self._send(Call("GET", "/api/v1/meta/versions", m.Versions, again=True))
 
     def search(self, text: str, *, type: str | None = None) -> m.SearchResults:
-        """Finds records of the caller whose id or name begins with a text, 20 of each type."""
+        """Finds records of the caller whose id or name begins with text, up to 20 of each type."""
         query = {"q": text, "type": type}
         path = "/api/v1/protocol/search"
         return self._send(Call("GET", path, m.SearchResults, query=query, again=True))
 
     def organizations(self, *, page_size: int | None = None) -> Pages[m.Organization]:
-        """Lists the workspaces of a person; that of an API key is the only one."""
+        """Lists the workspaces of a person, or the workspace of an API key."""
         query = _paging(page_size, None, False)
         path = "/api/v1/organizations"
         return self._list(Listing(path, "organizations", m.Organization, query))
 
 
 class Usage(Resource):
-    """Sums of what was settled, paid and refused, by hour, day, plan and more, in UTC."""
+    """Sums of settlements, revenue, and refusals, by hour, day, plan, and more. Times are in UTC."""
 
     def settled(
         self,
@@ -1007,8 +1007,8 @@ class Usage(Resource):
         page_size: int | None = None,
         ascending: bool = False,
     ) -> Pages[m.Usage]:
-        """Lists what was settled of the caller's plans or, with role "buyer", by the caller. by is
-        "hour", "day", "plan", "agent" or "subscriber"."""
+        """Lists sums of settlements for the caller's plans or, with role "buyer", by the caller. by is
+        "hour", "day", "plan", "agent", or "subscriber"."""
         query = _paging(
             page_size, None, ascending, by=by, role=role, planId=plan_id, agentId=agent_id,
             subscriber=subscriber, since=since, until=until,
@@ -1025,8 +1025,8 @@ class Usage(Resource):
         page_size: int | None = None,
         ascending: bool = False,
     ) -> Pages[m.Revenue]:
-        """Lists what was paid for orders of the caller's plans, by currency. by is "hour", "day"
-        or "plan"; amounts are in base units."""
+        """Lists the revenue from orders of the caller's plans, by currency. by is "hour", "day", or
+        "plan"; amounts are in base units."""
         query = _paging(
             page_size, None, ascending, by=by, planId=plan_id, since=since, until=until
         )
@@ -1043,8 +1043,8 @@ class Usage(Resource):
         page_size: int | None = None,
         ascending: bool = False,
     ) -> Pages[m.Refusals]:
-        """Lists how often the service refused to verify or settle for the caller's plans. by is
-        "reason", "hour", "day", "plan" or "agent"."""
+        """Lists counts of refused verify and settle calls for the caller's plans. by is "reason",
+        "hour", "day", "plan", or "agent"."""
         query = _paging(
             page_size, None, ascending, by=by, planId=plan_id, reason=reason, since=since,
             until=until,
@@ -1053,30 +1053,30 @@ class Usage(Resource):
 
 
 class Sessions(Resource):
-    """The session of a person, who signs in with a password.
+    """The session of a person who signs in with a password.
 
-    A client with its token as api_key, and a workspace, calls as this person.
+    A client with the session token as api_key, and a workspace, acts as this person.
     """
 
     def sign_up(
         self, login: str, password: str, *, name: str | None = None, link: str | None = None
     ) -> m.SignedIn:
-        """Makes a person with a workspace of their own. The link of an invitation joins the
-        workspace of it as well."""
+        """Creates a person and a workspace. With an invitation link, the person also joins that
+        workspace."""
         body = trim({"login": login, "password": password, "name": name, "link": link})
         return self._send(Call("POST", "/api/v1/people", m.SignedIn, body=body, key=False))
 
     def sign_in(self, login: str, password: str) -> m.SignedIn:
-        """Signs in; token is in this answer only. Errors: BCK.AUTH.0001 (401)."""
+        """Signs in. Only this response contains token. Errors: BCK.AUTH.0001 (401)."""
         body = {"login": login, "password": password}
         return self._send(Call("POST", "/api/v1/session", m.SignedIn, body=body, key=False))
 
     def get(self) -> m.SignedIn:
-        """Returns the session of the client, its person and their workspaces."""
+        """Returns the session of the client, with its person and their workspaces."""
         return self._send(Call("GET", "/api/v1/session", m.SignedIn, again=True))
 
     def prove(self, password: str) -> m.Session:
-        """Proves the password once more: for ten minutes the session may change who has access."""
+        """Confirms the password again. For ten minutes, the session may change access and credentials."""
         body = {"password": password}
         return self._send(Call("POST", "/api/v1/session/proof", m.Session, body=body))
 
@@ -1085,7 +1085,7 @@ class Sessions(Resource):
         return self._send(Call("DELETE", "/api/v1/session", m.Done, again=True, refused=True))
 
     def list(self, *, page_size: int | None = None) -> Pages[m.Session]:
-        """Lists where the person is signed in."""
+        """Lists the sessions of the person."""
         query = _paging(page_size, None, False)
         return self._list(Listing("/api/v1/sessions", "sessions", m.Session, query))
 
@@ -1095,22 +1095,22 @@ class Sessions(Resource):
         return self._send(Call("DELETE", path, m.Done, again=True, refused=True))
 
     def credentials(self, *, page_size: int | None = None) -> Pages[m.Credential]:
-        """Lists how the person signs in."""
+        """Lists the credentials of the person."""
         query = _paging(page_size, None, False)
         return self._list(Listing("/api/v1/credentials", "credentials", m.Credential, query))
 
     def remove_credential(self, credential_id: str) -> m.Done:
-        """Removes a credential, never the last one; all other sessions of the person end."""
+        """Removes a credential, except the last credential. All other sessions of the person end."""
         path = f"/api/v1/credentials/{segment(credential_id)}"
         return self._send(Call("DELETE", path, m.Done, again=True, refused=True))
 
     def renew_recovery_codes(self) -> m.RecoveryCodes:
-        """Makes ten recovery codes in place of those from before; they are in this answer only."""
+        """Creates ten recovery codes that replace the earlier codes. Only this response contains them."""
         return self._send(Call("POST", "/api/v1/credentials/recovery-codes", m.RecoveryCodes))
 
 
 class Members(Resource):
-    """People of the workspace. The calls take the session of a person, not an API key."""
+    """Members of the workspace. The calls need the session of a person, not an API key."""
 
     def list(self, *, page_size: int | None = None) -> Pages[m.Member]:
         """Lists the members."""
@@ -1118,21 +1118,21 @@ class Members(Resource):
         return self._list(Listing("/api/v1/members", "members", m.Member, query))
 
     def set_role(self, user_id: str, role: str) -> m.Member:
-        """Gives a member a role: "owner", "admin", "developer", "billing" or "viewer"."""
+        """Gives a member a role: "owner", "admin", "developer", "billing", or "viewer"."""
         path = f"/api/v1/members/{segment(user_id)}"
         return self._send(Call("PATCH", path, m.Member, body={"role": role}, again=True))
 
     def set_spend_limit(self, user_id: str, cents: int | None) -> m.Member:
-        """Limits what a developer has the workspace pay in a calendar month (UTC).
+        """Limits the amount that a developer can spend from the workspace in a calendar month (UTC).
 
-        Cents of dollars and euros count alike. None takes the limit away.
+        Cents of dollars and euros count alike. None removes the limit.
         """
         path = f"/api/v1/members/{segment(user_id)}"
         body = {"spendLimitCents": exact("cents", cents)}
         return self._send(Call("PATCH", path, m.Member, body=body, again=True))
 
     def remove(self, user_id: str, *, keep: bool = False) -> m.Removed:
-        """Removes a member, or with "me" leaves. With keep, keys and consents go to the caller."""
+        """Removes a member; "me" leaves the workspace. keep moves keys and consents to the caller."""
         path = f"/api/v1/members/{segment(user_id)}"
         query = {"keep": True} if keep else {}
         return self._send(
@@ -1140,21 +1140,21 @@ class Members(Resource):
         )
 
     def workspace(self, workspace: str) -> m.WorkspaceRecord:
-        """Returns the workspace of the call, with its address and the time of its creation."""
+        """Returns the workspace of the call, with its address and creation time."""
         return self._send(Call("GET", f"/api/v1/workspaces/{segment(workspace)}", m.WorkspaceRecord))
 
     def rename_workspace(self, workspace: str, name: str) -> m.Organization:
-        """Names the workspace of the call for its members; an empty name takes it away."""
+        """Renames the workspace of the call; an empty name removes the name."""
         path = f"/api/v1/workspaces/{segment(workspace)}"
         return self._send(Call("PATCH", path, m.Organization, body={"name": name}, again=True))
 
     def delete_workspace(self, workspace: str) -> m.WorkspaceDeleted:
-        """Deletes the workspace of the call: its members, keys and consents end. Records stay."""
+        """Deletes the workspace of the call with its members, keys, and consents. Records are kept."""
         path = f"/api/v1/workspaces/{segment(workspace)}"
         return self._send(Call("DELETE", path, m.WorkspaceDeleted, again=True, refused=True))
 
     def sessions(self, user_id: str, *, page_size: int | None = None) -> Pages[m.Session]:
-        """Lists where a member is signed in."""
+        """Lists the sessions of a member."""
         path = f"/api/v1/members/{segment(user_id)}/sessions"
         return self._list(Listing(path, "sessions", m.Session, _paging(page_size, None, False)))
 
@@ -1164,7 +1164,7 @@ class Members(Resource):
         return self._send(Call("DELETE", path, m.EndedSessions, again=True, refused=True))
 
     def invite(self, role: str, *, note: str | None = None) -> m.Invitation:
-        """Makes a link with which one person joins; it is in this answer only."""
+        """Creates a link with which one person can join. Only this response contains the link."""
         body = trim({"role": role, "note": note})
         path = "/api/v1/invitations"
         return self._send(Call("POST", path, m.Invitation, body=body, again=True, creates=True))
@@ -1175,12 +1175,12 @@ class Members(Resource):
         return self._list(Listing("/api/v1/invitations", "invitations", m.Invitation, query))
 
     def revoke_invitation(self, invitation_id: str) -> m.Done:
-        """Ends an open invitation."""
+        """Revokes an open invitation."""
         path = f"/api/v1/invitations/{segment(invitation_id)}"
         return self._send(Call("DELETE", path, m.Done, again=True, refused=True))
 
     def accept(self, link: str) -> m.Organization:
-        """Joins the workspace of an invitation, by its link."""
+        """Joins the workspace of an invitation link."""
         path = "/api/v1/invitations/accept"
         return self._send(Call("POST", path, m.Organization, body={"link": link}))
 
@@ -1193,13 +1193,13 @@ class Members(Resource):
         page_size: int | None = None,
         ascending: bool = False,
     ) -> Pages[m.Act]:
-        """Lists what was done in the workspace, by whom and from where."""
+        """Lists the audit log of the workspace: each action with its author and source."""
         query = _paging(page_size, None, ascending, act=act, since=since, until=until)
         return self._list(Listing("/api/v1/audit-log", "acts", m.Act, query))
 
 
 def _wait(config: Config, order_id: str, timeout: float) -> Steps[m.Order]:
-    """Asks for an order until it has ended."""
+    """Polls an order until it has ended."""
     import time
 
     from . import _core, errors
@@ -1212,7 +1212,7 @@ def _wait(config: Config, order_id: str, timeout: float) -> Steps[m.Order]:
             return order
         if time.monotonic() + pause > end:
             raise errors.SettlementPendingError(
-                "The order is still under way.", code=errors.PENDING, category="integration",
+                "The order is still being processed.", code=errors.PENDING, category="integration",
                 details=f"orderId {order_id}.", retryable=True, response=order.response,
             )
         yield _core.Sleep(pause)

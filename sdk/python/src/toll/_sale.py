@@ -1,7 +1,7 @@
-"""The seller's side of a paid request, whatever carries it: verify with a hold, settle, release.
+"""The seller's side of a paid request, for every transport: verify with a hold, settle, release.
 
 These are steps (see _core): toll.asgi performs them on the event loop, toll.wsgi in the thread of
-the request, and toll.mcp sells calls with them. The rules are those of the Go package paid.
+the request, and toll.mcp sells calls with them. They follow the same rules as the Go package paid.
 """
 
 from __future__ import annotations
@@ -24,30 +24,31 @@ from ._wire import Headers, dumps
 
 log = logging.getLogger("toll.paid")
 
-#: Life of a hold in seconds, and the longest that the service gives.
+#: Default and longest duration of a hold, in seconds.
 HOLD_SECS = 60
 MAX_HOLD_SECS = 900
-#: How long the service renews a hold, from its beginning, and the least between two tries, in seconds.
+#: Longest time from the start of a hold for which it is renewed, and the shortest pause between two
+#: attempts, in seconds.
 MAX_HOLD_LIFE, RENEW_PAUSE = 86_400.0, 1.0
-#: The event with which an event stream ends that is cut.
-END_OF_HOLD = b'event: error\ndata: {"message":"The hold that pays for this stream has ended."}\n\n'
-#: Bytes of an answer that wait for their settlement in memory; a longer one streams on its hold.
+#: The last event of an event stream that is cut off.
+END_OF_HOLD = b'event: error\ndata: {"message":"The hold for this stream has expired."}\n\n'
+#: Most bytes of a response kept in memory until its settlement; a longer response is streamed on its hold.
 MAX_BUFFER = 8 << 20
-#: Bytes of the body of a paid request.
+#: Most bytes of the body of a paid request.
 MAX_BODY = 10 << 20
-#: Seconds for one call of the facilitator.
+#: Timeout of one call to the facilitator, in seconds.
 TIMEOUT = 30.0
-#: How often a settlement is asked for, under one id, before an answer is given without its outcome.
+#: Settlement attempts, with the same id, before the response reports an unknown outcome.
 TRIES = 3
 #: Limits of a request (wire contract, section 1).
 MAX_URL, MAX_HEADERS, MAX_LINES = 8 << 10, 16 << 10, 200
-#: Seconds for which terms of a plan are kept, and how many are.
+#: Seconds for which terms of a plan are cached, and the size of the cache.
 TERMS_LIFE, MAX_TERMS = 300.0, 1000
-#: Bytes of a payment-required value, and characters of a text of others in an answer.
+#: Most bytes of a payment-required value, and most characters of an untrusted text in a response.
 MAX_REQUIRED, MAX_TEXT = 6 << 10, 300
-#: Seconds to retry after, where nobody says.
+#: Default of Retry-After, in seconds.
 RETRY = 5
-#: Unsettled streams that wait, and for how many seconds.
+#: Most unsettled streams that wait, and the longest wait in seconds.
 MAX_UNSETTLED, UNSETTLED_LIFE = 10_000, 86_400.0
 
 PAYMENT_HEADERS = frozenset(
@@ -56,7 +57,7 @@ PAYMENT_HEADERS = frozenset(
         "x-payment-response", "settlement-overrides", "extension-responses",
     }
 )
-#: What changes the path or method that a router reads, and conditions: a 304 would be free.
+#: Headers that override path or method, and conditions, because a 304 would be free.
 OTHER_HEADERS = frozenset(
     {
         "x-http-method-override", "x-http-method", "x-method-override", "x-original-url",
@@ -80,7 +81,7 @@ EXTENSIONS: Mapping[str, Any] = {
         },
     }
 }
-#: Reasons that say that the payer needs credits, or leave to spend them.
+#: Reasons that mean that the payer needs more credits or a higher limit.
 LACKS = frozenset(
     {
         "insufficient_funds", "redemption_limit_reached", "order_limit_reached", "plan_expired",
@@ -95,9 +96,9 @@ CallerGone = Literal["by_method", "settle", "release"]
 
 @dataclass(frozen=True)
 class Work:
-    """A request and what the handler answered, for a function that prices it.
+    """A request and the response of its handler, for functions that price it.
 
-    ``body`` is the whole answer, None when it was streamed; ``size`` its bytes so far.
+    ``body`` is the complete response body, None if it was streamed. ``size`` is its size in bytes so far.
     """
 
     method: str
@@ -115,11 +116,11 @@ Credits = Union[int, Callable[[Work], int]]
 
 @dataclass(frozen=True)
 class Price:
-    """What a route costs. None is taken from the middleware.
+    """The price of a route. Omitted members use the setting of the middleware.
 
-    credits is a number, or a function of the Work that is capped at the hold: max_credits, else the
-    maximum of the plan. stream lets every answer flow part by part on its hold; otherwise only
-    event streams and answers beyond max_buffer do.
+    credits is a number, or a function of the Work. The result of a function is capped at the hold:
+    max_credits, or else the maximum of the plan. stream streams every response on its hold; by
+    default, only event streams and responses longer than max_buffer are streamed.
     """
 
     credits: Credits = 1
@@ -135,7 +136,7 @@ class Price:
 
 @dataclass(frozen=True)
 class Payment:
-    """What a handler may know of the payment for its request. The access token is not part of it.
+    """The payment for a request, as its handler sees it, without the access token.
 
     ``held`` is the most that the request can cost, in credits.
     """
@@ -150,10 +151,10 @@ class Payment:
 
 @dataclass(frozen=True)
 class Unsettled:
-    """A stream that was delivered and is not settled.
+    """A delivered but unsettled stream.
 
-    ``final`` says that it will not be: the service refused, or the queue gave up after 24 hours or
-    was full. ``reason`` is the errorReason of the last attempt.
+    ``final`` is true if it will not be settled: the service refused, the retries failed for 24
+    hours, or the queue was full. ``reason`` is the errorReason of the last attempt.
     """
 
     agent_request_id: str
@@ -168,7 +169,7 @@ class Unsettled:
 
 @dataclass(frozen=True)
 class Reply:
-    """An answer in place of the handler's. None of the handler's bytes are in it."""
+    """A response in place of the handler's response, without any of its content."""
 
     status: int
     headers: Lines
@@ -176,29 +177,29 @@ class Reply:
 
 
 class Refused(Exception):
-    """The request is not paid. The middleware answers; a handler lets this pass."""
+    """The request is not paid. Handlers must not catch this, because the middleware responds."""
 
     def __init__(self, reply: Reply | None) -> None:
-        super().__init__("payment required" if reply else "the caller has gone")
+        super().__init__("payment required" if reply else "the caller has disconnected")
         self.reply = reply
 
 
 class NotBehindMiddleware(RuntimeError):
-    """A paid handler was reached without its middleware, so that nothing could be paid."""
+    """A paid handler was called without its middleware, so no payment is possible."""
 
     def __init__(self) -> None:
         super().__init__(
-            "a paid handler needs the middleware of toll.asgi or toll.wsgi around the application"
+            "a paid handler requires the middleware of toll.asgi or toll.wsgi around the application"
         )
 
 
 class HoldEnded(RuntimeError):
-    """The answer was cut, as the hold that pays for it has ended."""
+    """The response was cut off because its hold has expired."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """An error of the wire contract, section 3, as a middleware answers it."""
+    """An error response of the middleware (wire contract, section 3)."""
 
     status: int
     code: str
@@ -228,8 +229,8 @@ def bad_request(message: str, hint: str = "") -> Fault:
 
 
 def internal() -> Fault:
-    """Returns a 500 without inside detail."""
-    return Fault(500, "BCK.HTTP.500", "An unexpected failure happened.", "internal")
+    """Returns a 500 without internal details."""
+    return Fault(500, "BCK.HTTP.500", "An unexpected error occurred.", "internal")
 
 
 UNAVAILABLE = "The payment service cannot be reached. No credits were burned."
@@ -237,7 +238,7 @@ UNAVAILABLE = "The payment service cannot be reached. No credits were burned."
 
 @dataclass(frozen=True)
 class Terms:
-    """What a server must know of a plan to ask for payment."""
+    """Terms of a plan that a payment request needs."""
 
     plan_id: str
     scheme: str
@@ -250,7 +251,7 @@ class Terms:
     order_url: str
 
     def in_bounds(self, credits: int) -> int:
-        """Brings credits into the bounds of a request of the plan; 0 stays 0."""
+        """Limits credits to the bounds of the plan for one request; 0 stays 0."""
         if credits == 0 or self.most == 0 or self.is_time:
             return credits
         return min(max(credits, self.least), self.most)
@@ -258,10 +259,10 @@ class Terms:
 
 @dataclass
 class Incoming:
-    """A request as the server read it. Names of headers are in lower case."""
+    """A request as the server read it. Header names are in lower case."""
 
     method: str
-    #: Path as it was sent, percent-encoded, and query without "?".
+    #: Path as sent, percent-encoded, and query without "?".
     path: str
     query: str
     headers: Lines
@@ -272,7 +273,7 @@ class Incoming:
 
 
 def clean_path(raw: str) -> list[str] | None:
-    """Reads a path the one way in which it is priced; None for one that routers read differently."""
+    """Returns the segments of a path, or None if routers could interpret it in another way."""
     lower = raw.lower()
     if not raw.startswith("/") or "%2f" in lower or "%5c" in lower or "\\" in raw:
         return None
@@ -280,7 +281,7 @@ def clean_path(raw: str) -> list[str] | None:
         path = urllib.parse.unquote_to_bytes(raw).decode("utf-8")
     except UnicodeDecodeError:
         return None
-    # unquote leaves a malformed escape as it is.
+    # unquote ignores malformed escapes.
     rest = raw.split("%")[1:]
     if any(len(r) < 2 or not all(c in "0123456789abcdefABCDEF" for c in r[:2]) for r in rest):
         return None
@@ -296,7 +297,7 @@ def clean_path(raw: str) -> list[str] | None:
 
 
 def plain(text: str, most: int = MAX_TEXT) -> str:
-    """Returns a text of others as one line, without characters that are not seen."""
+    """Returns an untrusted text as one line, without invisible characters."""
     text = "".join(
         " " if c.isspace() or unicodedata.category(c) in ("Cc", "Zl", "Zp") else c
         for c in text[: 16 * most]
@@ -305,15 +306,15 @@ def plain(text: str, most: int = MAX_TEXT) -> str:
     return " ".join(text.split())[:most]
 
 
-# Headers that also carry credentials of other software, which are not payments: they stay.
+# Headers that may carry credentials other than payments, and are kept.
 SHARED = ("authorization", "x-api-key")
 
 
 def challenge_error(begin: str, sentence: str) -> str:
-    """Returns the error of a 402: begin, and after it the sentence if that names an address.
+    """Returns the error of a 402: begin, then the sentence if it contains an address.
 
-    Some clients show nothing else of the answer. It has at most 300 bytes: a sentence that does not
-    fit is left out whole, and begin is cut between characters.
+    Some clients show nothing else of the response. It has at most 300 bytes: a sentence that does
+    not fit is omitted, and begin is cut between characters.
     """
     whole = f"{begin}: {sentence}"
     if "://" in sentence and len(whole.encode()) <= 300:
@@ -322,7 +323,7 @@ def challenge_error(begin: str, sentence: str) -> str:
 
 
 def correlation_id(request: Incoming) -> str:
-    """Returns the caller's id of the request when it is harmless, else a fresh one."""
+    """Returns the request id of the caller if it is harmless, otherwise a new id."""
     for name in ("x-correlation-id", "x-request-id"):
         for v in request.get_all(name)[:1]:
             if 0 < len(v) <= 128 and all("!" <= c <= "~" for c in v):
@@ -331,12 +332,12 @@ def correlation_id(request: Incoming) -> str:
 
 
 def dashed(name: str) -> str:
-    """Returns a header's name as CGI-like layers compare it."""
+    """Returns a header name as CGI-like layers compare it."""
     return name.lower().replace("_", "-")
 
 
 class Seller:
-    """What all sales of one application share. Safe for use from several threads."""
+    """State shared by all sales of one application. Safe for use from several threads."""
 
     def __init__(
         self,
@@ -361,12 +362,12 @@ class Seller:
         if expired_status not in (402, 401):
             raise ValueError(f"expired_status must be 402 or 401; got {expired_status}")
         if caller_gone not in ("by_method", "settle", "release"):
-            raise ValueError(f"caller_gone must be by_method, settle or release; got {caller_gone!r}")
+            raise ValueError(f"caller_gone must be by_method, settle, or release; got {caller_gone!r}")
         if not 1 <= hold_secs <= MAX_HOLD_SECS:
-            raise ValueError(f"hold_secs must be 1 to {MAX_HOLD_SECS}; got {hold_secs}")
+            raise ValueError(f"hold_secs must be from 1 to {MAX_HOLD_SECS}; got {hold_secs}")
         if public_url is not None:
             public_url = _core.base_url(public_url)
-        # Tries, and what may be repeated, are decided here.
+        # Retries are decided here.
         self.config = config.with_options(timeout=timeout, max_retries=0, idempotency_key=None)
         self.plan, self.agent, self.public_url, self.price = plan, agent, public_url, price
         self.hold_secs, self.max_buffer, self.max_body = hold_secs, max_buffer, max_body
@@ -380,13 +381,13 @@ class Seller:
         self._said: set[str] = set()
 
     def once(self, what: str, message: str, *args: Any) -> None:
-        """Warns the builder once."""
+        """Logs a warning once."""
         if what not in self._said and len(self._said) < 1000:
             self._said.add(what)
             log.warning(message, *args)
 
     def tell(self, call: Callable[[Any], None] | None, value: Any) -> None:
-        """Calls a function of the builder, whose errors change nothing."""
+        """Calls a callback of the builder, and logs its errors."""
         if call is not None:
             try:
                 call(value)
@@ -394,7 +395,7 @@ class Seller:
                 log.exception("a callback failed")
 
     def terms(self, plan_id: str) -> Steps[Terms]:
-        """Reads the terms of a plan. Older ones serve while the service is away."""
+        """Reads the terms of a plan, or returns cached terms while the service is unavailable."""
         known = self._terms.get(plan_id)
         if known is not None and time.monotonic() < known[1]:
             return known[0]
@@ -446,7 +447,7 @@ def terms_of(plan: Plan, info: Info, config: Config) -> Terms:
 
 
 class Exchange:
-    """One request on its way through the gate, without its transport."""
+    """The sale of one request, independent of the transport."""
 
     def __init__(self, seller: Seller, request: Incoming) -> None:
         self.seller, self.request = seller, request
@@ -466,7 +467,7 @@ class Exchange:
         self.tries = 0
         self.renewing: asyncio.Future[float] | None = None
 
-    # What has no place in front of a paid handler.
+    # Requests that a paid handler must not receive.
 
     def _check(self) -> Fault | None:
         r = self.request
@@ -478,11 +479,11 @@ class Exchange:
         if clean_path(self.path) is None:
             return bad_request("The path is malformed.")
         if r.method.upper() in ("CONNECT", "TRACE"):
-            return Fault(405, "BCK.HTTP.405", "This path does not take this method.")
+            return Fault(405, "BCK.HTTP.405", "This path does not support this method.")
         offers = ",".join(r.get_all("upgrade")).split(",")
         if any(o.strip() and o.strip().lower() != "h2c" for o in offers):
             return Fault(
-                405, "BCK.HTTP.405", "A paid route does not change the protocol of a connection."
+                405, "BCK.HTTP.405", "Paid routes do not support protocol upgrades."
             )
         if r.get_all("transfer-encoding") and r.get_all("content-length"):
             return bad_request("The length of the body is contradictory.")
@@ -503,7 +504,7 @@ class Exchange:
         for name in self.seller.token_headers:
             values = self.request.get_all(name)
             if len(values) > 1:
-                return bad_request(f"The header {name} must be sent once.")
+                return bad_request(f"The header {name} must be sent only once.")
             if not values:
                 continue
             v = values[0].strip()
@@ -520,19 +521,19 @@ class Exchange:
                 self.token = v
                 continue
             if v != self.token and not same_token(self.token, v):
-                return bad_request("The request carries two different access tokens.")
+                return bad_request("The request contains two different access tokens.")
         self.v1 = bool(self.request.get_all("x-payment"))
         if self.v1 and self.token:
-            return bad_request("The request carries payments of two versions of the protocol.")
+            return bad_request("The request contains payments of two protocol versions.")
         if self.token and (carries(self.path, "/") or carries(self.request.query)):
             return bad_request(
-                "The URL carries an access token. URLs are logged: revoke the token.",
+                "The URL contains an access token. URLs are logged, so revoke the token.",
                 f"Send the access token in the header {_x402.SIGNATURE}.",
             )
         return None
 
     def _stripped(self, headers: Lines) -> Lines:
-        """Returns the headers without payments, access tokens and overrides."""
+        """Returns the headers without payments, access tokens, and overrides."""
         out: Lines = []
         for name, value in headers:
             n = dashed(name)
@@ -553,9 +554,9 @@ class Exchange:
     # The payment.
 
     def pay(self, price: Price) -> Steps[Reply | None]:
-        """Verifies the payment with a hold. Returns the answer of a request that is not paid."""
+        """Verifies the payment with a hold. Returns the response for an unpaid request."""
         if self.payment is not None:
-            raise RuntimeError("this request is paid already: a handler has one price")
+            raise RuntimeError("this request is already paid: a handler can have only one price")
         self.price = price
         seller = self.seller
         fault = self.fault
@@ -565,7 +566,7 @@ class Exchange:
             return self.error(fault)
         plan_id = price.plan or seller.plan
         if not plan_id:
-            raise ValueError("a paid route needs a plan: plan=... of the middleware or of paid()")
+            raise ValueError("a paid route requires a plan: set plan=... of the middleware or of paid()")
         try:
             terms = yield from seller.terms(plan_id)
         except errors.TollError as e:
@@ -576,8 +577,8 @@ class Exchange:
         if most is not None and asked != most:
             seller.once(
                 f"bounds {plan_id} {most}",
-                "the price of a route lies outside of its plan, whose bounds count: %s credits, "
-                "%s to %s, plan %s", most, terms.least, terms.most, plan_id,
+                "the price of a route, %s credits, is outside the bounds of %s to %s of its plan %s; "
+                "the bounds apply", most, terms.least, terms.most, plan_id,
             )
         self.required = self._require(terms, asked)
         if self.v1:
@@ -586,7 +587,7 @@ class Exchange:
         if not self.token:
             base = terms.service or "/api/v1"
             hint = (
-                f"Get an access token with POST {base}/x402/permissions and send it in "
+                f"Create an access token with POST {base}/x402/permissions and send it in "
                 f"{' or '.join(seller.token_headers)}."
             )
             return self.refuse("", Fault(402, "BCK.X402.0030", "A payment is required.", "business", hint))
@@ -633,16 +634,16 @@ class Exchange:
 
     @property
     def hold_secs(self) -> int:
-        """Life of the hold in seconds."""
+        """Duration of the hold in seconds."""
         return min(max(self.price.hold_secs or self.seller.hold_secs, 1), MAX_HOLD_SECS)
 
     def _resource(self) -> str:
-        # Host and forwarding headers are never used: a caller writes them.
+        # Host and forwarding headers are never used, because callers control them.
         if self.seller.public_url is None:
             self.seller.once(
                 "public_url",
-                "without public_url a 402 names a path, which clients cannot call, and access "
-                "tokens that are made for one resource are refused",
+                "public_url is not set: 402 responses contain only a path, which clients cannot call, "
+                "and access tokens for one resource are refused",
             )
             return self.path
         query = f"?{self.request.query}" if self.request.query else ""
@@ -661,23 +662,23 @@ class Exchange:
                 continue
             info = theirs.get("info") if isinstance(theirs, dict) else None
             if not isinstance(info, dict) or any(info.get(k) != v for k, v in ours["info"].items()):
-                message = f"The payment changes what the server said of the extension {name}."
+                message = f"The payment does not repeat the extension {name} as the server sent it."
                 return self.refuse("extension_echo_mismatch", Fault(402, "BCK.X402.0012", message))
         if not self._is_for_us(token):
             return self.refuse(
                 self.seller.names.reason("resource_mismatch"),
                 Fault(
                     402, "BCK.PROTOCOL.0031", "The access token is for another resource.",
-                    "business", "Get an access token that is made for this resource, or for none.",
+                    "business", "Create an access token for this resource, or without a resource.",
                 ),
             )
         return None
 
     def _is_for_us(self, token: _x402.Token) -> bool:
-        """Reports whether the token may be used here (RFC 8707): it names no resource, or ours."""
+        """Reports whether the token is valid for this resource, or for any resource (RFC 8707)."""
         audience = token.audience()
         if not audience:
-            return True  # malformed claims are for the service to refuse
+            return True  # the service refuses malformed claims
         issuer = str(token.claims.get("iss") or "")
         others = [a for a in audience if a != issuer + "/x402"]
         if len(others) == len(audience):
@@ -696,8 +697,7 @@ class Exchange:
         }
         if asked is not None:
             body["maxAmount"] = str(asked)
-        # The hold's own end is on the clock of the service. Counted from before the call, ours is
-        # never later.
+        # The service decides when the hold ends. Counting from before the call, our end is never later.
         self.ends = time.monotonic() + self.hold_secs
         try:
             verdict = yield from _payments.verify(self.seller.config, body)
@@ -744,10 +744,10 @@ class Exchange:
         category = "auth" if code == "BCK.X402.0005" else "business"
         return self.refuse(reason, Fault(402, code, message, category, params=params))
 
-    # Answers in place of the handler's.
+    # Responses in place of the handler's response.
 
     def error(self, fault: Fault, more: Mapping[str, Any] | None = None, lines: Lines | None = None) -> Reply:
-        """Answers with an error body."""
+        """Returns an error response."""
         body = dumps({**(more or {}), **fault.members(self.correlation)})
         headers: Lines = [
             ("content-type", "application/json"),
@@ -767,7 +767,7 @@ class Exchange:
         return Reply(fault.status, headers, b"" if self.request.method == "HEAD" else body)
 
     def refuse(self, reason: str, fault: Fault, receipt: SettleResponse | None = None) -> Reply:
-        """Answers 402 with the price, the reason of the refusal, and a failed receipt."""
+        """Returns a 402 with the price, the reason of the refusal, and the receipt of a failed settlement."""
         terms = self.terms
         assert terms is not None
         challenge: dict[str, Any] = {
@@ -805,7 +805,7 @@ class Exchange:
         return self.error(fault, challenge, lines)
 
     def unavailable(self, what: str, e: errors.TollError) -> Reply:
-        """Answers a call of the facilitator that failed, which is not the caller's fault."""
+        """Returns the response after a failed call to the facilitator, which is not the caller's fault."""
         if e.status == 429:
             return self.error(
                 Fault(
@@ -814,7 +814,7 @@ class Exchange:
                 )
             )
         log.error(
-            "a call of the facilitator failed: %s: %s (correlationId %s)", what, e, self.correlation
+            "a call to the facilitator failed: %s: %s (correlationId %s)", what, e, self.correlation
         )
         if e.code == errors.PENDING:
             return self.error(
@@ -830,14 +830,14 @@ class Exchange:
     # The end of the work.
 
     def settles_gone(self) -> bool:
-        """Reports whether work that succeeds is settled although its caller has gone."""
+        """Reports whether successful work is settled even if the caller has disconnected."""
         rule = self.price.caller_gone or self.seller.caller_gone
         if rule == "by_method":
             return self.request.method.upper() not in ("GET", "HEAD", "OPTIONS")
         return rule == "settle"
 
     def amount(self, status: int, headers: Lines, body: bytes | None, size: int) -> int:
-        """Prices an answer, within what is held. Raises what the builder's function raises."""
+        """Returns the price of a response, capped at the held credits. Raises errors of credits()."""
         assert self.terms is not None and self.payment is not None
         credits = self.price.credits
         if callable(credits):
@@ -850,8 +850,8 @@ class Exchange:
         return self.terms.in_bounds(whole(credits))
 
     def settle(self, amount: int, tries: int = TRIES) -> Steps[tuple[SettleResponse, bool]]:
-        """Burns the amount under the id of the request. The second value says that the outcome is
-        known; otherwise nobody can tell, and the receipt says settlement_pending."""
+        """Burns the amount under the id of the request, at most once. The second value reports whether
+        the outcome is known; if not, the errorReason of the receipt is settlement_pending."""
         assert self.payment is not None
         body = {
             "paymentRequired": self.required, "x402AccessToken": self.token,
@@ -868,11 +868,11 @@ class Exchange:
                         self._tell(receipt)
                         return receipt, True
                 else:
-                    fault = errors.InternalError("The answer is not to this settlement.", status=500)
+                    fault = errors.InternalError("The response is for another settlement.", status=500)
             except errors.TollError as e:
                 fault = e
             if fault is not None:
-                log.error("a settlement has no outcome yet: %s (%s)", fault, self.about())
+                log.error("the outcome of a settlement is not known yet: %s (%s)", fault, self.about())
                 wait = fault.retry_after
                 if 400 <= fault.status < 500 and fault.status not in (408, 429):
                     break
@@ -902,7 +902,7 @@ class Exchange:
         self.seller.tell(self.seller.on_settled, receipt)
 
     def release(self) -> Steps[None]:
-        """Gives the hold back. It lapses by itself when that fails."""
+        """Releases the hold. If that fails, the hold lapses at its end."""
         if self.payment is None or not self.payment.agent_request_id:
             return None
         config = self.seller.config
@@ -911,15 +911,15 @@ class Exchange:
         try:
             yield from _payments.release(config, body)
         except errors.TollError as e:
-            log.warning("a hold was not released and will lapse: %s (%s)", e, self.about())
+            log.warning("a hold was not released and will expire: %s (%s)", e, self.about())
         return None
 
     def is_priced(self) -> bool:
-        """Reports whether the price is known before the answer, so that a stream is settled first."""
+        """Reports whether the price is known before the response, so that a stream is settled first."""
         return not callable(self.price.credits)
 
     def renew(self) -> Steps[float]:
-        """Asks once to renew the hold. Returns the seconds after which to look at it again."""
+        """Tries once to renew the hold. Returns the seconds until the next check."""
         assert self.payment is not None
         asked = time.monotonic()
         left = self.ends - asked
@@ -929,22 +929,22 @@ class Exchange:
         try:
             renewed = yield from _payments.renew(config, body)
             if renewed.agent_request_id != self.payment.agent_request_id:
-                raise errors.InternalError("The answer names another request.", status=500)
+                raise errors.InternalError("The response is for another request.", status=500)
         except errors.TollError as e:
             log.warning("a hold was not renewed: %s (%s)", e, self.about())
             left = max(0.0, self.ends - time.monotonic())
             if 400 <= e.status < 500 and e.status not in (408, 429):
                 return left
             return min(left, max(left / 4, RENEW_PAUSE, e.retry_after))
-        if self.ends != float("inf"):  # a stream that was settled meanwhile needs no hold
+        if self.ends != float("inf"):  # a stream that has been settled needs no hold
             self.ends = asked + self.hold_secs
         return max(0.0, self.ends - time.monotonic()) / 2
 
     async def keep(
         self, transport: AsyncTransport, is_here: Callable[[], bool], cut: Callable[[], None]
     ) -> None:
-        """Renews the hold at half of its life while is_here reports a caller who waits, and calls cut
-        when the hold has ended. It runs until it is cancelled."""
+        """Renews the hold at half of its duration while is_here reports that the caller is connected,
+        and calls cut when the hold has ended. It runs until it is canceled."""
         last = time.monotonic() + MAX_HOLD_LIFE - self.hold_secs
         wait = (self.ends - time.monotonic()) / 2
         while True:
@@ -961,14 +961,14 @@ class Exchange:
                 self.renewing = None
 
     def begin(self, status: int, headers: Lines) -> Steps[tuple[Lines, Reply | None]]:
-        """Begins a stream: its headers, or the answer in place of a stream that is not paid.
+        """Begins a stream. Returns its headers, and the response in place of an unpaid stream.
 
-        A price that is known is settled first, and an answer that is not a 2xx is free, so that both
-        need no hold.
+        A known price is settled first, and a response other than 2xx is free, so neither needs the
+        hold any longer.
         """
         lines = headers
         if is_events(headers):
-            # Proxies like nginx keep answers back until they are whole.
+            # Proxies such as nginx buffer responses by default.
             lines = [(n, v) for n, v in headers if n.lower() != "x-accel-buffering"]
             lines.append(("x-accel-buffering", "no"))
         if not 200 <= status <= 299:
@@ -986,12 +986,12 @@ class Exchange:
         return [], self.not_settled(receipt, known)
 
     def about(self) -> str:
-        """Names the request in a log line."""
+        """Returns the ids of the request, for log lines."""
         id = self.payment.agent_request_id if self.payment else ""
         return f"agentRequestId {id}, correlationId {self.correlation}"
 
     def not_settled(self, receipt: SettleResponse, known: bool) -> Reply:
-        """Answers work that was not settled. None of it leaves."""
+        """Returns the response for unsettled work, without any of its content."""
         lines = [(_x402.RESPONSE, receipt_header(receipt))]
         if not known:
             fault = Fault(
@@ -1007,7 +1007,7 @@ class Exchange:
         return self.refuse(reason, Fault(402, code, message, "business"), receipt)
 
     def paid_headers(self, headers: Lines, receipt: SettleResponse | None) -> Lines:
-        """Returns the headers of a paid answer: private to caches, with receipt or request id."""
+        """Returns the headers of a paid response: private to caches, with the receipt or request id."""
         out = keep_private(headers)
         assert self.payment is not None
         if receipt is not None:
@@ -1025,9 +1025,9 @@ EXPIRED = ("payload_expired", "payload_revoked", "payload_signature")
 
 
 def whole(credits: Any) -> int:
-    """Returns credits of a price, at least 0. Raises TypeError for anything but int."""
+    """Returns the credits of a price, at least 0. Raises TypeError for anything but int."""
     if isinstance(credits, bool) or not isinstance(credits, int):
-        raise TypeError(f"credits must be int, as no amount is a float; got {credits!r}")
+        raise TypeError(f"credits must be an int; got {credits!r}")
     return max(credits, 0)
 
 
@@ -1041,7 +1041,7 @@ def is_page(text: str) -> bool:
 
 
 def same_token(a: str, b: str) -> bool:
-    """Compares two renderings of a token by what is signed."""
+    """Reports whether two forms of an access token have the same signed content."""
     try:
         x, y = _x402.decode_token(a), _x402.decode_token(b)
     except _x402.Undecodable:
@@ -1050,7 +1050,7 @@ def same_token(a: str, b: str) -> bool:
 
 
 def carries(text: str, more: str = "") -> bool:
-    """Reports whether a text holds an access token between separators of lists and queries."""
+    """Reports whether a text contains an access token, between separators of lists and queries."""
     if len(text) < _x402.MIN_TOKEN:
         return False
     for c in " \t,;?&=\"'" + more:
@@ -1064,7 +1064,7 @@ def carries(text: str, more: str = "") -> bool:
 
 
 def above(upper: str, lower: str) -> bool:
-    """Reports whether a url holds another one: the same server, and its path or one above it."""
+    """Reports whether upper is the same url as lower, or an ancestor of it on the same server."""
     try:
         a, b = urllib.parse.urlsplit(upper), urllib.parse.urlsplit(lower)
         ports = [u.port or {"http": 80, "https": 443}.get(u.scheme) for u in (a, b)]
@@ -1081,7 +1081,7 @@ def above(upper: str, lower: str) -> bool:
 
 
 def required_header(challenge: Mapping[str, Any]) -> str:
-    """Encodes payment-required. Proxies refuse long headers: parts go while it is too long."""
+    """Encodes payment-required. Proxies reject long headers, so parts are removed until it fits."""
     value = _x402.encode(challenge)
     if len(value) <= MAX_REQUIRED:
         return value
@@ -1100,7 +1100,7 @@ def required_header(challenge: Mapping[str, Any]) -> str:
 
 
 def receipt_header(receipt: SettleResponse) -> str:
-    """Encodes a receipt: the bytes of the service where they are known, as those are stored."""
+    """Encodes a receipt, as the original bytes of the service if they are known."""
     import base64
 
     if receipt.success and receipt.response and len(receipt.response.body) <= MAX_REQUIRED:
@@ -1118,23 +1118,23 @@ CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
 
 def unsplit(headers: Lines) -> Lines:
-    """Returns the headers of an answer. Raises ValueError for control characters, which would split
-    it, and for characters outside Latin-1, which no server sends."""
+    """Returns the headers of a response. Raises ValueError for control characters, which would split
+    it, and for characters outside Latin-1, which servers cannot send."""
     for n, v in headers:
         if CONTROL.search(n) or CONTROL.search(v):
-            raise ValueError(f"the header {n!r} must not have control characters")
+            raise ValueError(f"the header {n!r} must not contain control characters")
         if any(c > "\xff" for c in n + v):
-            raise ValueError(f"the header {n!r} must be of Latin-1")
+            raise ValueError(f"the header {n!r} must contain only Latin-1 characters")
     return headers
 
 
 def strip_answer(headers: Lines) -> Lines:
-    """Returns the headers of a handler without what only the gate may say."""
+    """Returns the headers of a handler without the headers that only the middleware may set."""
     return [(n, v) for n, v in headers if dashed(n) not in PAYMENT_HEADERS]
 
 
 def keep_private(headers: Lines) -> Lines:
-    """Keeps a paid answer out of caches that serve others, whatever the handler allowed."""
+    """Keeps a paid response out of shared caches, whatever the handler allowed."""
     directives, vary, out = ["private"], [], []  # type: ignore[var-annotated]
     for name, value in headers:
         n = name.lower()
@@ -1156,7 +1156,7 @@ def keep_private(headers: Lines) -> Lines:
 
 
 def is_events(headers: Lines) -> bool:
-    """Reports whether an answer is an event stream."""
+    """Reports whether a response is an event stream."""
     return any(
         n.lower() == "content-type" and v.split(";")[0].strip().lower() == "text/event-stream"
         for n, v in headers
@@ -1164,7 +1164,7 @@ def is_events(headers: Lines) -> bool:
 
 
 class Tail:
-    """Follows the bytes of an event stream, to say in it that it is cut."""
+    """Tracks the bytes of an event stream, to append an event if it is cut off."""
 
     def __init__(self, headers: Lines) -> None:
         names = {n.lower() for n, _ in headers}
@@ -1172,17 +1172,17 @@ class Tail:
         self._tail = b""
 
     def add(self, part: bytes) -> None:
-        """Notes bytes that leave."""
+        """Records sent bytes."""
         if self._is_open:
             self._tail = (self._tail + part[-3:])[-3:]
 
     def end(self) -> bytes:
-        """Returns the last event of a stream that is between two events, else nothing."""
+        """Returns the last event if the stream is between two events, otherwise nothing."""
         return END_OF_HOLD if self._tail.endswith((b"\n\n", b"\n\r\n")) else b""
 
 
 def declared(headers: Lines) -> int | None:
-    """Returns the content-length that a handler named, None without one that is a number."""
+    """Returns the content-length of a handler, or None if it is missing or malformed."""
     for n, v in headers:
         if n.lower() == "content-length" and v.isascii() and v.isdigit() and len(v) < 19:
             return int(v)
@@ -1190,10 +1190,10 @@ def declared(headers: Lines) -> int | None:
 
 
 class Queue:
-    """Settles streams that were delivered while the service was away, each under its own id.
+    """Settles streams that were delivered while the service was unavailable, each under its id.
 
-    It lives in memory, tries for up to 24 hours, and holds
-    10,000 streams. Call drain before the program exits: what waits then is lost to the builder.
+    It is in memory, retries for up to 24 hours, and holds at most 10,000 streams. Call drain before
+    the program exits, because unsettled streams are lost then.
     """
 
     def __init__(self) -> None:
@@ -1208,9 +1208,9 @@ class Queue:
         return self._waiting
 
     def drain(self, timeout: float) -> bool:
-        """Settles what waits without the usual pauses; False when some is left after timeout.
+        """Settles waiting streams without the usual pauses. Returns False if some remain after timeout.
 
-        It blocks, so that an event loop calls it in a thread: asyncio.to_thread(queue.drain, 10).
+        It blocks, so call it in a thread on an event loop: asyncio.to_thread(queue.drain, 10).
         """
         self._hurry = True
         try:
@@ -1222,9 +1222,9 @@ class Queue:
         self, x: Exchange, amount: int, size: int, receipt: SettleResponse, known: bool,
         transport: AsyncTransport, loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
-        """Takes over a stream. When the outcome is known, it was refused: that is only told.
+        """Retries the settlement of a stream. A known refusal is only reported.
 
-        Without a loop it works on one in a thread.
+        Without a loop, it uses the event loop of a background thread.
         """
         assert x.payment is not None
         u = Unsettled(
@@ -1243,7 +1243,7 @@ class Queue:
             asyncio.run_coroutine_threadsafe(self._work(x, u, transport), on)
 
     def loop(self) -> asyncio.AbstractEventLoop:
-        """Returns an event loop in a thread of its own, for servers without one."""
+        """Returns an event loop in a background thread, for servers without an event loop."""
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
@@ -1266,7 +1266,7 @@ class Queue:
                 receipt, known = await run_async(x.settle(u.credits, 1), transport)
                 u = replace(u, attempts=x.tries, reason=receipt.error_reason or "")
                 if receipt.success:
-                    log.info("a stream is settled late (%s)", x.about())
+                    log.info("a stream was settled late (%s)", x.about())
                     return
                 if known:
                     break

@@ -1,4 +1,4 @@
-"""Values of one exchange over HTTP, and JSON without floats."""
+"""Values of an HTTP exchange, and JSON without floats."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Iterator, Mapping, Sequence
 
-#: Largest answer that is read, in bytes.
+#: Largest response, in bytes.
 MAX_ANSWER = 16 << 20
 
 
 class Headers(Mapping[str, str]):
-    """Header lines in their order. Names are compared without case; a get joins lines by ", "."""
+    """Header lines in order. Names are case-insensitive; get joins repeated lines with ", "."""
 
     def __init__(self, lines: Sequence[tuple[str, str]] = ()) -> None:
         self.lines = tuple(lines)
@@ -40,22 +40,22 @@ class Headers(Mapping[str, str]):
 
 @dataclass(frozen=True)
 class Request:
-    """One HTTP request as a transport sends it."""
+    """An HTTP request for a transport."""
 
     method: str
     url: str
     headers: Mapping[str, str] = field(repr=False)
     body: bytes | None = field(default=None, repr=False)
-    #: Seconds for the whole exchange; None is no bound.
+    #: Seconds for the whole exchange; None means no timeout.
     timeout: float | None = None
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What came back, whatever its status.
+    """A response, whatever its status.
 
-    ``version`` is the API version that the service applied, and ``version_resolved_from`` says
-    where it came from: header, apiKey or fallback.
+    ``version`` is the API version that the service applied, and ``version_resolved_from`` its
+    source: header, apiKey, or fallback.
     """
 
     status: int
@@ -63,21 +63,21 @@ class Answer:
     body: bytes = field(repr=False)
     version: str | None = None
     version_resolved_from: str | None = None
-    #: Attempts before this one.
+    #: Number of earlier attempts.
     retries: int = 0
 
     @property
     def request_id(self) -> str | None:
-        """The correlation id of the request, as the logs of the service have it."""
+        """The correlation id of the request in the logs of the service."""
         return self.headers.get("x-correlation-id")
 
     def json(self) -> Any:
-        """Reads the body: whole numbers are int, others Decimal. Raises ValueError."""
+        """Parses the body: whole numbers are int, fractions are Decimal. Raises ValueError."""
         return loads(self.body)
 
 
 def loads(text: bytes | str) -> Any:
-    """Reads JSON. Fractions are Decimal, member names are unique, NaN is refused.
+    """Parses JSON. Fractions are Decimal. Duplicate member names and NaN are rejected.
 
     Raises ValueError, also for text that is nested too deeply.
     """
@@ -96,12 +96,12 @@ def _constant(name: str) -> Any:
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     out = dict(pairs)
     if len(out) != len(pairs):
-        raise ValueError("a member is there twice")
+        raise ValueError("duplicate member name")
     return out
 
 
 def dumps(value: Any) -> bytes:
-    """Writes compact JSON. Floats are refused, as no amount is one; Decimal is written exactly."""
+    """Writes compact JSON. Floats are rejected, because amounts are exact; Decimal is allowed."""
     return _write(value).encode()
 
 
@@ -115,5 +115,5 @@ def _write(value: Any) -> str:
             raise ValueError("a number must be finite")
         return str(value)
     if isinstance(value, float):
-        raise TypeError("amounts are int or Decimal, never float")
+        raise TypeError("amounts must be int or Decimal, not float")
     return json.dumps(value)

@@ -1,4 +1,4 @@
-"""The protocol on both sides: challenges, tokens, receipts (wire contract, sections 14 and 15)."""
+"""The protocol for buyers and sellers: challenges, tokens, receipts (wire contract, sections 14, 15)."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ SIGNATURE = "payment-signature"
 REQUIRED = "payment-required"
 RESPONSE = "payment-response"
 VERSION = 2
-#: Largest PaymentRequired or receipt of another server that is read, in bytes.
+#: Largest accepted PaymentRequired or receipt of a server, in bytes.
 MAX_CHALLENGE = 64 << 10
 #: Largest access token in one header, and largest PaymentPayload as JSON text.
 MAX_TOKEN = 8 << 10
 MAX_PAYLOAD = 16 << 10
-#: Less than any access token has.
+#: Lower bound of the length of access tokens.
 MIN_TOKEN = 200
 IDENTIFIER = "payment-identifier"
 
 _JWS = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\Z")
 _NONCE = re.compile(r"[A-Za-z0-9._:~-]{1,128}\Z")
 _ID = re.compile(r"[A-Za-z0-9_-]{16,128}\Z")
-#: A JSON text whose nesting is deeper is refused.
+#: Deepest accepted nesting of JSON.
 MAX_DEPTH = 32
 
 
 class Undecodable(ValueError):
-    """A payment cannot be read. ``code`` is the code of the service for it."""
+    """A payment cannot be decoded. ``code`` is the error code that the service uses for it."""
 
     def __init__(self, why: str, code: str = "BCK.X402.0010") -> None:
         super().__init__(f"The access token cannot be decoded: {why}.")
@@ -40,7 +40,7 @@ class Undecodable(ValueError):
 
 
 def decode_base64(text: str) -> bytes | None:
-    """Reads base64 of either alphabet, padded or not; None for anything else."""
+    """Decodes base64 in either alphabet, padded or not. Returns None for any other text."""
     stripped = text.rstrip("=")
     if not re.fullmatch(r"[A-Za-z0-9+/]*|[A-Za-z0-9_-]*", stripped) or len(text) - len(stripped) > 2:
         return None
@@ -52,12 +52,12 @@ def decode_base64(text: str) -> bytes | None:
 
 
 def encode(value: Any) -> str:
-    """Returns padded base64 of compact JSON, as payment headers have it."""
+    """Returns compact JSON in padded base64, for payment headers."""
     return base64.b64encode(dumps(value)).decode()
 
 
 def depth(value: Any) -> int:
-    """Returns how deeply arrays and objects of a JSON value are nested."""
+    """Returns the nesting depth of a JSON value."""
     deepest, stack = 0, [(value, 1)]
     while stack:
         v, at = stack.pop()
@@ -68,19 +68,19 @@ def depth(value: Any) -> int:
 
 
 def strict(text: bytes) -> Any:
-    """Reads JSON as the service does. Raises ValueError."""
-    decoded = text.decode("utf-8")  # a byte order mark is no JSON then
+    """Parses JSON as strictly as the service. Raises ValueError."""
+    decoded = text.decode("utf-8")  # keeps a byte order mark, which is then invalid JSON
     value = loads(decoded)
     if depth(value) > MAX_DEPTH:
         raise ValueError("nested too deeply")
     if "\\u" in decoded:
-        json.dumps(value, ensure_ascii=False, default=str).encode()  # raises for half a character
+        json.dumps(value, ensure_ascii=False, default=str).encode()  # raises for a lone surrogate
     return value
 
 
 @dataclass(frozen=True)
 class Token:
-    """An access token taken apart. Only the JWS is signed, and nothing here checks that."""
+    """The parts of an access token. Only the JWS is signed, and its signature is not verified here."""
 
     jws: str = field(repr=False)
     claims: Mapping[str, Any] = field(repr=False)
@@ -89,7 +89,7 @@ class Token:
     extensions: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def audience(self) -> list[str] | None:
-        """Returns the audience, None when it cannot be read."""
+        """Returns the audience, or None if it is malformed."""
         aud = self.claims.get("aud")
         if isinstance(aud, str):
             return [aud]
@@ -99,7 +99,7 @@ class Token:
 
 
 def decode_token(text: str) -> Token:
-    """Takes an access token in any form: JWS, base64 of a PaymentPayload, or its JSON text."""
+    """Decodes an access token in any form: JWS, base64 of a PaymentPayload, or its JSON text."""
     if text.startswith("{"):
         if len(text) > MAX_PAYLOAD:
             raise Undecodable("it is larger than 16 KiB")
@@ -115,7 +115,7 @@ def decode_token(text: str) -> Token:
 
 
 def is_version(value: Mapping[str, Any]) -> bool:
-    """Reports whether an object is of our version: the whole number, no text and no 2.0."""
+    """Reports whether x402Version is the integer 2, not a string and not 2.0."""
     v = value.get("x402Version")
     return type(v) is int and v == VERSION
 
@@ -135,7 +135,7 @@ def _payload(text: bytes) -> Token:
     except ValueError as e:
         raise Undecodable(f"the payment payload is malformed ({e})") from None
     if not isinstance(p, dict):
-        raise Undecodable("the payment payload is no object")
+        raise Undecodable("the payment payload is not an object")
     if not is_version(p):
         raise Undecodable("x402Version is not 2", "BCK.X402.0915")
     inner = p.get("payload")
@@ -144,7 +144,7 @@ def _payload(text: bytes) -> Token:
         raise Undecodable("payload.signature is not a JWS")
     nonce = inner.get("nonce") if isinstance(inner, dict) else None
     if nonce is not None and not (isinstance(nonce, str) and _NONCE.match(nonce)):
-        raise Undecodable("payload.nonce is not 1 to 128 of A-Z a-z 0-9 . _ : ~ -")
+        raise Undecodable("payload.nonce must be 1 to 128 characters of A-Z a-z 0-9 . _ : ~ -")
     extensions = p.get("extensions") or {}
     if not isinstance(extensions, dict):
         raise Undecodable("extensions must be an object")
@@ -153,12 +153,12 @@ def _payload(text: bytes) -> Token:
     ) else None
     identifier = info.get("id") if isinstance(info, dict) else None
     if identifier is not None and not (isinstance(identifier, str) and _ID.match(identifier)):
-        raise Undecodable("the payment identifier is not 16 to 128 of A-Z a-z 0-9 _ -")
+        raise Undecodable("the payment identifier must be 16 to 128 characters of A-Z a-z 0-9 _ -")
     return Token(jws, _claims(jws), nonce or "", identifier or "", extensions)
 
 
 def is_access_token(text: str) -> bool:
-    """Reports whether a text has the form of an access token of a service like ours."""
+    """Reports whether a text has the form of an access token."""
     if len(text) < MIN_TOKEN or text[0] not in "e{":
         return False
     try:
@@ -169,7 +169,7 @@ def is_access_token(text: str) -> bool:
 
 
 def read_challenge(headers: Headers, body: bytes) -> Mapping[str, Any] | None:
-    """Returns the PaymentRequired of an answer 402, None when there is none of version 2."""
+    """Returns the PaymentRequired of a 402, or None unless it has version 2."""
     value = headers.get(REQUIRED) or ""
     if value:
         plain = decode_base64(value) if len(value) <= MAX_CHALLENGE else None
@@ -185,14 +185,14 @@ def read_challenge(headers: Headers, body: bytes) -> Mapping[str, Any] | None:
 
 
 def as_challenge(p: Any) -> Mapping[str, Any] | None:
-    """Returns a PaymentRequired of version 2, None for anything else."""
+    """Returns a PaymentRequired of version 2, or None for any other value."""
     if not isinstance(p, dict) or not is_version(p):
         return None
     return p if isinstance(p.get("accepts"), list) else None
 
 
 def read_receipt(headers: Headers) -> Mapping[str, Any] | None:
-    """Returns the receipt of payment-response, None when there is none that can be read."""
+    """Returns the receipt in payment-response, or None if it is missing or malformed."""
     value = headers.get(RESPONSE) or ""
     plain = decode_base64(value) if 0 < len(value) <= MAX_CHALLENGE else None
     if plain is None:

@@ -1,4 +1,4 @@
-"""Middleware that sells answers of ASGI applications: FastAPI, Starlette, Django, and others.
+"""Middleware that sells responses of ASGI applications, such as FastAPI, Starlette, and Django.
 
     from toll import AsyncToll
     from toll.asgi import Middleware, current_payment, paid
@@ -11,25 +11,25 @@
     async def ask(question: Question) -> Answer:
         print(current_payment().payer)
 
-1. When the framework reaches a paid handler, the payment is verified with a hold: the credits are
-   set aside, or the request gets 402 and says what it costs. When the service cannot be asked, that
-   is not the subscriber's fault: 503, and nothing runs.
-2. The handler runs. It never sees the access token. What it sends is kept.
-3. A 2xx answer is settled, once, under the id of the request. Only then it leaves, with its receipt
-   in payment-response. Anything else gives the hold back and leaves as it is: errors are free.
-4. A settlement that is refused is a 402 and one whose outcome stays unknown after three tries a 503,
-   both without a byte of what the handler sent.
+1. When the framework calls a paid handler, the payment is verified with a hold, which reserves the
+   credits. Otherwise the request gets a 402 with the price. If the service is unavailable, which is
+   not the subscriber's fault, the request gets a 503 and the handler does not run.
+2. The handler runs. It never sees the access token. Its response is kept back.
+3. A 2xx response is settled once, under the id of the request, and then sent with its receipt in
+   payment-response. For any other response, the hold is released: errors are free.
+4. A refused settlement becomes a 402. A settlement whose outcome is unknown after three attempts
+   becomes a 503. Neither contains any part of the handler's response.
 
-Streams: event streams, answers beyond max_buffer and routes with stream=True leave as they come. A
-price that is known is settled before the first byte. A stream whose price is known at its end begins
-with the id of the request in place of the receipt and renews its hold, for at most 24 hours. It is
-settled at its end, or when it is cut after a byte was delivered, which happens when its hold cannot be
-renewed: an event stream then ends with an error event.
+Streams: event streams, responses longer than max_buffer, and routes with stream=True are sent part
+by part. A known price is settled before the first byte. A stream whose price is known only at its end
+begins with the id of the request instead of the receipt, and its hold is renewed for at most 24 hours.
+It is settled when it ends, or when it is cut off after a byte was delivered. A stream is cut off if
+its hold cannot be renewed; an event stream then ends with an error event.
 
-Callers who leave: with caller_gone="settle", by default for POST and other methods that are not
-safe, the handler works on, at most until its hold ends, and a 2xx is settled. With "release", by
-default for GET, HEAD and OPTIONS, its task is cancelled and the hold is given back. A handler that
-read an incomplete body to its error works for free; a handler that did not read it saw no error.
+Disconnected callers: with caller_gone="settle", the default for POST and other unsafe methods, the
+handler continues, at most until its hold ends, and a 2xx response is settled. With "release", the
+default for GET, HEAD, and OPTIONS, its task is canceled and the hold is released. A handler that
+failed to read an incomplete body is free; a handler that did not read the body saw no error.
 """
 
 from __future__ import annotations
@@ -87,18 +87,19 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-#: Extensions of ASGI past which bytes of an answer could leave unpaid are not offered.
+#: The ASGI extensions that cannot send unpaid parts of a response. The middleware offers only these.
 SAFE_EXTENSIONS = ("tls",)
 
 
 class Middleware:
-    """Sells what handlers with paid() answer, and with price everything that the application does.
+    """Sells the responses of handlers with paid(), or with price all responses of the application.
 
-    plan is the plan whose credits pay, agent the agent that serves. public_url is the absolute base
-    under which the world reaches this server, never read from a request. hold_secs is 1 to 900,
-    max_buffer and max_body are bytes, timeout is seconds for one call of the service. max_body
-    bounds the body of every request, of free routes too, as frameworks read it before they reach a
-    handler: 10 MiB by default. on_unsettled is the alarm for streams that were delivered and not settled; queue settles them later.
+    plan is the plan whose credits pay, and agent the agent that serves the requests. public_url is
+    the absolute public address of this server; it is never taken from a request. hold_secs is 1 to
+    900, max_buffer and max_body are in bytes, and timeout is the seconds for one call to the service.
+    max_body, by default 10 MiB, limits the body of every request, even on free routes, because
+    frameworks read it before they call a handler. on_unsettled is called for delivered but unsettled
+    streams; queue settles them later.
     """
 
     def __init__(
@@ -114,7 +115,7 @@ class Middleware:
         **settings: Any,
     ) -> None:
         if not isinstance(client, AsyncToll):
-            raise TypeError("toll.asgi needs an AsyncToll; toll.wsgi takes a Toll")
+            raise TypeError("toll.asgi requires an AsyncToll; toll.wsgi accepts a Toll")
         self.app = app
         self.queue = queue or Queue()
         self._transport = client._transport
@@ -135,7 +136,7 @@ class Middleware:
 
 
 class _Exchange(Exchange):
-    """One request of the server on its way through the gate."""
+    """The sale of one request of the server."""
 
     def __init__(self, gate: Middleware, scope: Scope, receive: Receive, send: Send) -> None:
         raw = scope.get("raw_path")
@@ -172,12 +173,12 @@ class _Exchange(Exchange):
         self.buffer: list[bytes] = []
         self.size = 0
         self.delivered = 0
-        self.taken = 0  # with what a reader who stalls keeps waiting
+        self.taken = 0  # including parts that a stalled reader has not received
         self.passing = self.streaming = self.whole = False
         self.deciding = self.decided = self.cut = self.half = self.lost = False
 
     async def run(self) -> None:
-        """Runs the application and decides what becomes of its answer."""
+        """Runs the application, and settles or releases its response."""
         if self.gate.seller.price is not None:
             reply = await self.pay_soon(self.gate.seller.price)
             if reply is not None:
@@ -193,7 +194,7 @@ class _Exchange(Exchange):
         try:
             await asyncio.wait({self.task})
         except asyncio.CancelledError:
-            # The server gives up: what is under way is decided, the rest is given back.
+            # The server gives up: a settlement in progress is completed, otherwise the hold is released.
             if not self.deciding:
                 self.task.cancel()
             await asyncio.shield(asyncio.ensure_future(self._end()))
@@ -223,18 +224,18 @@ class _Exchange(Exchange):
             if fault is not None and not self.gone.is_set():
                 raise fault
             if fault is None and not cancelled:
-                log.error("the application ended without a whole answer (%s)", self.about())
+                log.error("the application ended without a complete response (%s)", self.about())
                 await self._reply(Refused(self.error(internal())))
 
-    # What a paid handler does.
+    # Calls of paid handlers.
 
     async def pay_soon(self, price: Price) -> Reply | None:
-        """Pays on the event loop. Returns the answer of a request that is not paid."""
+        """Pays on the event loop. Returns the response for an unpaid request."""
         if self.passing:
-            raise RuntimeError("the answer has begun before its payment")
+            raise RuntimeError("the response began before its payment")
         paying = asyncio.ensure_future(self._steps(self.pay(price)))
         try:
-            # A caller who leaves does not stop it, so that every hold is known.
+            # A disconnect does not stop the verification, so that no hold is lost.
             reply: Reply | None = await asyncio.shield(paying)
         except asyncio.CancelledError:
             await asyncio.wait({paying})
@@ -261,7 +262,7 @@ class _Exchange(Exchange):
             asyncio.get_running_loop()
         except RuntimeError:
             return asyncio.run_coroutine_threadsafe(self.pay_soon(price), self.loop).result()
-        raise RuntimeError("a paid handler that is not async must run in a thread")
+        raise RuntimeError("a paid handler must be async, or run in a thread")
 
     async def _steps(self, steps: _core.Steps[Any]) -> Any:
         return await _core.run_async(steps, self.gate._transport)
@@ -269,14 +270,14 @@ class _Exchange(Exchange):
     # The request.
 
     async def _take_in(self) -> Message:
-        """What the application receives."""
+        """Returns the next message for the application."""
         while self.watch is not None and not (self.ahead or self.body_ended or self.gone.is_set()):
             self.news.clear()
             await self.news.wait()
         if self.ahead:
             message = self.ahead.pop(0)
         elif self.gone.is_set() and self.status and self.payment is not None:
-            await self._wait_gone()  # it has answered, and listens for a caller who leaves
+            await self._wait_gone()  # it has responded, and waits for a disconnect
             return {"type": "http.disconnect"}
         elif self.gone.is_set() and not self.body_ended:
             message = {"type": "http.disconnect"}
@@ -293,7 +294,7 @@ class _Exchange(Exchange):
             if self.streaming:
                 self.cut = True
                 raise ValueError(f"the body is longer than {self.seller.max_body} bytes")
-            # Also before a payment: frameworks read a body before they reach the handler.
+            # Also before a payment, because frameworks read the body before they call the handler.
             self.refusal = Refused(self.error(self.too_large()))
             await self._steps(self.release())
             raise self.refusal
@@ -310,13 +311,13 @@ class _Exchange(Exchange):
                 self._watch()
 
     async def _wait_gone(self) -> None:
-        """Waits until the application may hear that its caller has gone."""
+        """Waits until the application may be notified of a disconnect."""
         await self.gone.wait()
         if self.settles_gone() and not self.streaming:
-            await asyncio.Event().wait()  # it works on; its task ends with the answer or the hold
+            await asyncio.Event().wait()  # it continues; its task ends with the response or the hold
 
     def _watch(self) -> None:
-        """Watches for a caller who leaves, once the application needs no more of the body."""
+        """Watches for a disconnect once the application has read the body."""
         if self.watch is None and not self.ahead:
             self.watch = asyncio.ensure_future(self._watching())
 
@@ -329,14 +330,14 @@ class _Exchange(Exchange):
                 break
             self.ahead.append(message)
             if message.get("more_body", False):
-                self.watch = None  # the application reads on
+                self.watch = None  # the application continues to read
                 return
         if self.task is None or self.deciding:
             return
         if self.streaming or not self.settles_gone():
             self.task.cancel()
             return
-        # What callers who left keep running is bounded by the hold.
+        # Work for disconnected callers may run until the hold ends.
         self._cut_at_the_end()
 
     def _cut_at_the_end(self) -> None:
@@ -345,13 +346,13 @@ class _Exchange(Exchange):
 
     @staticmethod
     def loop_time() -> float:
-        """Seconds on the clock of holds."""
+        """Returns the current time in seconds, on the clock of holds."""
         import time
 
         return time.monotonic()
 
     def _lose(self) -> None:
-        """Ends a stream whose hold has ended; work without an answer is settled if it still can be."""
+        """Cuts off a stream whose hold has ended. Other work continues, and is settled if possible."""
         if self.streaming:
             self.lost = True
             self._cut()
@@ -361,10 +362,10 @@ class _Exchange(Exchange):
             self.cut = True
             self.task.cancel()
 
-    # The answer.
+    # The response.
 
     async def _put_out(self, message: Message) -> None:
-        """What the application sends."""
+        """Handles a message from the application."""
         if self.refusal is not None:
             return
         if self.payment is None:
@@ -377,14 +378,14 @@ class _Exchange(Exchange):
         if message["type"] == "http.response.start":
             if not self.status and message["status"] >= 200:
                 self.status = message["status"]
-                # What cannot leave must not be paid for.
+                # A response that cannot be sent must not be charged.
                 self.headers = strip_answer(unsplit(_text(message.get("headers", []))))
         elif message["type"] == "http.response.body" and not self.decided and not self.whole:
             await self._put_body(message.get("body") or b"", message.get("more_body", False))
 
     async def _put_body(self, part: bytes, more: bool) -> None:
         if not self.status:
-            raise RuntimeError("the application sent a body before its status")
+            raise RuntimeError("the application sent a body before the status")
         self.size += len(part)
         if self.streaming:
             await self._pass(part, more)
@@ -398,11 +399,11 @@ class _Exchange(Exchange):
     def _is_stream(self) -> bool:
         if self.size > self.seller.max_buffer:
             return True
-        # Headers alone are not an answer to pay for.
+        # Headers alone are not a response to pay for.
         return (self.price.stream or is_events(self.headers)) and (self.size > 0 or not self.is_priced())
 
     async def _decide(self) -> None:
-        """Settles an answer of which nothing has left, and lets it leave."""
+        """Settles a complete response, and then sends it."""
         self.deciding = True
         await asyncio.shield(asyncio.ensure_future(self._deciding()))
 
@@ -423,7 +424,7 @@ class _Exchange(Exchange):
         if length is not None and length != len(body) and not head and self.status != 204:
             await self._steps(self.release())
             log.error(
-                "the handler declared %d bytes and sent %d (%s)", length, len(body), self.about()
+                "the handler declared %d bytes but sent %d (%s)", length, len(body), self.about()
             )
             await self._reply(Refused(self.error(internal())))
             return
@@ -431,7 +432,7 @@ class _Exchange(Exchange):
             amount = self.amount(self.status, self.headers, body, len(body))
         except Exception:
             await self._steps(self.release())
-            log.exception("the price of an answer failed (%s)", self.about())
+            log.exception("the price of a response failed (%s)", self.about())
             await self._reply(Refused(self.error(internal())))
             return
         receipt, known = await self._steps(self.settle(amount))
@@ -457,7 +458,7 @@ class _Exchange(Exchange):
         if self.gone.is_set():
             raise asyncio.CancelledError()
         if self.ends - self.loop_time() <= 0:
-            raise HoldEnded("the hold has ended before the answer began")
+            raise HoldEnded("the hold expired before the response began")
         self._watch()
         self.deciding = True
         beginning = asyncio.ensure_future(self._steps(self.begin(self.status, self.headers)))
@@ -479,7 +480,7 @@ class _Exchange(Exchange):
             await self._pass(part, True)
 
     async def _pass(self, part: bytes, more: bool) -> None:
-        # An application that works on the event loop lets neither timer nor watch run by itself.
+        # Give timers and the watch a chance to run, in case the application blocks the event loop.
         await asyncio.sleep(0)
         late, left = self.renewing, self.ends - self.loop_time()
         if late is not None and left < self.hold_secs / 4:
@@ -487,7 +488,7 @@ class _Exchange(Exchange):
         if self.loop_time() >= self.ends:
             self.cut = self.lost = True
         if self.cut or self.gone.is_set():
-            raise HoldEnded("the answer was cut, as its hold has ended or its caller has gone")
+            raise HoldEnded("the response was cut off because its hold has expired or its caller has disconnected")
         self.taken += len(part)
         await self._send({"type": "http.response.body", "body": part, "more_body": more})
         self.delivered += len(part)
@@ -496,12 +497,12 @@ class _Exchange(Exchange):
             self.tail.add(part)
 
     async def _end_stream(self, fault: BaseException | None) -> None:
-        """Settles a stream: at its end, and at an abort when some of it was delivered."""
+        """Settles a stream at its end, or after an abort if a part was delivered."""
         whole = self.whole and not self.cut
         left = self.gone.is_set() and self.settles_gone() and fault is None
         stalled = self.cut and self.taken > 0
         if self.settled_first or not 200 <= self.status <= 299:
-            pass  # it is paid, or free
+            pass  # it is already paid, or free
         elif not (whole or self.delivered or left or stalled):
             await self._steps(self.release())
         else:
@@ -510,19 +511,19 @@ class _Exchange(Exchange):
             if fault is not None:
                 raise fault
             return
-        # The end of the answer is missing: only a broken connection tells the client so, and an event.
+        # The response is incomplete: send an error event if possible, and break the connection.
         last = self.tail.end() if self.tail is not None and self.lost else b""
         if last and self.taken == self.delivered:
             message = {"type": "http.response.body", "body": last, "more_body": True}
             await asyncio.wait({asyncio.ensure_future(self._send(message))}, timeout=1)
-        raise fault or HoldEnded("the answer was cut, as the hold that pays for it has ended")
+        raise fault or HoldEnded("the response was cut off because its hold has expired")
 
     async def _settle_stream(self) -> None:
         assert self.payment is not None
         try:
             amount = self.amount(self.status, self.headers, None, self.delivered)
         except Exception:
-            # What was delivered costs something, and what was held is what was agreed to.
+            # Delivered content must be paid for, and the payer agreed to the held credits.
             log.exception("the price of a stream failed; the hold is charged (%s)", self.about())
             amount = self.payment.held
         receipt, known = await self._steps(self.settle(amount, 1))
@@ -544,5 +545,5 @@ def _text(headers: Any) -> Lines:
 
 
 def _bytes(headers: Lines) -> list[tuple[bytes, bytes]]:
-    """Headers as ASGI has them."""
+    """Returns headers in the form of ASGI."""
     return [(n.lower().encode("latin-1"), v.encode("latin-1")) for n, v in unsplit(headers)]

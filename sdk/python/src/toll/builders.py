@@ -1,7 +1,7 @@
 """Builders of prices and credits of plans (wire contract, section 8).
 
-Amounts are int: base units of the token, 6 decimals for USDC, EURC and fiat (2_000_000 is 2.00),
-18 for the native token. Limits of amounts are checked where the plan is registered.
+Amounts are int, in base units of the token: 6 decimals for USDC, EURC, and fiat (2_000_000 is 2.00),
+18 for the native token. The service checks the limits of amounts when a plan is registered.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Mapping
 Config = dict[str, Any]
 
 ZERO = "0x" + "0" * 40
-#: EURC on Base mainnet; the service takes the EURC of either network.
+#: EURC on Base mainnet; the service accepts the EURC token of either network.
 EURC = "0x60a3E35Cc302bFA44Cb288Bc5a4F316Fdb1adb42"
 USDC = "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913"
 USDC_SANDBOX = "0x036CbD53842c5426634e7929541eC2318f3dCF7e"
@@ -36,7 +36,7 @@ def _address(name: str, value: str) -> str:
 
 def _number(name: str, value: int) -> str:
     if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{name} must be int, as no amount is a float; got {value!r}")
+        raise TypeError(f"{name} must be an int; got {value!r}")
     if value < 0:
         raise ValueError(f"{name} must not be negative; got {value}")
     return str(value)
@@ -66,7 +66,7 @@ def free_price() -> Config:
 
 
 def fiat_price(amount: int, receiver: str, currency: str = "USD") -> Config:
-    """Returns a price that is paid by card, in USD or EUR with 6 decimals (2_000_000 is 2.00)."""
+    """Returns a card price in USD or EUR, with 6 decimals (2_000_000 is 2.00)."""
     if currency.upper() not in ("USD", "EUR"):
         raise ValueError(f"currency must be USD or EUR; got {currency!r}")
     return _price(amount, receiver, isCrypto=False, currency=currency.upper())
@@ -83,9 +83,9 @@ def native_price(amount: int, receiver: str) -> Config:
 
 
 def erc20_price(amount: int, token: str, receiver: str) -> Config:
-    """Returns a price in base units of a token. The token stands before the receiver."""
+    """Returns a price in base units of a token. The token comes before the receiver."""
     if _address("token", token) == ZERO:
-        raise ValueError("token must be a token; the zero address is the native one: native_price")
+        raise ValueError("token must not be the zero address; use native_price for the native token")
     return _price(amount, receiver, token)
 
 
@@ -94,15 +94,15 @@ def eurc_price(
 ) -> Config:
     """Returns a price in base units of EURC, which has 6 decimals.
 
-    sandbox names the EURC of the test network of Base, else that of Base, unless eurc names a token.
-    The service takes either and is paid in that of its own network.
+    The token is eurc, or by default the EURC token of Base; with sandbox, of the Base test network.
+    The service accepts both tokens, and is paid in the EURC token of its network.
     """
     own = EURC_SANDBOX if sandbox else EURC
     return _price(amount, receiver, own if eurc is None or eurc == ZERO else eurc, currency="EURC")
 
 
 def pay_as_you_go_price(amount: int, receiver: str, token: str = ZERO) -> Config:
-    """Returns the price of one credit, for a plan whose credits are bought call by call."""
+    """Returns the price of one credit, for a plan whose credits are bought per call."""
     return _price(amount, receiver, token, templateAddress=PAY_AS_YOU_GO)
 
 
@@ -119,32 +119,32 @@ def _credits(fixed: bool, secs: int, amount: int, least: int, most: int) -> Conf
 
 
 def fixed_credits(granted: int, per_request: int = 1) -> Config:
-    """Returns credits of which every request burns per_request. Both are at least 1."""
+    """Returns granted credits; each request burns per_request. Both are at least 1."""
     return _credits(True, 0, granted, per_request, per_request)
 
 
 def dynamic_credits(granted: int, min_per_request: int = 1, max_per_request: int = 1) -> Config:
-    """Returns credits of which a request burns what it says, between the two bounds."""
+    """Returns granted credits; each request burns an amount that the seller chooses within the bounds."""
     return _credits(False, 0, granted, min_per_request, max_per_request)
 
 
 def pay_as_you_go_credits() -> Config:
-    """Returns the credits that go with pay_as_you_go_price: bought one by one."""
+    """Returns the credits for pay_as_you_go_price, which are bought one at a time."""
     return _credits(False, 0, 1, 1, 1)
 
 
 def expirable_credits(duration_secs: int) -> Config:
-    """Returns the credits of a plan that sells time: a period of so many seconds, see DAY."""
+    """Returns the credits of a plan that sells a period of time, in seconds; see DAY."""
     return _credits(False, duration_secs, 1, 1, 1)
 
 
 def non_expirable_credits() -> Config:
-    """Returns one credit that never ends."""
+    """Returns one credit that never expires."""
     return _credits(False, 0, 1, 1, 1)
 
 
 def with_redemption_type(credits: Mapping[str, Any], kind: int | str) -> Config:
-    """Returns the configuration with another redemption type: 0, 1, 2, 4, "fixed" or "dynamic".
+    """Returns the configuration with another redemption type: 0, 1, 2, 4, "fixed", or "dynamic".
 
     The words set the type 4 and the flag isRedemptionAmountFixed.
     """
@@ -155,10 +155,10 @@ def with_redemption_type(credits: Mapping[str, Any], kind: int | str) -> Config:
     elif word in ("0", "1", "2", "4"):
         out["redemptionType"] = int(word)
     else:
-        raise ValueError(f"a redemption type is 0, 1, 2, 4, fixed or dynamic; got {kind!r}")
+        raise ValueError(f"the redemption type must be 0, 1, 2, 4, fixed, or dynamic; got {kind!r}")
     return out
 
 
 def with_onchain_mirror(credits: Mapping[str, Any], on: bool = True) -> Config:
-    """Returns the configuration with the mirror of burns on the chain on or off."""
+    """Returns the configuration with the on-chain mirror of burns turned on or off."""
     return {**credits, "onchainMirror": on}

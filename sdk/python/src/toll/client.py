@@ -26,7 +26,7 @@ _UNSET: Any = object()
 
 
 class _Client:
-    """Settings that both clients have in common."""
+    """Settings shared by both clients."""
 
     _config: Config
     _transport: Any
@@ -44,10 +44,10 @@ class _Client:
         idempotency_key: str | None = _UNSET,
         workspace: str | None = _UNSET,
     ) -> _C:
-        """Returns a client for some calls with other settings, over the same transport.
+        """Returns a client with other settings and the same transport.
 
-        idempotency_key makes the next creation repeatable beyond this process: the same key and
-        content is the same answer for 24 hours. Use it for one call.
+        idempotency_key makes a creation repeatable from another process: for 24 hours, the same key
+        and content returns the same response. Use it for only one call.
 
             toll.with_options(timeout=5, idempotency_key="order-17").plans.order(plan_id)
         """
@@ -90,9 +90,10 @@ class _Client:
 class Toll(_Client):
     """Calls one service with one API key. Safe for use from several threads.
 
-    api_key is by default TOLL_API_KEY, url TOLL_URL or http://127.0.0.1:8402. Nothing is sent
-    before the first call. timeout bounds one attempt in seconds, max_retries the repeats of a call
-    that is safe to repeat. on_request is called after each attempt; TOLL_LOG=debug logs them.
+    api_key defaults to TOLL_API_KEY, and url to TOLL_URL or http://127.0.0.1:8402. Nothing is sent
+    before the first call. timeout is in seconds for one attempt, and max_retries limits the retries
+    of calls that are safe to repeat. on_request is called after each attempt; TOLL_LOG=debug logs
+    each attempt.
     """
 
     def __init__(
@@ -145,9 +146,9 @@ class Toll(_Client):
         body: Any = None,
         key: bool = True,
     ) -> Answer:
-        """Calls an operation that has no method here, and returns its 2xx answer: .json().
+        """Calls an operation that has no method in this client. Parse the response with .json().
 
-        path begins with "/". Only GET is repeated. Raises TollError for other answers.
+        path begins with "/". Only GET is retried. Raises TollError for a response other than 2xx.
         """
         call = self._call(method, path, query, body, key)
         answer = _core.run(_core.send(self._config, call), self._transport)
@@ -169,10 +170,10 @@ class Toll(_Client):
 
 
 class AsyncToll(_Client):
-    """Toll for asyncio: the same resources, whose methods are awaited.
+    """Toll for asyncio: the same resources, with methods that are awaited.
 
-    With httpx 0.23 or later it is native. Without, http.client runs in at most 32 threads. Trio is
-    not supported.
+    With httpx 0.23 or later, it is native. Without httpx, it runs http.client in at most 32 threads.
+    Trio is not supported.
     """
 
     def __init__(
@@ -225,7 +226,7 @@ class AsyncToll(_Client):
         body: Any = None,
         key: bool = True,
     ) -> Answer:
-        """Calls an operation that has no method here; see Toll.request."""
+        """Calls an operation that has no method in this client; see Toll.request."""
         call = self._call(method, path, query, body, key)
         answer = await _core.run_async(_core.send(self._config, call), self._transport)
         if not 200 <= answer.status <= 299:

@@ -6,7 +6,7 @@ from typing import Any, Mapping
 
 from ._wire import Answer, loads
 
-#: Codes of answers that carry no error of the service, by status.
+#: Codes for responses without an error of the service, by status.
 _BARE = {
     400: "BCK.HTTP.400",
     401: "BCK.AUTH.0002",
@@ -25,11 +25,11 @@ RUNNING = "BCK.COMMON.0902"
 
 
 class TollError(Exception):
-    """The service refused, failed, or did not answer.
+    """The service refused, failed, or did not respond.
 
-    ``code`` is stable (docs: /docs/errors of the service), ``status`` is the HTTP status or 0
-    without an answer, ``retryable`` says that the same call may succeed later. ``hint`` says how
-    to mend it, ``correlation_id`` finds the request in the logs of the service.
+    ``code`` is stable (see /docs/errors of the service). ``status`` is the HTTP status, or 0 without
+    a response. ``retryable`` is true if the same call may succeed later. ``hint`` suggests how to fix
+    the problem. ``correlation_id`` identifies the request in the logs of the service.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class TollError(Exception):
         self.details = details
         self.correlation_id = correlation_id
         self.retryable = retryable
-        #: Seconds that the service asks to wait, 0 when it does not say.
+        #: Seconds to wait before a retry, as requested by the service, or 0.
         self.retry_after = retry_after
         self.docs_url = docs_url
         self.params: Mapping[str, Any] = params or {}
@@ -74,7 +74,7 @@ class TollError(Exception):
 
 
 class ValidationError(TollError):
-    """The request is malformed; ``params["errors"]`` names each member."""
+    """The request is malformed; ``params["errors"]`` lists the invalid members."""
 
 
 class AuthError(TollError):
@@ -82,23 +82,23 @@ class AuthError(TollError):
 
 
 class BusinessError(TollError):
-    """The rules of plans, credits and orders do not allow the call."""
+    """The rules of plans, credits, and orders do not allow the call."""
 
 
 class IntegrationError(TollError):
-    """Something that the service needs is away: its chain, card processor or database."""
+    """A dependency of the service is unavailable: its chain, card processor, or database."""
 
 
 class InternalError(TollError):
-    """The service failed, or answered what cannot be read."""
+    """The service failed, or sent a response that cannot be read."""
 
 
 class PaymentRequiredError(BusinessError):
-    """Something has to be paid first. ``payment_required`` is what a server asks for, if it said."""
+    """The request requires payment. ``payment_required`` has the requirements, if the server sent them."""
 
     @property
     def payment_required(self) -> Mapping[str, Any] | None:
-        """The parsed PaymentRequired of an x402 server, else None."""
+        """The parsed PaymentRequired of an x402 server, or None."""
         if self.response is None:
             return None
         from ._x402 import read_challenge
@@ -109,12 +109,12 @@ class PaymentRequiredError(BusinessError):
 class SettlementPendingError(IntegrationError):
     """The outcome of a settlement or order is unknown. Repeating the same call is safe.
 
-    ``agent_request_id`` is the id under which ``payments.settlement`` tells the outcome.
+    Pass ``agent_request_id`` to ``payments.settlement`` to read the outcome.
     """
 
     @property
     def agent_request_id(self) -> str:
-        """The id of the request to ask about, "" when the service did not name it."""
+        """The id of the request, or "" if the service did not send it."""
         try:
             body = self.response.json() if self.response else {}
         except ValueError:
@@ -130,23 +130,23 @@ class RateLimitedError(BusinessError):
 
 
 class UnavailableError(IntegrationError):
-    """The service did not answer: whether the call was carried out is unknown."""
+    """The service did not respond. Whether the call was carried out is unknown."""
 
 
 class MissingKeyError(AuthError):
-    """The call needs an API key and the client has none."""
+    """The call requires an API key, and the client has no key."""
 
     def __init__(self) -> None:
         super().__init__(
-            "No API key: pass api_key=... or set TOLL_API_KEY.",
+            "An API key is required: pass api_key=... or set TOLL_API_KEY.",
             code="BCK.AUTH.0002",
             category="auth",
-            hint="`toll keys create --local --account me` makes one.",
+            hint="Create a key with `toll keys create --local --account me`.",
         )
 
 
 class WebhookError(TollError):
-    """A delivery is not signed with one of the secrets, is too old, or cannot be read."""
+    """A delivery has no valid signature, is too old, or cannot be read."""
 
 
 _CATEGORIES: Mapping[str, type[TollError]] = {
@@ -159,9 +159,9 @@ _CATEGORIES: Mapping[str, type[TollError]] = {
 
 
 def of_answer(answer: Answer) -> TollError:
-    """Returns the typed error of an answer that is not 2xx.
+    """Returns the typed error of a response other than 2xx.
 
-    A body that is no error of the service, such as the page of a proxy, is named by its status.
+    If the body is not an error of the service, such as the page of a proxy, the code depends on the status.
     """
     try:
         body = loads(answer.body)
@@ -170,7 +170,7 @@ def of_answer(answer: Answer) -> TollError:
     if not isinstance(body, dict) or not isinstance(body.get("code"), str):
         body = {
             "code": _BARE.get(answer.status, "BCK.HTTP.500"),
-            "message": f"The service answered {answer.status} without an error of its own.",
+            "message": f"The service answered with status {answer.status} and without an error object.",
             "category": "integration" if answer.status in (502, 503, 504) else "internal",
         }
 
@@ -206,6 +206,6 @@ def of_answer(answer: Answer) -> TollError:
 
 
 def retry_after(answer: Answer) -> int:
-    """Returns the seconds of Retry-After, at most a day; 0 when there are none."""
+    """Returns the seconds of Retry-After, at most a day; 0 if it is missing."""
     value = (answer.headers.get("retry-after") or "").strip()
     return min(int(value), 86400) if value.isascii() and value.isdigit() and len(value) < 9 else 0

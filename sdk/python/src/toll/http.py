@@ -1,4 +1,4 @@
-"""Requests that pay: for urllib, requests and httpx.
+"""Paying HTTP requests, for urllib, requests, and httpx.
 
     import httpx
     from toll import Toll
@@ -8,15 +8,15 @@
     with httpx.Client(transport=HTTPXPayer(Toll(), budget)) as http:
         print(http.post("https://agent.example.com/ask", json={"q": "?"}).json(), budget.spent)
 
-An answer 402 of a server that speaks x402 is paid, within the limits, and the request is made once
-more. The credits of the client pay, or a wallet, which needs no client: HTTPXPayer(None, budget,
-wallet=account) pays entries of scheme exact in USDC and EURC, where account is one of eth_account
-or has the two members of Wallet. A request is paid at most once, whatever the server answers, and an answer that
-does not come leaves the payment open: PaymentError with sent. Redirects are requests of their own:
-a payment does not go along. A server gets a payment for a resource of its own and for an agent that
-is registered at it alone. The payers of httpx pay for calls of MCP servers, too, whose refusals are
-in band. An answer 402 that is not x402 version 2, and one to a request that
-brings a payment of its own, is returned as it is.
+A payer pays a 402 response of an x402 server within the limits, and repeats the request with the
+payment. The credits of the client pay, or a wallet without a client: HTTPXPayer(None, budget,
+wallet=account) pays entries of scheme exact in USDC and EURC, where account comes from eth_account or
+has the two members of Wallet. A request is paid at most once, whatever the server responds. If no
+response arrives, the outcome of the payment is unknown: PaymentError with sent. A redirect is a
+separate request and does not get the payment. A server only gets payments for its resources, and for
+agents that are registered at it. The payers of httpx also pay for calls to MCP servers, whose refusals
+are in band. A 402 response without x402 version 2, or to a request that already has a payment, is
+returned unchanged.
 """
 
 from __future__ import annotations
@@ -65,14 +65,14 @@ __all__ = [
 
 
 def challenge_of(status: int, headers: Headers, body: bytes) -> Any:
-    """Returns what an answer asks for, None when it asks for nothing that could be paid."""
+    """Returns the payment requirements of a response, or None if it has no valid requirements."""
     return _x402.read_challenge(headers, body) if status == 402 else None
 
 
 def check(client: Toll, budget: Budget) -> None:
-    """Asks the service what became of payments that are sent or unknown, and records that.
+    """Reads the outcome of sent and unknown payments from the service, and records it.
 
-    It ends their access tokens: call it when no request is under way.
+    It revokes their access tokens: call it while no request is running.
     """
     buyer = Buyer(client._config, budget)
     for p in budget.payments:
@@ -80,12 +80,12 @@ def check(client: Toll, budget: Budget) -> None:
 
 
 class _Sync:
-    """What synchronous adapters share."""
+    """Base of the synchronous adapters."""
 
     def __init__(self, client: Toll | None, budget: Budget, **settings: Any) -> None:
         if not isinstance(client, (Toll, type(None))):
-            raise TypeError("this adapter needs a Toll, or None for a wallet alone")
-        # Without a client no step sends anything.
+            raise TypeError("this adapter requires a Toll, or None to pay only with a wallet")
+        # Without a client, the steps send nothing.
         self._transport: Any = client._transport if client else None
         self.buyer = Buyer(client._config if client else None, budget, **settings)
 
@@ -103,25 +103,25 @@ class _Sync:
 
 
 class _Handler(urllib.request.BaseHandler):
-    """Answers 402 for urllib."""
+    """Handles 402 responses for urllib."""
 
     def __init__(self, payer: _Sync) -> None:
         self._payer = payer
 
     def http_error_402(self, req: Any, fp: Any, code: int, msg: str, hdrs: Any) -> Any:
-        """Pays and opens the request once more."""
+        """Pays and repeats the request."""
         body = fp.read(MAX_REFUSAL + 1)
         challenge = challenge_of(402, Headers(list(hdrs.items())), body)
         if challenge is None or req.has_header("Payment-signature"):
             raise urllib.error.HTTPError(req.full_url, code, msg, hdrs, io.BytesIO(body))
         if req.data is not None and not isinstance(req.data, bytes):
-            raise PaymentError(host_of(req.full_url), "the body cannot be sent twice: give bytes")
+            raise PaymentError(host_of(req.full_url), "the body cannot be sent twice: pass bytes")
         made = self._payer.pay(req.get_method(), req.full_url, challenge)
         second = urllib.request.Request(
             req.full_url, req.data, dict(req.headers), req.origin_req_host, req.unverifiable,
             req.get_method(),
         )
-        # Not a header that a redirect would take along.
+        # urllib does not copy this header to a redirect.
         second.add_unredirected_header("Payment-signature", made.header)
         try:
             res = self.parent.open(second, timeout=req.timeout)
@@ -144,9 +144,10 @@ def paying_opener(
     agent: str | None = None,
     delegation_id: str | None = None,
 ) -> urllib.request.OpenerDirector:
-    """Returns an opener of urllib that pays. The settings are those of a payer: a wallet that pays
-    entries of scheme exact, plans whose credits may be spent (any for none), hosts at which they are sold where the records of agents name none,
-    the one agent to pay, and a delegation that buys one more order when credits are short."""
+    """Returns a urllib opener that pays. wallet pays entries of scheme exact. plans are the plans whose
+    credits may be spent; without plans, credits of any plan may be spent. hosts may sell these plans
+    although the records of their agents have no host. agent is the only agent to pay. delegation_id
+    buys one more order when credits are short."""
     payer = _Sync(
         client, budget, wallet=wallet, plans=plans, hosts=hosts, agent=agent,
         delegation_id=delegation_id,
@@ -171,13 +172,13 @@ def _httpx_classes() -> tuple[Any, Any]:
         )
 
     def behind(res: httpx.Response, body: bytes) -> httpx.Response:
-        """The refusal with the body that was read of it."""
+        """Returns the refusal with the body read so far."""
         headers = [(n, v) for n, v in res.headers.raw if n.lower() != b"content-encoding"]
         headers = [(n, v) for n, v in headers if n.lower() != b"content-length"]
         return httpx.Response(402, headers=headers, content=body, extensions=res.extensions)
 
     def call_of(request: httpx.Request, content: bytes) -> Call | None:
-        """The call of an MCP server in a request. Its answer has to be read, so uncompressed."""
+        """Returns the MCP call in a request, and requests an uncompressed response."""
         kind = request.headers.get("content-type", "")
         call = Call.read(request.method, kind, content) if len(content) <= MAX_BODY else None
         if call is not None:
@@ -188,7 +189,7 @@ def _httpx_classes() -> tuple[Any, Any]:
         return str(res.headers.get("content-type", ""))
 
     class Ahead(httpx.SyncByteStream, httpx.AsyncByteStream):
-        """A body whose first parts were read."""
+        """A body whose first parts have been read."""
 
         def __init__(self, parts: list[bytes], rest: Any, res: httpx.Response) -> None:
             self._parts, self._rest, self._res = parts, rest, res
@@ -218,7 +219,7 @@ def _httpx_classes() -> tuple[Any, Any]:
     def look(
         res: httpx.Response, call: Call, patient: bool = False
     ) -> tuple[Any, httpx.Response]:
-        """Returns the answer to a call, None when it is not found, and the response with it."""
+        """Returns the answer to a call, or None if it is not found, and the unread response."""
         found, rest = Answering(call, kind_of(res), patient), iter(res.stream)  # type: ignore[arg-type]
         for part in rest:
             if not found.feed(part):
@@ -240,7 +241,7 @@ def _httpx_classes() -> tuple[Any, Any]:
         return found.answer, ahead(res, found, rest)
 
     class HTTPXPayer(httpx.BaseTransport):
-        """A transport of httpx.Client that pays, over another one."""
+        """A transport of httpx.Client that pays, on top of another transport."""
 
         def __init__(
             self, client: Toll | None, budget: Budget, inner: httpx.BaseTransport | None = None,
@@ -250,7 +251,7 @@ def _httpx_classes() -> tuple[Any, Any]:
             self._inner = inner or httpx.HTTPTransport()
 
         def handle_request(self, request: httpx.Request) -> httpx.Response:
-            """Makes the request, and pays for it when it has to."""
+            """Sends the request, and pays for it if required."""
             if _x402.SIGNATURE in request.headers:
                 return self._inner.handle_request(request)
             content = request.read()
@@ -296,24 +297,24 @@ def _httpx_classes() -> tuple[Any, Any]:
             return res
 
         def close(self) -> None:
-            """Closes the transport below."""
+            """Closes the inner transport."""
             self._inner.close()
 
     class AsyncHTTPXPayer(httpx.AsyncBaseTransport):
-        """A transport of httpx.AsyncClient that pays, over another one."""
+        """A transport of httpx.AsyncClient that pays, on top of another transport."""
 
         def __init__(
             self, client: AsyncToll | None, budget: Budget,
             inner: httpx.AsyncBaseTransport | None = None, **settings: Any,
         ) -> None:
             if not isinstance(client, (AsyncToll, type(None))):
-                raise TypeError("this adapter needs an AsyncToll, or None for a wallet alone")
+                raise TypeError("this adapter requires an AsyncToll, or None to pay only with a wallet")
             self._transport: Any = client._transport if client else None
             self._buyer = Buyer(client._config if client else None, budget, **settings)
             self._inner = inner or httpx.AsyncHTTPTransport()
 
         async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-            """Makes the request, and pays for it when it has to."""
+            """Sends the request, and pays for it if required."""
             if _x402.SIGNATURE in request.headers:
                 return await self._inner.handle_async_request(request)
             content = await request.aread()
@@ -342,7 +343,7 @@ def _httpx_classes() -> tuple[Any, Any]:
             except BaseException as e:
                 lost = self._lost(made, e)
                 if not isinstance(e, Exception):
-                    raise  # a cancelled request: its payment counts in full
+                    raise  # a canceled request: its payment counts in full
                 raise lost from e
             finish = self._buyer.finish(made, res.status_code, lines(res))
             await _core.run_async(finish, self._transport)
@@ -364,7 +365,7 @@ def _httpx_classes() -> tuple[Any, Any]:
             except BaseException as e:
                 lost = self._lost(made, e)
                 if not isinstance(e, Exception):
-                    raise  # a cancelled request: its payment counts in full
+                    raise  # a canceled request: its payment counts in full
                 raise lost from e
             ended = self._buyer.ended(made, *Call.outcome(answer))
             await _core.run_async(ended, self._transport)
@@ -374,7 +375,7 @@ def _httpx_classes() -> tuple[Any, Any]:
             return self._buyer.lost(made, str(e) or type(e).__name__)
 
         async def aclose(self) -> None:
-            """Closes the transport below."""
+            """Closes the inner transport."""
             await self._inner.aclose()
 
     return HTTPXPayer, AsyncHTTPXPayer
@@ -395,7 +396,7 @@ def _requests_class() -> Any:
             super().__init__()
 
         def send(self, request: requests.PreparedRequest, *args: Any, **kw: Any) -> Any:
-            """Makes the request, and pays for it when it has to."""
+            """Sends the request, and pays for it if required."""
             res = super().send(request, *args, **kw)
             if res.status_code != 402 or _x402.SIGNATURE in request.headers:
                 return res
@@ -407,7 +408,7 @@ def _requests_class() -> Any:
                 return res
             url, data = request.url or "", request.body
             if data is not None and not isinstance(data, (bytes, str)):
-                raise PaymentError(host_of(url), "the body cannot be sent twice: give bytes")
+                raise PaymentError(host_of(url), "the body cannot be sent twice: pass bytes")
             if data is not None and len(data) > MAX_BODY:
                 raise PaymentError(host_of(url), "the body is longer than 4 MiB")
             made = self._payer.pay(request.method or "GET", url, challenge)
@@ -417,7 +418,7 @@ def _requests_class() -> Any:
                 res = super().send(second, *args, **kw)
             except Exception as e:
                 raise self._payer.buyer.lost(made, str(e)) from e
-            # A redirect is a request of its own, to which no payment goes along.
+            # A redirect is a separate request and does not get the payment.
             res.request = request
             self._payer.finish(made, res.status_code, lines(res))
             return res
@@ -426,7 +427,7 @@ def _requests_class() -> Any:
 
 
 def __getattr__(name: str) -> Any:
-    """Makes the classes of httpx and requests when they are asked for, as neither is needed."""
+    """Creates the classes for httpx and requests on first use, because both are optional."""
     if name in ("HTTPXPayer", "AsyncHTTPXPayer"):
         made = dict(zip(("HTTPXPayer", "AsyncHTTPXPayer"), _httpx_classes()))
         globals().update(made)

@@ -1,4 +1,4 @@
-"""Prices on tools, resources and prompts of MCP servers, at the ASGI level.
+"""Prices on tools, resources, and prompts of MCP servers, at the ASGI level.
 
     from toll import AsyncToll
     from toll.mcp import Middleware, Price
@@ -8,18 +8,18 @@
         tools={"forecast": Price(3)}, prompts={"report": Price(1)},
     )
 
-It stands around the Streamable HTTP application of any server, and imports no MCP library. The
+The middleware wraps the Streamable HTTP application of any server, and imports no MCP library. The
 payment is params._meta["x402/payment"], or the deprecated bearer token. It is verified with a hold,
-the item runs, and its result leaves with the receipt in _meta once it is settled. A refusal is in
+the item runs, and its result is sent with the receipt in _meta after the settlement. A refusal is in
 band: a tool result with isError and the PaymentRequired object, or JSON-RPC error -32003 for
-resources and prompts. Errors of an item are free. What has no price passes.
+resources and prompts. Errors of an item are free. Items without a price are passed through.
 
-Callers who leave: a tool runs to its end within the hold, and its result is settled. A resource or a
-prompt is stopped, and the hold is released. caller_gone="settle" or "release" chooses for all items,
-and Price(caller_gone=...) for one.
+Disconnected callers: a tool finishes within the hold, and its result is settled. A resource or a
+prompt is stopped, and the hold is released. caller_gone="settle" or "release" changes this for all
+items, and Price(caller_gone=...) for an item.
 
-A result leaves only as the answer to its own POST: on streams that a client opens with GET, answers
-are dropped, and Last-Event-ID is not passed on, as neither would be paid.
+A result is sent only as the response to its POST. On streams that a client opens with GET, results
+are dropped and Last-Event-ID is removed, because results there would be unpaid.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ from .client import AsyncToll
 
 __all__ = ["Middleware", "Payment", "Price", "current_payment"]
 
-#: Bytes of one message, of an answer that is kept back, and of an in-band payment.
+#: Most bytes of a message, of a response that is kept back, and of an in-band payment.
 MAX_MESSAGE, MAX_ANSWER, MAX_PAYMENT = 4 << 20, 8 << 20, 64 << 10
-#: Seconds after which an idle stream gets a comment.
+#: Seconds after which a comment is sent on an idle stream.
 COMMENT_SECS = 15.0
 OnRedeemError = Literal["ignore", "propagate"]
 
@@ -49,9 +49,9 @@ OnRedeemError = Literal["ignore", "propagate"]
 class Middleware:
     """Sells items of an MCP server.
 
-    tools, resources (by uri) and prompts map names to prices; "*" is the price of all others of its
-    type. A price of 0 needs no payment. max_amount is the least that is verified, in credits.
-    on_redeem_error is "ignore" for the in-band answer or "propagate" for JSON-RPC error -32002.
+    tools, resources (by uri), and prompts map names to prices; "*" is the price of all other items of
+    its type. A price of 0 needs no payment. max_amount is the minimum to verify, in credits.
+    on_redeem_error is "ignore" for an in-band response or "propagate" for JSON-RPC error -32002.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Middleware:
         **settings: Any,
     ) -> None:
         if not isinstance(client, AsyncToll):
-            raise TypeError("toll.mcp needs an AsyncToll")
+            raise TypeError("toll.mcp requires an AsyncToll")
         if on_redeem_error not in ("ignore", "propagate"):
             raise ValueError(f"on_redeem_error must be ignore or propagate; got {on_redeem_error!r}")
         self.app, self.server_name = app, server_name
@@ -100,7 +100,7 @@ class Middleware:
 
     async def _post(self, scope: Scope, receive: Receive, send: Send) -> None:
         if not _is_json(scope["headers"]):
-            # What the application could decode in another way is not read here.
+            # The application might decode other formats in a different way.
             fault = _error(None, -32600, "The message must be application/json in UTF-8.")
             await _answer(send, 415, fault)
             return
@@ -118,12 +118,12 @@ class Middleware:
         try:
             call = _x402.strict(bytes(body))
         except ValueError:
-            # What two parsers could read in two ways runs in neither.
+            # Two parsers could interpret an invalid message in two ways.
             await _answer(send, 400, _error(None, -32700, "Parse error"))
             return
         if isinstance(call, list):
             if any(self._price(c) is not None for c in call):
-                await _answer(send, 400, _error(None, -32600, "Batches are not taken here."))
+                await _answer(send, 400, _error(None, -32600, "Batch requests are not supported for paid items."))
                 return
         price = self._price(call)
         replay = _Replay(bytes(body), receive)
@@ -138,7 +138,7 @@ class Middleware:
             replay.stop()
 
     def _price(self, call: Any) -> Price | None:
-        """Returns the price of a message, None for what has none."""
+        """Returns the price of a message, or None if it is free."""
         method = call.get("method") if isinstance(call, dict) else None
         if not isinstance(method, str) or method not in METHODS:
             return None
@@ -150,14 +150,14 @@ class Middleware:
 
 
 class _Replay:
-    """The request once more, for the application. ``gone`` is true once the caller has left."""
+    """Replays the request for the application. ``gone`` is true after a disconnect."""
 
     def __init__(self, body: bytes, receive: Receive) -> None:
         self._body: bytes | None = body
         self._receive = receive
         self._next: asyncio.Task[Message] | None = None
         self.gone = False
-        #: Called once the caller has left.
+        #: Called after a disconnect.
         self.on_gone: Callable[[], object] | None = None
 
     async def receive(self) -> Message:
@@ -170,7 +170,7 @@ class _Replay:
         return message
 
     def watch(self) -> asyncio.Task[Message]:
-        """Waits for the next message of the server, which says when the caller leaves."""
+        """Waits for the next message of the server, to detect a disconnect."""
         if self._next is None:
             self._next = asyncio.ensure_future(self._take())
         return self._next
@@ -183,13 +183,13 @@ class _Replay:
         return message
 
     def stop(self) -> None:
-        """Ends the wait."""
+        """Stops waiting."""
         if self._next is not None:
             self._next.cancel()
 
 
 class _Unanswered:
-    """Passes a stream on without the answers to calls in it, as those would not be paid."""
+    """Passes on a stream without responses to calls, because they would be unpaid."""
 
     def __init__(self, send: Send) -> None:
         self._send = _unbuffered(send)
@@ -200,12 +200,12 @@ class _Unanswered:
         self._comments: asyncio.Task[None] | None = None
 
     def stop(self) -> None:
-        """Ends the comments of an idle stream."""
+        """Stops the comments on an idle stream."""
         if self._comments is not None:
             self._comments.cancel()
 
     async def _comment(self) -> None:
-        """Sends a comment after each 15 seconds without an event: proxies cut idle streams."""
+        """Sends a comment every 15 seconds without an event, because proxies close idle streams."""
         while True:
             sent = self._sent
             await asyncio.sleep(COMMENT_SECS)
@@ -244,7 +244,7 @@ def _is_event_stream(headers: Any) -> bool:
 
 
 def _unbuffered(send: Send) -> Send:
-    """Has proxies like nginx pass on each event of a stream, in place of the whole stream."""
+    """Tells proxies such as nginx not to buffer an event stream."""
 
     async def sent(message: Message) -> None:
         headers = message.get("headers", [])
@@ -280,7 +280,7 @@ def _error(id: Any, code: int, message: str, data: Any = None) -> dict[str, Any]
 
 
 def _is_json(headers: Any) -> bool:
-    """Reports whether a message is JSON in UTF-8 by its headers: a missing type says nothing else."""
+    """Reports whether the headers declare JSON in UTF-8. A missing type is accepted."""
     for name, value in headers:
         text = value.decode("latin-1").lower().replace(" ", "").replace('"', "")
         if name.lower() == b"content-encoding" and text not in ("", "identity"):
@@ -338,7 +338,7 @@ class _Call(Exchange):
         elif isinstance(given, str) and len(given) <= _x402.MAX_TOKEN:
             self.token = given
         if isinstance(meta, dict) and PAYMENT in meta:
-            # The item does not see it.
+            # The item must not see the payment.
             rest = {k: v for k, v in meta.items() if k != PAYMENT}
             self.replay._body = dumps({**self.call, "params": {**params, "_meta": rest}})
             self.request.headers = [
@@ -350,7 +350,7 @@ class _Call(Exchange):
                 word, _, bearer = v.partition(" ")
                 if word.lower() == "bearer" and _x402.is_access_token(bearer.strip()):
                     self.token = bearer.strip()
-                    _core.warn_deprecated("an access token as bearer token of an MCP call")
+                    _core.warn_deprecated("an access token as the bearer token of an MCP call")
         return None
 
     def _resource(self) -> str:
@@ -374,7 +374,7 @@ class _Call(Exchange):
     def error(
         self, fault: Fault, more: Mapping[str, Any] | None = None, lines: Lines | None = None
     ) -> Reply:
-        """Answers a call that could not be made."""
+        """Returns the response for a call that failed."""
         pending = fault.code == errors.PENDING
         error = "settlement pending" if pending else "plans unavailable"
         return self._in_band(error, fault.message)
@@ -399,7 +399,7 @@ class _Call(Exchange):
         return Reply(200, [], dumps(out))
 
     def settles_gone(self) -> bool:
-        """Reports whether a result is settled although its caller has left: by default that of a tool."""
+        """Reports whether a result is settled after a disconnect, by default only for tools."""
         rule = self.price.caller_gone or self.seller.caller_gone
         return self.kind == "tools" if rule == "by_method" else rule == "settle"
 
@@ -407,7 +407,7 @@ class _Call(Exchange):
         return await _core.run_async(steps, self.gate.transport)
 
     async def run(self) -> None:
-        """Pays, runs the item, settles, answers."""
+        """Verifies the payment, runs the item, settles, and responds."""
         free = self.wanted.credits == 0
         if not free:
             self.replay.watch()
@@ -424,7 +424,7 @@ class _Call(Exchange):
         keeper: asyncio.Task[None] | None = None
         if not free:
             def lapse() -> None:
-                # The hold bounds the work for a caller who left. Other work is settled if it still can be.
+                # Work for a disconnected caller ends with the hold. Other work is settled if possible.
                 if self.replay.gone:
                     work.cancel()
 
@@ -435,7 +435,7 @@ class _Call(Exchange):
         try:
             answer = await asyncio.shield(work)
         except asyncio.CancelledError:
-            # The server gives up, or the hold has ended: work that was not settled is given back.
+            # The server gives up, or the hold has ended: release unsettled work.
             ended = work.cancelled()
             work.cancel()
             await asyncio.wait({work})
@@ -477,7 +477,7 @@ class _Call(Exchange):
                 await self._steps(self.release())
                 log.exception("the price of a result failed (%s)", self.about())
                 await self._reply(Reply(200, [], dumps(
-                    _error(self.call["id"], -32603, "An unexpected failure happened.")
+                    _error(self.call["id"], -32603, "An unexpected error occurred.")
                 )))
                 return
         if amount == 0:
@@ -501,9 +501,9 @@ class _Call(Exchange):
         await self._leave(status, headers, message, shown)
 
     async def _work(self) -> tuple[int, Lines, Any, list[bytes] | None] | None:
-        """Runs the application and finds the answer to the call in what it sends.
+        """Runs the application and returns its response to the call.
 
-        The last value has the events of a stream, with the answer last; None of a JSON answer.
+        The last value contains the other events of a stream; it is None for a JSON response.
         """
         status, headers, text = 0, [], bytearray()  # type: ignore[var-annotated]
 
@@ -515,7 +515,7 @@ class _Call(Exchange):
             elif message["type"] == "http.response.body":
                 text.extend(message.get("body") or b"")
                 if len(text) > MAX_ANSWER:
-                    raise ValueError("the answer is longer than 8 MiB")
+                    raise ValueError("the response is longer than 8 MiB")
 
         await self.gate.app(self.scope, self.replay.receive, keep)
         body = bytes(text)
@@ -531,8 +531,8 @@ class _Call(Exchange):
         if not self._is_mine(message):
             await self._steps(self.release())
             if 200 <= status <= 299:
-                log.error("the server gave no answer to a paid call (%s)", self.about())
-                body = dumps(_error(self.call["id"], -32603, "The server gave no answer."))
+                log.error("the server sent no response to a paid call (%s)", self.about())
+                body = dumps(_error(self.call["id"], -32603, "The server sent no response."))
             await self._raw(status, headers, body)
             return None
         return status, headers, message, None
@@ -550,7 +550,7 @@ class _Call(Exchange):
         if shown is None:
             await self._raw(status, headers, dumps(message))
             return
-        # Without ids: a stream that is resumed would bring what was kept back.
+        # Without ids, because a resumed stream would replay the results that were kept back.
         out = [b"\n".join(x for x in e.split(b"\n") if not x.startswith(b"id:")) for e in shown]
         if message is not None:
             out.append(b"event: message\ndata: " + dumps(message))

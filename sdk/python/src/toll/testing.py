@@ -1,4 +1,4 @@
-"""A service for tests: the real program on a data directory of its own.
+"""A service for tests, which is the real program with a separate data directory.
 
     from toll.testing import Service
 
@@ -8,7 +8,7 @@
             ...
             svc.advance(60)
 
-The program is TOLL_BIN, else `toll` on PATH. It listens on the loopback interface alone.
+The program is TOLL_BIN, or `toll` on PATH. It listens only on the loopback interface.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from ._models import AgentAndPlanRegistered
 from .client import AsyncToll, Toll
 from .errors import TollError
 
-#: Seconds for which a start is waited for.
+#: Longest time for a start, in seconds.
 START = 60.0
 
 
 @dataclass(frozen=True)
 class Key:
-    """An API key of an account of its own."""
+    """An API key of a separate workspace."""
 
     address: str
     id: str
@@ -47,15 +47,15 @@ def program() -> str:
     """Returns the path of the program. Raises FileNotFoundError."""
     found = os.environ.get("TOLL_BIN") or shutil.which("toll")
     if not found:
-        raise FileNotFoundError("toll is not on PATH: install it, or name the program in TOLL_BIN")
+        raise FileNotFoundError("toll is not on PATH: install it, or set TOLL_BIN to its path")
     return found
 
 
 class Service:
     """A running service with a builder, who has a plan and an agent, and a subscriber.
 
-    The plan has a price, 100 credits an order and 1 to 10 credits a request. args are further
-    arguments of `toll serve`. It ends with the with block, or by stop().
+    The plan has a price, 100 credits per order, and 1 to 10 credits per request. args are further
+    arguments of `toll serve`. The service stops at the end of the with block, or with stop().
     """
 
     def __init__(self, args: Sequence[str] = ("--chain", "off", "--card", "off")) -> None:
@@ -77,13 +77,13 @@ class Service:
 
     @property
     def url(self) -> str:
-        """The address of the service, under which it knows itself."""
+        """The public address of the service."""
         return f"http://localhost:{self._port}"
 
     def start(self) -> None:
-        """Starts the process, again on the same data after kill()."""
+        """Starts the process. After kill(), it restarts with the same data."""
         command = [self._program, "serve", "--listen", f"127.0.0.1:{self._port}"]
-        # Nobody sends requests elsewhere meanwhile, so that nothing waits for it at the end.
+        # No load balancer needs time to redirect requests, so the process does not drain.
         command += ["--data", self._data, "--drain", "0s", *self._args]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
@@ -102,14 +102,14 @@ class Service:
                 time.sleep(0.05)
 
     def kill(self) -> None:
-        """Ends the process at once, as a crash does."""
+        """Kills the process, like a crash."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
             self._process = None
 
     def stop(self) -> None:
-        """Ends the process in order and removes its data."""
+        """Stops the process gracefully and removes its data."""
         if self._process is not None:
             self._process.terminate()
             try:
@@ -126,7 +126,7 @@ class Service:
 
     @staticmethod
     def _environment() -> dict[str, str]:
-        """The environment without settings of the service of who runs the test."""
+        """Returns the environment without the TOLL_ variables of the developer."""
         return {k: v for k, v in os.environ.items() if not k.startswith("TOLL_")}
 
     def _make(self, account: str, operator: bool, init: bool = False) -> Key:
@@ -143,20 +143,20 @@ class Service:
         return key
 
     def key(self, account: str, *, operator: bool = False) -> Key:
-        """Returns the API key of an account, which is made on its first use."""
+        """Returns the API key of a workspace, which is created on first use."""
         return self._keys.get(account) or self._make(account, operator)
 
     def client(self, account: str = "builder", **settings: Any) -> Toll:
-        """Returns a client with the key of an account."""
+        """Returns a client with the API key of a workspace."""
         return Toll(api_key=self.key(account).key, url=self.url, **settings)
 
     def async_client(self, account: str = "builder", **settings: Any) -> AsyncToll:
-        """Returns a client for asyncio with the key of an account."""
+        """Returns a client for asyncio with the API key of a workspace."""
         return AsyncToll(api_key=self.key(account).key, url=self.url, **settings)
 
     @property
     def registered(self) -> AgentAndPlanRegistered:
-        """The builder's agent and plan, registered on the first use."""
+        """The builder's agent and plan, registered on first use."""
         if self._registered is None:
             receiver = self.key("builder").address
             with self.client() as toll:
@@ -176,28 +176,28 @@ class Service:
 
     @property
     def agent_id(self) -> str:
-        """The id of the builder's agent, which has no endpoints and may be paid for anything."""
+        """The id of the builder's agent, which has no endpoints and can be paid for any request."""
         return self.registered.agent_id
 
     def mint(self, credits: int, account: str = "subscriber") -> None:
-        """Grants credits of the plan to an account."""
+        """Grants credits of the plan to a workspace."""
         with self.client() as toll:
             toll.plans.mint(self.plan_id, self.key(account).address, credits)
 
     def token(self, credits: int = 0, account: str = "subscriber", **limits: Any) -> str:
-        """Grants credits to an account and returns an access token of it."""
+        """Grants credits to a workspace and returns an access token."""
         if credits:
             self.mint(credits, account)
         with self.client(account) as toll:
             return toll.tokens.create(self.plan_id, **limits).access_token
 
     def balance(self, account: str = "subscriber") -> int:
-        """Returns the credits of an account, held ones included."""
+        """Returns the credits of a workspace, including held credits."""
         with self.client(account) as toll:
             return toll.plans.balance(self.plan_id).balance
 
     def held(self, account: str = "subscriber") -> int:
-        """Returns the credits of an account that are held for requests."""
+        """Returns the credits of a workspace that are held for requests."""
         with self.client(account) as toll:
             return toll.plans.balance(self.plan_id).held
 

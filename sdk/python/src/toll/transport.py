@@ -1,8 +1,8 @@
-"""Transports: they send one request and return its answer.
+"""Transports, which send a request and return its response.
 
-HTTPTransport is http.client of the standard library with idle connections that are kept.
-ThreadTransport runs any synchronous transport in at most 32 threads for asyncio: without httpx
-this is what AsyncToll does. HTTPXTransport is native, with httpx 0.23 or later.
+HTTPTransport uses http.client of the standard library and keeps idle connections. ThreadTransport
+runs any synchronous transport in at most 32 threads for asyncio; AsyncToll uses it without httpx.
+HTTPXTransport is native, and requires httpx 0.23 or later.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ __all__ = [
     "default_async",
 ]
 
-#: Idle connections that one transport keeps.
+#: Most idle connections of a transport.
 MAX_IDLE = 32
-#: Threads in which ThreadTransport waits for answers.
+#: Most threads of ThreadTransport.
 THREADS = 32
 
 
 class _Clocked(io.RawIOBase):
-    """A socket as a file whose reads end with a deadline, however slowly bytes come."""
+    """A socket as a file whose reads have an overall deadline, however slowly bytes arrive."""
 
     def __init__(self, sock: socket.socket, deadline: float | None) -> None:
         self._sock = sock
@@ -62,7 +62,7 @@ class _Clocked(io.RawIOBase):
 
 
 class _Response(http.client.HTTPResponse):
-    """An answer whose head and body are read until a deadline."""
+    """A response whose head and body are read with a deadline."""
 
     def __init__(self, deadline: float | None, sock: socket.socket, *args: Any, **kw: Any) -> None:
         super().__init__(sock, *args, **kw)
@@ -71,7 +71,7 @@ class _Response(http.client.HTTPResponse):
 
 
 class _Connection:
-    """One connection. The deadline of an exchange bounds connecting, sending and reading."""
+    """One connection. The deadline of an exchange covers connecting, sending, and reading."""
 
     def __init__(self, url: urllib.parse.SplitResult, context: ssl.SSLContext | None) -> None:
         host = url.hostname or ""
@@ -96,14 +96,14 @@ class _Connection:
         res = conn.getresponse()
         body = res.read(limit + 1)
         if len(body) > limit:
-            raise TransportError(f"the answer is longer than {limit >> 20} MiB")
+            raise TransportError(f"the response is longer than {limit >> 20} MiB")
         if res.length:
-            raise TransportError("the answer ended before its end")
+            raise TransportError("the response is incomplete")
         answer = Answer(res.status, Headers(res.getheaders()), body)
         return answer, not res.will_close
 
     def usable(self) -> bool:
-        """Reports whether an idle connection is still open and silent."""
+        """Reports whether an idle connection is still open, without unread data."""
         sock = self.http.sock
         return sock is not None and not select.select([sock], [], [], 0)[0]
 
@@ -116,7 +116,7 @@ def _target(url: urllib.parse.SplitResult) -> str:
 
 
 class HTTPStream:
-    """An answer of http.client whose body is read part by part."""
+    """A response of http.client whose body is read part by part."""
 
     def __init__(self, conn: http.client.HTTPConnection, res: http.client.HTTPResponse) -> None:
         self._conn, self._res = conn, res
@@ -124,14 +124,14 @@ class HTTPStream:
         self.headers = Headers(res.getheaders())
 
     def read(self) -> bytes:
-        """Returns the next bytes as they come, b"" at the end. Raises TransportError."""
+        """Returns the next available bytes, b"" at the end. Raises TransportError."""
         try:
             return self._res.read1(64 << 10)
         except (OSError, http.client.HTTPException, ValueError) as e:
             raise TransportError(f"{type(e).__name__}: {e}") from e
 
     def close(self) -> None:
-        """Ends the stream, also under a read of another thread."""
+        """Closes the stream, even while another thread reads from it."""
         if self._conn.sock is not None:
             try:
                 self._conn.sock.shutdown(socket.SHUT_RDWR)
@@ -144,8 +144,8 @@ class HTTPStream:
 class HTTPTransport:
     """http.client with up to 32 idle connections. Safe for use from several threads.
 
-    Redirects are not followed, as an API key would go with them. Proxies of the environment are
-    not used: give an own transport, for example HTTPXTransport, where one is needed.
+    Redirects are not followed, because they would receive the API key. Proxies from the environment
+    are not used: if you need a proxy, pass another transport, for example HTTPXTransport.
     """
 
     def __init__(
@@ -198,7 +198,7 @@ class HTTPTransport:
         conn.close()
 
     def stream(self, request: Request) -> HTTPStream:
-        """Sends one request on a connection of its own; its time-out bounds each read."""
+        """Sends a request on a separate connection; its timeout applies to each read."""
         url = urllib.parse.urlsplit(request.url)
         conn = _Connection(url, self._context).http
         try:
@@ -221,8 +221,8 @@ class HTTPTransport:
 class ThreadTransport:
     """Runs a synchronous transport in at most 32 threads, for asyncio without httpx.
 
-    A cancelled call ends for its caller at once; its thread waits for the answer until the
-    time-out of the request.
+    A canceled call returns immediately; its thread waits for the response until the timeout of the
+    request.
     """
 
     def __init__(self, inner: Transport | None = None, threads: int = THREADS) -> None:
@@ -235,9 +235,9 @@ class ThreadTransport:
         return await loop.run_in_executor(self._pool, self._inner.send, request)
 
     async def stream(self, request: Request) -> ThreadStream:
-        """Opens a stream in a thread of its own, so that it takes none of the 32."""
+        """Opens a stream in a separate thread, which does not count toward the limit of 32."""
         if not isinstance(self._inner, HTTPTransport):
-            raise TransportError("this transport has no streams")
+            raise TransportError("this transport does not support streams")
         pool = ThreadPoolExecutor(1, thread_name_prefix="toll-stream")
         loop = asyncio.get_running_loop()
         try:
@@ -266,13 +266,13 @@ class ThreadStream:
         return await asyncio.get_running_loop().run_in_executor(self._pool, self._inner.read)
 
     async def aclose(self) -> None:
-        """Ends the stream and its thread."""
+        """Closes the stream and ends its thread."""
         self._inner.close()
         self._pool.shutdown(wait=False)
 
 
 class HTTPXStream:
-    """An answer of httpx whose body is read part by part."""
+    """A response of httpx whose body is read part by part."""
 
     def __init__(self, res: httpx.Response, errors: Any, timeout: float | None) -> None:
         self._res, self._errors, self._timeout = res, errors, timeout
@@ -293,12 +293,12 @@ class HTTPXStream:
             raise TransportError("timed out") from None
 
     async def aclose(self) -> None:
-        """Ends the stream."""
+        """Closes the stream."""
         await self._res.aclose()
 
 
 class HTTPXTransport:
-    """httpx 0.23 or later, for asyncio. Pass a client of your own for proxies or other TLS."""
+    """Uses httpx 0.23 or later, for asyncio. Pass a client to configure proxies or TLS."""
 
     def __init__(self, client: httpx.AsyncClient | None = None) -> None:
         import httpx
@@ -318,7 +318,7 @@ class HTTPXTransport:
             raise TransportError("timed out") from None
 
     def _request(self, request: Request) -> httpx.Request:
-        # The time-outs of httpx are for one step each; ours is for the whole exchange.
+        # Timeouts of httpx apply to single steps; ours applies to the whole exchange.
         none = {"timeout": dict.fromkeys(("connect", "read", "write", "pool"))}
         return self._client.build_request(
             request.method,
@@ -336,14 +336,14 @@ class HTTPXTransport:
             async for part in res.aiter_bytes():
                 body += part
                 if len(body) > MAX_ANSWER:
-                    raise TransportError("the answer is longer than 16 MiB")
+                    raise TransportError("the response is longer than 16 MiB")
         finally:
             await res.aclose()
         lines = [(n.decode("latin-1"), v.decode("latin-1")) for n, v in res.headers.raw]
         return Answer(res.status_code, Headers(lines), bytes(body))
 
     async def stream(self, request: Request) -> HTTPXStream:
-        """Opens a stream; the time-out of the request bounds each read."""
+        """Opens a stream; the timeout of the request applies to each read."""
         made = self._request(request)
         try:
             sent = self._client.send(made, stream=True, follow_redirects=False, auth=None)
@@ -355,13 +355,13 @@ class HTTPXTransport:
         return HTTPXStream(res, self._errors, request.timeout)
 
     async def aclose(self) -> None:
-        """Closes the client, unless it was given."""
+        """Closes the client, unless it was passed by the caller."""
         if self._own:
             await self._client.aclose()
 
 
 def default_async() -> AsyncTransport:
-    """Returns HTTPXTransport where httpx 0.23 or later is installed, else ThreadTransport."""
+    """Returns HTTPXTransport if httpx 0.23 or later is installed, otherwise ThreadTransport."""
     try:
         import httpx
 

@@ -1,4 +1,4 @@
-"""Deliveries of webhooks: the signature is checked before anything is read."""
+"""Webhook deliveries. The signature is verified before the body is parsed."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from ._record import Unreadable
 from ._x402 import strict
 from .errors import WebhookError
 
-#: Seconds by which the time of a delivery may differ from ours, in both directions.
+#: Most difference between the time of a delivery and now, in seconds, in both directions.
 TOLERANCE = 300
-#: A signature of Standard Webhooks, with spaces, or commas of servers, around it.
+#: A Standard Webhooks signature, between spaces, or commas that servers insert.
 STANDARD = re.compile(r"(?<![^\s,])v1,([A-Za-z0-9+/]{43}=)(?![^\s,])")
-#: Largest body that is read, in bytes.
+#: Largest accepted body, in bytes.
 MAX_BODY = 1 << 20
 
 
@@ -33,24 +33,24 @@ def read_delivery(
 ) -> Event:
     """Returns the event of a delivery that is signed with one of the secrets.
 
-    headers are a mapping, or pairs when a name can be there twice, as two signatures are for a day
-    after webhooks.rotate. Give the current secret, and for that day the one before it too. body is the raw
-    body, before any parser. The same event may come more than once, under the same id.
-    A delivery with the headers of Standard Webhooks alone is taken too (webhook-id,
-    webhook-timestamp, webhook-signature with "v1," and base64): there the key is the base64 behind
-    whsec_. Raises WebhookError.
+    headers are a mapping, or pairs if a name can occur twice: for a day after webhooks.rotate, a
+    delivery has two signatures. Pass the current secret, and for that day also the previous secret.
+    body is the raw, unparsed body. The same event may arrive more than once, with the same id.
+    A delivery that has only the headers of Standard Webhooks is also accepted (webhook-id,
+    webhook-timestamp, webhook-signature with "v1," and base64): its key is the base64 after whsec_.
+    Raises WebhookError.
     """
     lines = list(headers.items() if isinstance(headers, Mapping) else headers)
     own = any(n.lower() == namespace.webhook("Id").lower() and v for n, v in lines)
 
     def header(what: str) -> str:
-        # While a secret is rotated there are two lines with signatures.
+        # During a rotation there are two signature headers.
         name = (namespace.webhook(what) if own else f"webhook-{what}").lower()
         return ", ".join(value for n, value in lines if n.lower() == name)
 
     sent = header("Timestamp")
     if not header("Id") or not (sent.isascii() and sent.isdigit() and len(sent) < 12):
-        raise WebhookError("This is not a signed delivery.", status=400, category="auth")
+        raise WebhookError("This is not a signed webhook delivery.", status=400, category="auth")
     if abs(now() - int(sent)) > tolerance:
         raise WebhookError(
             "The webhook timestamp is outside the allowed window.", status=400, category="auth",
@@ -62,8 +62,8 @@ def read_delivery(
     is_signed = signed if own else signed_by_standard
     if not is_signed(header("Signature"), text, secrets):
         raise WebhookError(
-            "The signature of the delivery is not good.", status=400, category="auth",
-            hint="Give the raw body and the secret of this webhook.",
+            "The webhook signature is invalid.", status=400, category="auth",
+            hint="Pass the raw body and the secret of this webhook.",
         )
     try:
         return Event.read(strict(body))
@@ -72,7 +72,7 @@ def read_delivery(
 
 
 def signed(header: str, text: bytes, secrets: Iterable[str]) -> bool:
-    """Reports whether one of the signatures is that of one of the secrets, in constant time."""
+    """Reports whether a signature matches a secret, in constant time."""
     given = [s[3:] for s in header.replace(",", " ").split() if s.startswith("v1=")][:16]
     good = False
     for secret in secrets:
@@ -85,7 +85,7 @@ def signed(header: str, text: bytes, secrets: Iterable[str]) -> bool:
 
 
 def signed_by_standard(header: str, text: bytes, secrets: Iterable[str]) -> bool:
-    """Reports whether a signature of Standard Webhooks is that of one of the secrets."""
+    """Reports whether a Standard Webhooks signature matches a secret."""
     given = [s.encode() for s in STANDARD.findall(header)[:16]]
     good = False
     for secret in secrets:

@@ -1,4 +1,4 @@
-"""Middleware that sells answers of WSGI applications: Flask, Django, and others.
+"""Middleware that sells responses of WSGI applications, such as Flask and Django.
 
     from toll import Toll
     from toll.wsgi import Middleware, current_payment, paid
@@ -10,10 +10,11 @@
     @paid(credits=2)
     def ask(): ...
 
-toll.wsgi takes the same steps in the same order as toll.asgi. Two things differ because WSGI hides the
-connection from an application until it writes. The middleware does not notice a caller who leaves before the
-answer begins, so a 2xx is settled. Only the server ends work that never ends, and the hold is renewed
-while the work runs, for at most 24 hours. When the server closes an answer, the renewals stop.
+toll.wsgi performs the same steps in the same order as toll.asgi. Two things differ because WSGI hides
+the connection from an application until it writes. The middleware does not notice a disconnect before
+the response begins, so a 2xx response is settled. Only the server can stop work that does not end, and
+the hold is renewed while the work runs, for at most 24 hours. When the server closes a response, the
+renewals stop.
 """
 
 from __future__ import annotations
@@ -82,9 +83,9 @@ REASONS = {
 
 
 class Middleware:
-    """Sells what handlers with paid() answer, and with price everything that the application does.
+    """Sells the responses of handlers with paid(), or with price all responses of the application.
 
-    The settings are those of toll.asgi.Middleware.
+    It has the same settings as toll.asgi.Middleware.
     """
 
     def __init__(
@@ -100,7 +101,7 @@ class Middleware:
         **settings: Any,
     ) -> None:
         if not isinstance(client, Toll):
-            raise TypeError("toll.wsgi needs a Toll; toll.asgi takes an AsyncToll")
+            raise TypeError("toll.wsgi requires a Toll; toll.asgi accepts an AsyncToll")
         self.app = app
         self.queue = queue or Queue()
         self._transport = client._transport
@@ -115,7 +116,7 @@ class Middleware:
 
 
 class _Input:
-    """The body of a request, counted."""
+    """The body of a request, with a count of its bytes."""
 
     def __init__(self, inner: Any, x: _Exchange) -> None:
         self._inner, self._x = inner, x
@@ -130,7 +131,7 @@ class _Input:
         return part
 
     def _most(self, size: int | None) -> int:
-        """A read without a size takes one byte more than is allowed at most."""
+        """Returns the size of a read, at most one byte more than allowed."""
         left = self._x.seller.max_body - self._x.received + 1
         if self._x.passing:
             return -1 if size is None else size
@@ -151,7 +152,7 @@ class _Input:
 
 
 class _Exchange(Exchange):
-    """One request of the server on its way through the gate."""
+    """The sale of one request of the server."""
 
     def __init__(self, gate: Middleware, environ: Environ, start_response: StartResponse) -> None:
         lines: Lines = []
@@ -181,7 +182,7 @@ class _Exchange(Exchange):
         for n, v in self.request.headers:
             if n == "cookie":
                 self.environ["HTTP_COOKIE"] = v
-        # A file of the server would leave past the gate.
+        # wsgi.file_wrapper would bypass the middleware.
         self.environ.pop("wsgi.file_wrapper", None)
         self.environ["wsgi.input"] = _Input(environ["wsgi.input"], self)
         self.refusal: Refused | None = None
@@ -194,7 +195,7 @@ class _Exchange(Exchange):
         self.keeper: Future[None] | None = None
 
     def run(self) -> Iterable[bytes]:
-        """Runs the application until it is known what becomes of its answer."""
+        """Runs the application until its response can be passed on or sold."""
         if self.seller.price is not None:
             reply = self.pay_now(self.seller.price)
             if reply is not None:
@@ -205,7 +206,7 @@ class _Exchange(Exchange):
             result = self._within(lambda: self.gate.app(self.environ, self._start_response))
             parts = iter(result)
             first: list[bytes] = []
-            # A handler may run as late as with the first part.
+            # Some frameworks call the handler only for the first part.
             while not self.status_line or self.payment is None and not any(first):
                 part = self._within(lambda: next(parts, None))
                 if part is None:
@@ -222,7 +223,7 @@ class _Exchange(Exchange):
         return self._sell(first, parts, result)
 
     def _within(self, work: Callable[[], Any]) -> Any:
-        """Runs a part of the application, where paid handlers find this exchange."""
+        """Runs a part of the application with this exchange as the current exchange."""
         token = current.set(self)
         try:
             return work()
@@ -230,7 +231,7 @@ class _Exchange(Exchange):
             current.reset(token)
 
     def _failed(self, e: BaseException, result: Any) -> Iterable[bytes]:
-        """Ends work that raised: the hold is given back."""
+        """Releases the hold of work that raised."""
         self._rest()
         if self.refusal is not None:
             return self._end_refused(result)
@@ -246,17 +247,17 @@ class _Exchange(Exchange):
         return self._answer(self.refusal.reply)
 
     def refuse_now(self, reply: Reply) -> Refused:
-        """Gives the hold back; the request gets this answer."""
+        """Releases the hold, and sets the response of the request."""
         self.refusal = Refused(reply)
         self._steps(self.release())
         return self.refusal
 
-    # What a paid handler does.
+    # Calls of paid handlers.
 
     def pay_now(self, price: Price) -> Reply | None:
-        """Pays in the thread of the request. Returns the answer of one that is not paid."""
+        """Pays in the thread of the request. Returns the response for an unpaid request."""
         if self.passing:
-            raise RuntimeError("the answer has begun before its payment")
+            raise RuntimeError("the response began before its payment")
         reply: Reply | None = self._steps(self.pay(price))
         if reply is not None:
             self.refusal = Refused(reply)
@@ -266,33 +267,33 @@ class _Exchange(Exchange):
         return reply
 
     def _rest(self) -> None:
-        """Ends the renewals of the hold."""
+        """Stops the renewals of the hold."""
         if self.keeper is not None:
             self.keeper.cancel()
 
     async def pay_soon(self, price: Price) -> Reply | None:
-        """Pays for a handler of asyncio in a WSGI application, which waits for it anyway."""
+        """Pays for an asyncio handler in a WSGI application, which blocks for it anyway."""
         return self.pay_now(price)
 
     def _steps(self, steps: _core.Steps[Any]) -> Any:
         return _core.run(steps, self.gate._transport)
 
-    # The answer.
+    # The response.
 
     def _start_response(
         self, status: str, headers: Lines, exc_info: Any = None
     ) -> Callable[[bytes], object]:
-        # What cannot leave must not be paid for.
+        # A response that cannot be sent must not be charged.
         unsplit([("status", status)])
         self.status_line = status if len(status) > 3 else f"{status} "
-        # Hop-by-hop headers are the server's: it may refuse an answer that has one (PEP 3333).
+        # Servers own hop-by-hop headers, and may reject responses that contain them (PEP 3333).
         kept = strip_answer(unsplit(list(headers)))
         self.headers = [(n, v) for n, v in kept if not is_hop_by_hop(n)]
         return self.written.append
 
     @property
     def status(self) -> int:
-        """The status of the handler's answer."""
+        """The status of the handler's response."""
         return int(self.status_line[:3]) if self.status_line[:3].isdigit() else 500
 
     def _begin(self, headers: Lines, status: str = "") -> None:
@@ -312,7 +313,7 @@ class _Exchange(Exchange):
         try:
             while True:
                 streams = self.price.stream or is_events(self.headers)
-                # Headers alone are not an answer to pay for.
+                # Headers alone are not a response to pay for.
                 begins = streams and (size > 0 or not self.is_priced())
                 if begins or size > self.seller.max_buffer:
                     return self._flow(kept, parts, result)
@@ -330,7 +331,7 @@ class _Exchange(Exchange):
         return self._decide(b"".join(kept))
 
     def _decide(self, body: bytes) -> Iterable[bytes]:
-        """Settles an answer of which nothing has left, and lets it leave."""
+        """Settles a complete response, and then sends it."""
         self._rest()
         if not 200 <= self.status <= 299:
             self._steps(self.release())
@@ -340,14 +341,14 @@ class _Exchange(Exchange):
         if length is not None and length != len(body) and not head and self.status != 204:
             self._steps(self.release())
             log.error(
-                "the handler declared %d bytes and sent %d (%s)", length, len(body), self.about()
+                "the handler declared %d bytes but sent %d (%s)", length, len(body), self.about()
             )
             return self._answer(self.error(internal()))
         try:
             amount = self.amount(self.status, self.headers, body, len(body))
         except Exception:
             self._steps(self.release())
-            log.exception("the price of an answer failed (%s)", self.about())
+            log.exception("the price of a response failed (%s)", self.about())
             return self._answer(self.error(internal()))
         receipt, known = self._steps(self.settle(amount))
         if receipt.success:
@@ -365,7 +366,7 @@ class _Exchange(Exchange):
         return [body]
 
     def _answer(self, reply: Reply) -> Iterable[bytes]:
-        # How a connection ends is the server's: an application must not say it (PEP 3333).
+        # Only the server controls the connection: an application must not set this header (PEP 3333).
         headers = [(n, v) for n, v in reply.headers if n != "connection"]
         self._begin(headers, f"{reply.status} {REASONS.get(reply.status, 'Refused')}")
         return [reply.body]
@@ -389,7 +390,7 @@ class _Exchange(Exchange):
     def _stream(
         self, kept: list[bytes], parts: Iterator[bytes], headers: Lines, settles: bool
     ) -> Generator[bytes, None, None]:
-        """Lets an answer flow, and settles it at its end when its price is not known before."""
+        """Streams a response, and settles it at its end if its price is not known before."""
         whole, tail = False, Tail(headers)
         try:
             self._in_time()
@@ -418,14 +419,14 @@ class _Exchange(Exchange):
         if self.cut is not None:
             raise self.cut
         if time.monotonic() >= self.ends:
-            raise HoldEnded("the answer was cut, as the hold that pays for it has ended")
+            raise HoldEnded("the response was cut off because its hold has expired")
 
     def _settle_stream(self) -> None:
         assert self.payment is not None
         try:
             amount = self.amount(self.status, self.headers, None, self.delivered)
         except Exception:
-            # What was delivered costs something, and what was held is what was agreed to.
+            # Delivered content must be paid for, and the payer agreed to the held credits.
             log.exception("the price of a stream failed; the hold is charged (%s)", self.about())
             amount = self.payment.held
         receipt, known = self._steps(self.settle(amount, 1))
@@ -434,7 +435,7 @@ class _Exchange(Exchange):
 
 
 class _Stream:
-    """An answer that flows. The server closes it at its end, and when its caller has gone."""
+    """A streamed response. The server closes it at its end, or after a disconnect."""
 
     def __init__(
         self, parts: Generator[bytes, None, None], result: Any, unbegun: Callable[[], Any] | None
