@@ -116,7 +116,7 @@ func TestTransport_Pays(t *testing.T) {
 	}
 	_, err := h.Post(s.URL, "text/plain", strings.NewReader("one too many"))
 	unpaid, ok := errors.AsType[*client.PaymentError](err)
-	if !ok || unpaid.Sent || !strings.Contains(err.Error(), "0.00002 USDC left") {
+	if !ok || unpaid.Sent || !strings.Contains(err.Error(), "but only 0.00002 USDC of 0.0001 USDC remain") {
 		t.Errorf("above the total: %v", err)
 	}
 	if n := payer.made.Load(); n != 2 {
@@ -229,7 +229,7 @@ func TestTransport_UnrecordedDoesNotLeave(t *testing.T) {
 func TestLimits_Left(t *testing.T) {
 	l := client.Limits{Hosts: []string{"a.example"}, CreditsPerCall: 5, Credits: 2}
 	p := client.Payment{Host: "a.example", Unit: x402.UnitCredits, Most: toll.UnitsOf(2)}
-	for spent, want := range map[int64]string{1: "with 1 credit left of 2 credits", 3: "with 0 credits left of 2 credits"} {
+	for spent, want := range map[int64]string{1: "but only 1 credit of 2 credits remain", 3: "but only 0 credits of 2 credits remain"} {
 		if err := l.Allows(&p, toll.UnitsOf(spent)); err == nil || !strings.HasSuffix(err.Error(), want) {
 			t.Errorf("%d spent: %v", spent, err)
 		}

@@ -1,5 +1,4 @@
-// Package docs has the guides of this directory, as the service shows them: rendered, searchable, and
-// as Markdown.
+// Package docs has the guides of this directory as the service shows them: rendered, searchable, and as Markdown.
 package docs
 
 import (

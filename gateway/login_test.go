@@ -121,7 +121,7 @@ func TestLogin_Ends(t *testing.T) {
 		t.Errorf("%q", text)
 	}
 	s.svc.Close()
-	if text := s.command("svc_login", ""); !strings.Contains(text, "cannot be reached") {
+	if text := s.command("svc_login", ""); !strings.Contains(text, "could not be reached") {
 		t.Errorf("%q", text)
 	}
 	s.holdsNot(key)
@@ -274,7 +274,7 @@ func TestLogin_Precedence(t *testing.T) {
 	_, bare, _ := strings.Cut(s.mine.Key, ":")
 	s.command("svc_login", "sandbox:"+bare)
 	using(s.mine.Address)
-	if text := s.command("svc_logout", ""); !strings.Contains(text, "key of the configuration is in use") {
+	if text := s.command("svc_logout", ""); !strings.Contains(text, "key in the configuration is in use") {
 		t.Errorf("%q", text)
 	}
 	using(configured.Address)

@@ -68,7 +68,7 @@ func TestAmounts(t *testing.T) {
 func TestAmounts_Hint(t *testing.T) {
 	for _, k := range []struct{ pricing, token, text, want string }{
 		{"crypto", "", "$1.50", `"0.001 ETH"`},
-		{"crypto", "", "$1.50", "pricingType erc20"},
+		{"crypto", "", "$1.50", "pricingType to erc20"},
 		{"crypto", "", "1.5", `"0.001 ETH"`},
 		{"erc20", "", "1,5", `"1.50"`},
 		{"fiat", "", "0.001 ETH", `"$1.50"`},

@@ -40,8 +40,7 @@ background:light-dark(#fbfbfa,#131311);color:light-dark(#1b1b18,#f1f0ec)}
 main{width:min(480px,100%);padding:32px;border:1px solid light-dark(#e6e5e1,#2c2c28);border-radius:10px;
 background:light-dark(#fff,#1b1b18);overflow-wrap:anywhere}
 h1{font-size:24px;line-height:1.25;letter-spacing:-.02em;margin:4px 0 16px}
-p{margin:12px 0 0;color:light-dark(#5c5b55,#b4b2a9)}
-.at{margin:0;font:13px ui-monospace,monospace}
+p{margin:12px 0 0;color:light-dark(#5c5b55,#b4b2a9)}.at{margin:0;font:13px ui-monospace,monospace}
 a,button{display:block;width:100%;margin-top:24px;padding:10px;border:0;border-radius:6px;font:inherit;text-align:center;font-weight:600;
 text-decoration:none;cursor:pointer;background:light-dark(#0b6e63,#4fc3b0);color:light-dark(#fff,#06211d)}
 a+button,button+button{margin-top:12px}[hidden]{display:none}

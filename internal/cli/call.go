@@ -266,8 +266,8 @@ func hintOf(a *app, p x402.PaymentRequired) string {
 			"an access token that buys within it with toll tokens create PLAN --delegation-id.")
 	case x402.ReasonInsufficientFunds, x402.ReasonPlanExpired:
 		if byCard {
-			return a.withIDs("toll plans checkout PLAN shows the card payment page. With --pay and --delegation-id, " +
-				"a call buys credits through a limit on a card: see toll delegations create.")
+			return a.withIDs("toll plans checkout PLAN shows the card payment page. To buy credits within a limit on a card, " +
+				"create a delegation with toll delegations create, then use toll call with --pay and --delegation-id.")
 		}
 		return a.withIDs(
 			"Get more credits with toll plans order PLAN. If the plan has a price, your wallet pays it.",

@@ -42,12 +42,9 @@ func devCommand(a *app) *cobra.Command {
 	var f devFlags
 	c := command("dev", "Run a complete demo on this machine", nil)
 	c.Long = `Run a complete demo on this machine: a service with an embedded database, an embedded chain, and a test double of Stripe, a
-builder with plans and a paid agent, and a subscriber.
-
-The demo buys a plan on the chain, makes a paid call, and shows a refused call. It buys another plan with test cards: on a
-payment page, and through a call that is short of credits. A month of earlier sales fills the pages of the builder. Then
-everything keeps running, with commands to paste, until you press Ctrl-C. The demo also ends when its output cannot be written,
-such as to a closed pipe.`
+builder with plans and a paid agent, and a subscriber. It buys a plan on the chain, makes a paid call, shows a refused call, and buys
+another plan with test cards. A month of earlier sales fills the pages of the builder. Then everything keeps running, with commands to
+paste, until you press Ctrl-C or the output cannot be written.`
 	c.Annotations = withoutProfile
 	fl := c.Flags()
 	fl.StringVar(&f.data, "data", "", "data directory to keep; default a temporary directory that is deleted at the end")

@@ -97,8 +97,7 @@ type gateFlags struct {
 func gateCommand(a *app) *cobra.Command {
 	var f gateFlags
 	c := command("gate", "Put a price on an HTTP service without changing it", nil)
-	c.Long = `Run a reverse proxy that requires payment: it verifies the payment, forwards the request, settles, and only then returns
-the response.
+	c.Long = `Run a reverse proxy that requires payment: it verifies, forwards the request, settles, and then returns the response.
 
 Each --route sets the credits of a method and path; --credits is the price of every other request. With --route but without
 --credits, other paths return 404. Without both, every request costs 1 credit. A path may end in /*, which matches the path

@@ -44,9 +44,8 @@ func loginCommand(a *app) *cobra.Command {
 	var noBrowser, device bool
 	c := command("login", "Sign in with a browser and store an API key", nil)
 	c.Long = `Sign in with a browser, with your account or by pasting an API key of your workspace. This program then gets its own API key,
-which is valid for 90 days, and stores it in the active profile. The browser sends it a one-time code, never a key. The new key
-has your rights, or the rights of the pasted key, except members and export; with --device it has read, sell, spend, and
-manage. It ends with your membership, or with the pasted key.
+valid for 90 days, and stores it in the active profile. The browser sends it a one-time code, never a key. The key has your rights, or
+the rights of the pasted key, except members and export (with --device read, sell, spend, and manage). It ends with your membership or the pasted key.
 
 With --device, the browser can be on another computer: this program shows a code to enter there, and waits. This is the default
 where there is no display.`

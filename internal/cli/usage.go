@@ -51,8 +51,7 @@ func refusalsCommand(a *app) *cobra.Command {
 		use: "refusals", short: "Show how often the service refused to verify or settle for your plans", list: list.Refusals,
 		flags: flags, example: "toll refusals --since 24h\ntoll refusals --by hour --reason insufficient_funds",
 		long: `Show how often the service refused to verify or settle for your plans, summed by reason, hour, day, plan, or agent. Counts are
-written every 10 seconds; a service that is killed loses the latest counts. Requests that your own server refuses without calling the
-service are not counted.`,
+written every 10 seconds. Requests that your own server refuses without calling the service are not counted.`,
 	})
 }
 

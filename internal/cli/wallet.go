@@ -62,8 +62,7 @@ func walletExport(a *app) *cobra.Command {
 	)
 	c := a.resource(call{
 		use: "export", short: "Print its private key, only once",
-		long: `Print the private key of a wallet. You can see the key only once: later requests are refused. From then on, you and the service
-both control the wallet.
+		long: `Print the private key of a wallet, only once. From then on, you and the service both control the wallet.
 
 With --local, print the key of the wallet of --account from the database on this machine, while the service runs or is stopped.
 Without --local, print the key of your workspace's wallet: sign in as an owner with toll session start. While the workspace has no

@@ -220,7 +220,7 @@ func (l *Ledger) AuditArchive(ctx context.Context, r io.Reader) ([]Finding, Arch
 		case parsed.End != nil:
 			a = Archived{Entries: v.entries, First: a.First, Last: v.next - 1, SHA256: hex.EncodeToString(v.sum.Sum(nil))}
 			v.x.check(*parsed.End == archiveEnd{a.Entries, a.Last, a.SHA256}, "archive",
-				"the end of the file says %+v, but the archive has %d entries up to %d and the checksum %s", *parsed.End, a.Entries, a.Last, a.SHA256)
+				"the last line of the file states %d entries up to %d with the checksum %s, but the archive has %d up to %d with %s", parsed.End.Entries, parsed.End.Last, parsed.End.SHA256, a.Entries, a.Last, a.SHA256)
 		}
 		if len(v.x.found) >= maxFindings {
 			return v.x.found, a, nil

@@ -25,7 +25,7 @@ func (f Finding) String() string {
 	return fmt.Sprintf("%s: account %s: %s", f.Invariant, f.Account, f.Detail)
 }
 
-// unsettled looks for requests that have a row and a burn, and for those that ended and are in no list.
+// unsettled finds burned requests that still have a row, and ended requests without a subscriber, which no list shows.
 func (u *audit) unsettled(ctx context.Context) error {
 	l, x := u.l, &auditor{}
 	defer func() { u.found = append(u.found, x.found...) }()
@@ -64,16 +64,16 @@ func (u *audit) unsettled(ctx context.Context) error {
 	}
 }
 
-// requestRow reports whether a request has a row now: one may have been settled since it was read.
+// requestRow reports whether a request still has a row. It may have been settled since it was read.
 func (l *Ledger) requestRow(ctx context.Context, id AccountID, requestID string) (bool, error) {
 	_, err := into(scanRequest)(l.st.QueryRow(ctx, sqlRequest, id[:], requestID).Scan)
 	return err == nil, store.NotFoundAs(err, nil)
 }
 
-// auditTries bounds the audits of an account that never stands still.
+// auditTries bounds the retries for an account that changes constantly.
 const auditTries = 100
 
-// account retries while the account moves under it.
+// account retries while the account changes.
 func (u *audit) account(ctx context.Context, a Account, e *entriesOf) ([]Finding, error) {
 	for range auditTries {
 		found, err := u.once(ctx, a, e)
@@ -130,7 +130,7 @@ func (u *audit) once(ctx context.Context, a Account, e *entriesOf) ([]Finding, e
 	return append(x.found, x.entriesOf.found...), nil
 }
 
-// auditEntries proves that the entries are those that the account and the index say.
+// auditEntries verifies that the journal entries match the account and the index.
 func (x *auditor) auditEntries(ctx context.Context) error {
 	e := x.entriesOf
 	var n int64
@@ -168,7 +168,7 @@ func (x *auditor) auditEntries(ctx context.Context) error {
 	return nil
 }
 
-// readBurns reads the burns of the account anew.
+// readBurns reads the burns of the account from the journal.
 func (x *auditor) readBurns(ctx context.Context) error {
 	e := entriesOf{first: x.first}
 	for e.last.Seq = x.first - 1; e.last.Seq < x.a.Seq; {
@@ -192,8 +192,7 @@ func (x *auditor) readBurns(ctx context.Context) error {
 // lotSlack bounds how far the start of a lot may be from its entry, whose time never runs backwards in its account.
 const lotSlack = time.Hour
 
-// auditLots proves that lots hold the balance, that they end when the account and the plan say, and that what entries took back of an
-// order is what its lots say.
+// auditLots verifies that the lots sum to the balance, have the right expiry, and match the take-backs in the journal entries.
 func (x *auditor) auditLots(ctx context.Context) error {
 	endOf, err := x.lotEnd(ctx, x.a.Plan)
 	if err != nil {
@@ -296,8 +295,7 @@ func (x *auditor) auditPermissions(ctx context.Context) error {
 		x.check(p.Redeemed == burns.sum || x.first > 1, "I10", "a permission counts %d redeemed, its burns sum to %d", p.Redeemed, burns.sum)
 		x.check(p.lastBurn == burns.last || x.first > 1 && burns.last == 0, "I10", "the last burn of a permission is %d, the permission says %d", burns.last, p.lastBurn)
 		x.check(p.Held == holds && p.OpenHolds == count, "I10", "a permission counts %d held credits in %d holds, but there are %d in %d", p.Held, p.OpenHolds, holds, count)
-		x.check(limit == nil || int64(p.Redeemed+p.Held) <= *limit, "I10", "a permission used %d and holds %d, which exceeds its limit %d",
-			p.Redeemed, p.Held, *cmp.Or(limit, new(int64)))
+		x.check(limit == nil || int64(p.Redeemed+p.Held) <= *limit, "I10", "a permission used %d and holds %d, which exceeds its limit %d", p.Redeemed, p.Held, *cmp.Or(limit, new(int64)))
 		return p, nil
 	}, `SELECT p.permission_hash, p.redemption_limit, p.redeemed, p.held, p.open_holds, p.last_burn,
 		CAST(COALESCE(h.held, 0) AS BIGINT), CAST(COALESCE(h.open, 0) AS BIGINT)

@@ -24,7 +24,7 @@ var areas = map[string]string{
 	"": "Overview", "/agents": "Agents", "/plans": "Plans", "/subscribers": "Subscribers", "/usage": "Usage", "/revenue": "Revenue",
 	"/requests": "Requests", "/webhooks": "Webhooks", "/events": "Events", "/orders": "Orders", "/holdings": "My plans", "/members": "Members",
 	"/keys": "API keys", "/tokens": "Access tokens", "/delegations": "Delegations", "/cards": "Cards", "/wallet": "Wallet",
-	"/programs": "Programs", "/settings": "Workspace", "/search": "Search", "/clock": "Test clock",
+	"/programs": "Connected apps", "/settings": "Workspace", "/search": "Search", "/clock": "Test clock",
 	"/components": "Components",
 }
 

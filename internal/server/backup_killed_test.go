@@ -85,7 +85,7 @@ func TestKilledBackupLeavesNoPlainCopy(t *testing.T) {
 
 	plain := killedCommand(t, copies, "backup", file(), "--data", o.Data)
 	out, _ := servertest.Run(t, program, o, "doctor")
-	if !strings.Contains(out, filepath.Base(plain)+" is a plain copy") {
+	if !strings.Contains(out, filepath.Base(plain)+" is an unencrypted copy of the database") {
 		t.Errorf("doctor does not warn of %s:\n%s", plain, out)
 	}
 	p := servertest.Start(t, o)

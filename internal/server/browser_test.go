@@ -275,7 +275,7 @@ func TestDevicePage(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	for range 2 { // a double click
-		if res := v.submit(consent); res.status != http.StatusOK || !strings.Contains(res.body, "let in") {
+		if res := v.submit(consent); res.status != http.StatusOK || !strings.Contains(res.body, "Access allowed.") {
 			t.Errorf("%d %s", res.status, mainPart.FindString(res.body))
 		}
 	}
@@ -293,7 +293,7 @@ func TestDevicePage(t *testing.T) {
 	}
 	w = asking()
 	consent = formOf(t, v.submit(form.with("user_code", w.UserCode))).with("decision", "deny")
-	if res := v.submit(consent); !strings.Contains(res.body, "refused") || poll(w).Error != "access_denied" {
+	if res := v.submit(consent); !strings.Contains(res.body, "Access denied.") || poll(w).Error != "access_denied" {
 		t.Errorf("%d %s", res.status, mainPart.FindString(res.body))
 	}
 	// Who guesses is stopped, with the right code as well; others are not.

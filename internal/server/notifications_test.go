@@ -115,7 +115,7 @@ func TestNotifications(t *testing.T) {
 		id := regexp.MustCompile(`/members/([0-9a-f-]{36})"`).FindAllStringSubmatch(members.body, -1)
 		for _, m := range id {
 			res := alice.act("/w/"+w+"/members", "act", "remove", "user", m[1])
-			if res.status == http.StatusOK && strings.Contains(res.body, "is removed") {
+			if res.status == http.StatusOK && strings.Contains(res.body, "Member removed.") {
 				break
 			}
 		}

@@ -128,7 +128,7 @@ var custodyWords = map[toll.Custody]string{toll.CustodyService: "service", toll.
 func (w pages) listAccounts(c *page.Context) (page.View, error) {
 	list, err := w.service.Workspaces(c.Ctx(), c.ListPage())
 	if err != nil {
-		return nil, c.Failed("part of the list", err)
+		return nil, c.Failed("list page", err)
 	}
 	t := &page.Table{
 		Caption: "Workspaces", Pager: c.PagerOf(list.Total, list.Next, "workspace"),
@@ -145,7 +145,7 @@ func (w pages) listAccounts(c *page.Context) (page.View, error) {
 func (w pages) showOperation(c *page.Context) (page.View, error) {
 	o, err := w.service.Operation(c.Ctx())
 	if err != nil {
-		return nil, c.Failed("service", err)
+		return nil, c.Failed("page", err)
 	}
 	s := page.Record{Lead: "Health and background work of this service. toll doctor and the metrics report the same data."}
 	s.Links = []page.Link{{Text: "Workspaces", To: c.To("operator", "accounts"), Plain: true}}
@@ -198,7 +198,7 @@ func (w pages) showOperation(c *page.Context) (page.View, error) {
 		c.DialogOf("resume", "Resume", "The workspace, plan, or API key works again within a second.", what))
 	to, err := w.ownMails(c)
 	if err != nil {
-		return nil, c.Failed("service", err)
+		return nil, c.Failed("page", err)
 	}
 	if len(to) > 0 {
 		s.Acts = append(s.Acts, c.DialogOf("mail", "Send test mail", "The mail confirms that the service can send mail.", page.Field{Name: "to", Label: "To", Options: to}))

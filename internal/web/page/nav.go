@@ -211,5 +211,5 @@ const PathWallet = "/sign-in/wallet"
 // PathOIDC is where a person begins to sign in with an account of a provider.
 const PathOIDC = "/sign-in/oidc"
 
-// PathEnroll is the page on which a person enrols a card.
+// PathEnroll is the page on which a person enrolls a card.
 const PathEnroll = "/cards/enroll"

@@ -54,7 +54,7 @@ func (w *pages) showOverview(c *page.Context) (page.View, error) {
 	held, pace, err4 := held(c, page.Listing{Size: mostRecent})
 	limits, err5 := limits(c)
 	if err := errors.Join(err0, err1, err2, err3, err4, err5); err != nil {
-		return nil, c.Failed("workspace", err)
+		return nil, c.Failed("page", err)
 	}
 	body := overviewPage{
 		Live: now, Range: page.Ranges(c, p), Filter: filter, ToFilter: c.Base() + "?filter=yes&range=" + p.Key,
@@ -84,7 +84,7 @@ func (w *pages) showOverview(c *page.Context) (page.View, error) {
 		}
 	}
 	if err := errors.Join(err6, err7, err8, err9); err != nil {
-		return nil, c.Failed("workspace", err)
+		return nil, c.Failed("page", err)
 	}
 	refusedStat := refused.stat()
 	refusedStat.To = c.To("usage")

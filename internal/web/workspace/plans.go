@@ -67,10 +67,10 @@ func bulkCost(p *toll.Plan) string {
 	}
 	least, most := credits(p.Credits.MinAmount), credits(p.Credits.MaxAmount)
 	between := func(of func(*big.Int) string) string {
-		if least.Cmp(most) == 0 {
-			return of(least)
+		if from, to := of(least), of(most); from != to {
+			return from + " to " + to
 		}
-		return of(least) + " to " + of(most)
+		return of(most)
 	}
 	text := between(cost) + " " + p.Price.CurrencyName()
 	if p.Price.IsFree() {
@@ -79,7 +79,10 @@ func bulkCost(p *toll.Plan) string {
 	if !p.Kind().Prepaid() {
 		return text
 	}
-	return text + ", in " + between(orders) + " orders"
+	if n := between(orders); n != "1" {
+		return text + ", in " + n + " orders"
+	}
+	return text + ", in 1 order"
 }
 
 // roundUp is n / d, rounded up.

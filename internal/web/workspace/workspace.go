@@ -18,7 +18,7 @@ import (
 func showWorkspace(c *page.Context) (page.View, error) {
 	at, err := c.API.Workspace(c.Acting(), c.Person.Address)
 	if err != nil {
-		return nil, c.Failed("workspace", err)
+		return nil, c.Failed("page", err)
 	}
 	you := "an API key with these rights: " + rightWords(c.Person.Rights)
 	if c.Person.User != nil {
@@ -78,7 +78,7 @@ func deleteWorkspace(c *page.Context) (page.View, error) {
 	}
 	at, err := c.API.Workspace(c.Acting(), c.Person.Address)
 	if err != nil {
-		return nil, c.Failed("workspace", err)
+		return nil, c.Failed("page", err)
 	}
 	return c.Finish(func() (page.Outcome, error) {
 		if c.Form.Get("act") != "delete" {
