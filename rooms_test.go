@@ -689,3 +689,24 @@ func TestRooms_PublicRoomsAreLight(t *testing.T) {
 		}
 	}
 }
+
+// upward lists the only imports of a layer above, and of inner rooms by public packages.
+var upward = map[string]string{
+	"internal/rails": "internal/auth",                 // wallets of workspaces and the operator's keys
+	"gateway":        "internal/seal",                 // a stored login is encrypted
+	"tolltest":       "internal/rail internal/server", // it starts a complete service
+}
+
+// TestLayers checks that each room imports only rooms of its layer, of the layers below it, and leaves.
+func TestLayers(t *testing.T) {
+	order := []string{"outside", "doors", "decisions", "rails", "books", "public"}
+	for name, r := range rooms {
+		at := slices.Index(order, r.layer)
+		for _, other := range strings.Fields(r.ours) {
+			to := slices.Index(order, rooms[other].layer)
+			if to >= 0 && to < at && !slices.Contains(strings.Fields(upward[name]), other) {
+				t.Errorf("%s (%s) imports %s (%s)", name, r.layer, other, rooms[other].layer)
+			}
+		}
+	}
+}
