@@ -252,7 +252,7 @@ var (
 	CodeCardDeclined = newCode("BCK.STRIPE.0902", 402, CategoryBusiness, "The card was declined.",
 		"Use another card, or contact the bank that issued it.")
 	CodeCardAuthentication = newCode("BCK.STRIPE.0903", 402, CategoryBusiness, "The bank requires the cardholder to confirm the payment.",
-		"Open checkoutUrl in a browser. The page creates a new order, which the cardholder pays there.")
+		"Open checkoutUrl in a browser. The page creates a new order, and the cardholder pays for it there.")
 	CodeRefundRefused = newCode("BCK.STRIPE.0904", 409, CategoryBusiness, "The order cannot be refunded.",
 		"Read the order: refundedCents and disputed show how much can still be refunded.")
 	CodeWebhookNotFound = newCode("BCK.WEBHOOK.0901", 404, CategoryBusiness, "You have no webhook with this id.",

@@ -173,7 +173,7 @@ func (c *Client) Usage(ctx context.Context, opts ...ListOption) iter.Seq2[*toll.
 	return list[toll.Usage](ctx, c, api("/protocol/usage"), "usage", opts)
 }
 
-// Revenue sums the payments for orders of the caller's plans by currency and by "hour", "day" (default), or "plan": see [By].
+// Revenue sums the payments for the caller's plans by currency and by "hour", "day" (default), or "plan": see [By].
 func (c *Client) Revenue(ctx context.Context, opts ...ListOption) iter.Seq2[*toll.Revenue, error] {
 	return list[toll.Revenue](ctx, c, api("/protocol/revenue"), "revenue", opts)
 }

@@ -28,7 +28,7 @@ func (a *account) loginWarning(now time.Time) string {
 		return ""
 	}
 	return fmt.Sprintf("The login expires on %s. Log in again before then.",
-		a.loginEnds.UTC().Format("2 January 2006"))
+		a.loginEnds.UTC().Format("January 2, 2006"))
 }
 
 // account returns the current account, or [NotAuthenticated]. A stored login takes precedence over the configured key.

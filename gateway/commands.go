@@ -146,7 +146,7 @@ func endText(ends time.Time) string {
 	if ends.IsZero() {
 		return ""
 	}
-	return ", which expires on " + ends.UTC().Format("2 January 2006")
+	return ", which expires on " + ends.UTC().Format("January 2, 2006")
 }
 
 // failureText describes a failed command to the user, without secrets, and logs its cause.

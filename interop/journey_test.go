@@ -119,7 +119,7 @@ func (w *town) registerByForm(endpoint string) string {
 	w.press("Create agent")
 	w.typeInto("Paid endpoints", "POST "+endpoint)
 	w.typeInto("Name", "Counts words")
-	w.typeInto("Description", "How many words a text has.")
+	w.typeInto("Description", "Counts the words in a text.")
 	w.look("journey agent form")
 	w.press("Create agent")
 	return w.made("Agent created.")

@@ -148,7 +148,7 @@ func parseTarget(s string) (target, error) {
 		}
 		t.host = strings.TrimSuffix(strings.TrimSuffix(t.host, port), ":")
 	default:
-		return target{}, badURL("is neither absolute (http, https, mcp) nor a path")
+		return target{}, badURL("must be absolute (http, https, or mcp) or a path")
 	}
 	if u.RawPath != "" && strings.Contains(strings.ToLower(u.RawPath), "%2f") {
 		return target{}, badURL("has an encoded slash")

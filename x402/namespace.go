@@ -29,7 +29,7 @@ func ParseNamespace(s string) (Namespace, error) {
 	header := n.Header != "" && len(n.Header) <= 32 &&
 		strings.Trim(n.Header, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-") == "" && strings.Trim(n.Header, "-") == n.Header
 	if !isWord(n.Scheme) || !isWord(n.Word) || !header {
-		return Namespace{}, errors.New("x402: a word of a namespace is too long or has an invalid character")
+		return Namespace{}, errors.New("x402: in a namespace, the scheme prefix and the word must be 1 to 32 lowercase letters and digits, starting with a letter; the header prefix must be 1 to 32 letters, digits, and inner hyphens")
 	}
 	return n, nil
 }

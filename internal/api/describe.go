@@ -26,7 +26,7 @@ var abouts = map[string]string{
 	"readOrder":            "The status changes from `created` to `confirmed`, and to `final` when the payment can no longer be undone, or to `failed`.",
 	"refundOrder":          "Unspent credits that the refunded amount bought are taken back.",
 	"takeBackCredits":      "Only credits that were minted by hand or came with a free order can be taken back. For credits of a paid order, refund the order. Both the holder and the owner of the plan receive an event.",
-	"mintCredits":          "The credits are free for the receiver. They expire like the credits of an order of the plan.",
+	"mintCredits":          "The credits are free for the receiver. They expire like the credits of an order for the plan.",
 	"mintExpirableCredits": "Like mintCredits, but you choose when the credits expire.",
 	"createPermission":     "An access token belongs to one plan and limits how much can be spent with it. Send it with each paid request instead of an API key, which agents must not see.",
 	"revokePermission":     "Every process rejects the access token within a second.",

@@ -37,7 +37,7 @@ func (s keys) routes() []route {
 		},
 		{
 			op: "readKeyCalls", method: "GET", path: at + "/{id}/calls", auth: self, right: toll.RightRead, tag: "API keys",
-			summary: "List the last 200 calls of an API key to this process, except verify and settle", action: reads(by("id", toll.ParseHash, s.recentCalls)),
+			summary: "List the last 200 calls made with an API key to this server process, except verify and settle", action: reads(by("id", toll.ParseHash, s.recentCalls)),
 			codes: []toll.Code{toll.CodeKeyNotFound},
 		},
 		{
@@ -67,7 +67,7 @@ type KeyInput struct {
 	ExpiresInSecs *toll.Int  `json:"expiresInSecs,omitzero" minimum:"60" doc:"Lifetime in seconds, instead of expiresAt."`
 	Version       *string    `json:"version,omitzero" doc:"Pinned API version. Defaults to the current version."`
 	Prefix        *string    `json:"prefix,omitzero" doc:"One of the prefixes of this service. Defaults to the operator's setting."`
-	Rights        []string   `json:"rights,omitzero" doc:"Any of read, sell, spend, manage, money, and keys that the key of this call has. Defaults to all of them."`
+	Rights        []string   `json:"rights,omitzero" doc:"Rights of the new key: any of read, sell, spend, manage, money, and keys. Only rights of the calling key are allowed. Defaults to all of these that the calling key has."`
 }
 
 // maxKeySecs keeps the end of a key within the years that a time on the wire has.

@@ -347,8 +347,8 @@ func TestSubscribersAndHoldings(t *testing.T) {
 // TestDocument_Lists holds docs/LISTS.md, which is made of the route table by: go test ./internal/api -run TestDocument_Lists -update
 func TestDocument_Lists(t *testing.T) {
 	var b strings.Builder
-	b.WriteString("# Lists\n\nThe filters and the order of each list. Every query uses an index, or a quota keeps the list short; a test reads the query plans of both\n" +
-		"databases (`TestLists_Index`). This page is generated from the route table.\n\n| Operation | Path | Right | Filters | Sorts by | Right of its export |\n|---|---|---|---|---|---|\n")
+	b.WriteString("# Lists\n\nThe filters and the sort order of each list. Every query uses an index, or a quota keeps the list short; a test checks the query plans of both\n" +
+		"databases (`TestLists_Index`). This page is generated from the route table.\n\n| Operation | Path | Required right | Filters | Sorts by | Right to export |\n|---|---|---|---|---|---|\n")
 	for _, r := range api.Routes() {
 		if r.Paged {
 			filters := "–"
@@ -432,9 +432,10 @@ func TestSearch(t *testing.T) {
 // TestDocument_Rights holds docs/RIGHTS.md, which is made of the route table by: go test ./internal/api -run TestDocument_Rights -update
 func TestDocument_Rights(t *testing.T) {
 	var b strings.Builder
-	b.WriteString("# Rights\n\nEach right of an API key allows these operations. A call without the right gets `BCK.AUTH.0907`, and its `params` contain the right. This page is\n" +
-		"generated from the route table; a test calls every route with a key of each right, and with the session of a person in each role.\n\n" +
-		"Operations with *a person* need the session of a person. While the workspace has no people, a key of the operator can call them too.\n\n| Right | Operations |\n|---|---|\n")
+	b.WriteString("# Rights\n\nThis table lists the operations that each [right of an API key](KEYS.md#rights) allows. A call without the right gets `BCK.AUTH.0907`, and the `params`\n" +
+		"of the error contain the missing right.\n\n" +
+		"Only a signed-in person can call operations marked *a person*. While the workspace has no people, a key of the operator can call them too.\n\n" +
+		"The table is generated from the route table. A test calls every route with a key of each right, and as a person in each role.\n\n| Right | Operations |\n|---|---|\n")
 	routes := api.Routes()
 	for _, right := range append(toll.AllRights(), "own", "public") {
 		var operations []string

@@ -191,7 +191,7 @@ func deliveries(ns x402.Namespace) string {
 		"` and `" + ns.HeaderWebhookTimestamp() + "`; the body is used byte for byte. For 24 hours after a rotation there are two values, one for each secret. Compare in constant time, and" +
 		" reject a timestamp (seconds since 1970) that is more than 5 minutes away. A 2xx response within 10 seconds is success. Any other result is retried after 5 s, 30 s," +
 		" 2 min, 10 min, then hourly for up to 72 hours. An event is delivered at least once, always with the same `id`; the events of an object are delivered in order." +
-		" The headers `webhook-id`, `webhook-timestamp`, and `webhook-signature` contain the same in the form of Standard Webhooks, so its libraries can verify deliveries." +
+		" The headers `webhook-id`, `webhook-timestamp`, and `webhook-signature` contain the same information in the Standard Webhooks format, so Standard Webhooks libraries can verify deliveries." +
 		" For details and examples, see `docs/WEBHOOKS.md` in the repository of the service."
 }
 

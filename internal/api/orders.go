@@ -58,9 +58,9 @@ func (s orders) routes(cards cardEvents) []route {
 		},
 		{
 			op: "listOrders", export: toll.RightMoney, method: "GET", path: Base + "/protocol/orders", auth: keyed, right: toll.RightRead, tag: "Orders",
-			summary: "List your orders or the orders of your plans, without balances", action: lists("OrderList", list.Orders, s.listOrders),
+			summary: "List your orders or the orders for your plans, without balances", action: lists("OrderList", list.Orders, s.listOrders),
 			query: slices.Concat([]query{
-				{"role", "buyer (default): your orders; seller: orders of your plans."},
+				{"role", "buyer (default): your orders; seller: orders for your plans."},
 				{"planId", "Only orders of this plan."},
 				{"subscriber", "Only orders of this address. Requires role=seller and planId."},
 			}, between, sortedBy(store.SortCreated)),
@@ -68,7 +68,7 @@ func (s orders) routes(cards cardEvents) []route {
 		},
 		{
 			op: "listSubscribers", export: toll.RightMoney, method: "GET", path: at + "/{planId}/subscribers", auth: owners, right: toll.RightRead, tag: "Plans",
-			summary: "List the balances of the subscribers of one of your plans", action: lists("SubscriberList", list.Subscribers, s.listSubscribers),
+			summary: "List the balances of the subscribers to one of your plans", action: lists("SubscriberList", list.Subscribers, s.listSubscribers),
 			query: sortedBy(store.SortSubscriber), codes: []toll.Code{toll.CodeBadPage, toll.CodeBadID, toll.CodePlanNotFound, toll.CodeNotPlanOwner},
 		},
 		{

@@ -163,7 +163,7 @@ type SignUpInput struct {
 	Name     string `json:"name,omitzero" maxLength:"100" doc:"Display name. Defaults to the login name."`
 	Login    string `json:"login" doc:"3 to 64 characters from a-z, 0-9, and . _ + @ -."`
 	Password string `json:"password" doc:"At least 8 characters, at most 256 bytes, and not easy to guess."`
-	Link     string `json:"link,omitzero" doc:"A link from the operator or an invitation, or the secret in the link. Required if registration is not open."`
+	Link     string `json:"link,omitzero" doc:"An invitation link or a link from the operator. You can also send only the secret in the link. Required if registration is not open."`
 }
 
 func (s sessions) signUp(c *call, in *SignUpInput) (*toll.SignedIn, error) {

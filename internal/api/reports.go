@@ -40,7 +40,7 @@ func (s sums) routes() []route {
 		},
 		{
 			op: "listRevenue", export: toll.RightMoney, method: "GET", path: Base + "/protocol/revenue", auth: keyed, right: toll.RightRead, tag: "Usage",
-			summary: "Sum the payments for orders of your plans by currency", action: listsBeside("RevenueList", list.Revenue, s.listRevenue),
+			summary: "Sum the payments for your plans by currency", action: listsBeside("RevenueList", list.Revenue, s.listRevenue),
 			query: slices.Concat([]query{
 				{"by", "day (default), hour, or plan."}, {"planId", "Only this plan. You must own it."},
 			}, usageRange, sortedBy(store.SortGroup)),

@@ -109,10 +109,10 @@ func (o ObjectStore) host() (*url.URL, error) {
 	}
 	u, err := url.Parse(endpoint)
 	if err != nil || u.Host == "" || strings.Trim(u.Path, "/") != "" || u.User != nil || u.RawQuery != "" {
-		return nil, fmt.Errorf("the endpoint of an object store must be https://host: correct %s", setEndpoint)
+		return nil, fmt.Errorf("the endpoint of an object store must be https://host: fix %s", setEndpoint)
 	}
 	if u.Scheme != "https" && !(u.Scheme == "http" && toll.IsLoopback(u.Hostname())) {
-		return nil, fmt.Errorf("the endpoint of an object store must use https, except on this machine; got %q: correct %s", u.Scheme, setEndpoint)
+		return nil, fmt.Errorf("the endpoint of an object store must use https, except on this machine; got %q: fix %s", u.Scheme, setEndpoint)
 	}
 	return u, nil
 }
@@ -125,7 +125,7 @@ func (o ObjectStore) keys() (access, secret string, err error) {
 			return "", "", err
 		}
 		if len(words) != 2 {
-			return "", "", fmt.Errorf("the file %s must contain the id of an access key and its secret: correct %s", o.KeyFile, setKeyFile)
+			return "", "", fmt.Errorf("the file %s must contain the id of an access key and its secret: fix %s", o.KeyFile, setKeyFile)
 		}
 		access, secret = words[0], words[1]
 	}
@@ -357,12 +357,12 @@ func code(err error) string {
 // advice says what to do about a refusal of the store.
 var advice = map[string]string{
 	minio.AccessDenied:             "the access key does not have the permission, or the clock of this machine is wrong",
-	minio.InvalidAccessKeyID:       "correct the access key",
-	"SignatureDoesNotMatch":        "correct the secret of the access key",
+	minio.InvalidAccessKeyID:       "fix the access key",
+	"SignatureDoesNotMatch":        "fix the secret of the access key",
 	"RequestTimeTooSkewed":         "the clock of this machine is wrong",
 	minio.NoSuchBucket:             "create the bucket",
 	minio.NoSuchKey:                "there is no such backup",
-	"AuthorizationHeaderMalformed": "correct TOLL_S3_REGION (--s3-region)",
+	"AuthorizationHeaderMalformed": "fix TOLL_S3_REGION (--s3-region)",
 }
 
 // fault adds to an error what was tried and what to do.

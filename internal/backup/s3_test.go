@@ -327,7 +327,7 @@ func TestS3_OtherContent(t *testing.T) {
 		}
 		return true
 	})
-	if err := backup.Put(t.Context(), p, t.TempDir(), "a", noise(1<<20)); err == nil || !strings.Contains(err.Error(), "3 bytes of 1048576") {
+	if err := backup.Put(t.Context(), p, t.TempDir(), "a", noise(1<<20)); err == nil || !strings.Contains(err.Error(), "3 of 1048576 bytes") {
 		t.Errorf("a store that keeps a part: %v", err)
 	}
 
@@ -352,10 +352,10 @@ func TestS3_Refused(t *testing.T) {
 	unknown := o.plain()
 	unknown.AccessKey = "key-of-nobody"
 	for want, p := range map[string]backup.Destination{
-		"correct the secret of the access key": placeOf(t, wrong, "s3://vault/toll"),
-		"correct the access key":               placeOf(t, unknown, "s3://vault/toll"),
-		"the clock of this machine is wrong":   placeOf(t, skewed.plain(), "s3://vault/toll"),
-		"create the bucket":                    placeOf(t, o.plain(), "s3://missing/toll"),
+		"fix the secret of the access key":   placeOf(t, wrong, "s3://vault/toll"),
+		"fix the access key":                 placeOf(t, unknown, "s3://vault/toll"),
+		"the clock of this machine is wrong": placeOf(t, skewed.plain(), "s3://vault/toll"),
+		"create the bucket":                  placeOf(t, o.plain(), "s3://missing/toll"),
 	} {
 		_, err := p.Files(t.Context())
 		if err == nil || !strings.Contains(err.Error(), want) {

@@ -34,9 +34,9 @@ func (s Schedule) Check(stores ObjectStore) error {
 	case s.Dir == "":
 		return nil
 	case s.Every < minEvery:
-		return fmt.Errorf("the time between backups must be at least %s; got %s: correct TOLL_BACKUP_EVERY (--backup-every)", minEvery, s.Every)
+		return fmt.Errorf("the time between backups must be at least %s; got %s: fix TOLL_BACKUP_EVERY (--backup-every)", minEvery, s.Every)
 	case s.Keep < 1 && s.Keep != -1:
-		return fmt.Errorf("the number of backups to keep must be at least 1, or -1 to keep all; got %d: correct TOLL_BACKUP_KEEP (--backup-keep)", s.Keep)
+		return fmt.Errorf("the number of backups to keep must be at least 1, or -1 to keep all; got %d: fix TOLL_BACKUP_KEEP (--backup-keep)", s.Keep)
 	}
 	_, err := stores.Destination(s.Dir)
 	return err

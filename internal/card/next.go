@@ -328,11 +328,11 @@ func (t *transition) notListed(r *answer, now time.Time) {
 		}
 		t.write, t.answered = writeRow, nil
 	case giveUp, now.Sub(t.d.Missing) >= missingTime:
-		t.notify(alarm.CardPaymentLost, "the card processor does not know a payment whose response was lost; its order fails", "order", t.OrderID)
+		t.notify(alarm.CardPaymentLost, "the card processor has no record of a payment whose response was lost; its order fails", "order", t.OrderID)
 		c := *t.answered
 		c.Status, t.answered = http.StatusNotFound, &c
 		t.fail(&failure{
-			Code: toll.CodeCardUnreachable, Reason: "The card processor did not respond and has no record of the payment.", Unsure: giveUp,
+			Code: toll.CodeCardUnreachable, Reason: "The card processor returned no usable response and has no record of the payment.", Unsure: giveUp,
 		}, "")
 		return
 	}

@@ -108,7 +108,7 @@ func (c *Reports) usageFilter(ctx context.Context, caller toll.Address, q UsageQ
 	}
 	r.Since = r.Since.UTC().Truncate(unit)
 	if !r.Since.Before(r.Until) || r.Until.Sub(r.Since) > most {
-		return f, r, toll.Faults([]toll.Fault{{Path: "since", Message: "must be before until, and at most " + text + " before it"}})
+		return f, r, toll.Faults([]toll.Fault{{Path: "since", Message: "must be earlier than until, by at most " + text}})
 	}
 	f.Since, f.Until = r.Since, r.Until
 	if q.Plan != "" && !q.AsBuyer {

@@ -15,7 +15,7 @@ func delegationsCommand(a *app) *cobra.Command {
 	return group("delegations", "Manage delegations: spending limits within which access tokens buy plans", "",
 		delegationsCreate(a, "create"),
 		a.resource(call{
-			use: "sign ID", short: "Submit the signature of the account that pays",
+			use: "sign ID", short: "Submit the signature of the paying account",
 			long: `Submit the signature of the --owner-account over the typedData that toll delegations create printed. An account that
 still needs code (account.codeRequired) also signs an EIP-7702 authorization.`,
 			example: "toll delegations sign 6fa1c0de-0000-4000-8000-000000000000 --signature 0x… --authorization @authorization.json",

@@ -294,7 +294,7 @@ func (m *market) sell(
 	c := m.builder.client
 	registered, err := c.RegisterAgentWithPlan(ctx,
 		client.AgentParams{
-			Metadata: toll.Metadata{Name: "Text statistics", Description: "Counts the characters, words, and sentences of a text", Tags: []string{"text"}},
+			Metadata: toll.Metadata{Name: "Text statistics", Description: "Counts the characters, words, and sentences in a text", Tags: []string{"text"}},
 			API:      toll.AgentAPI{Endpoints: toll.EndpointList{{Verb: http.MethodPost, URL: m.agent() + path}}},
 		},
 		client.PlanParams{
@@ -319,7 +319,7 @@ func (m *market) serve(mux *http.ServeMux, path string, plan toll.PlanID, agent 
 	}
 	mux.Handle(path, paid.Handler(m.builder.client, http.HandlerFunc(work),
 		paid.Plan(plan), paid.Agent(agent), paid.CreditsFunc(statisticsPrice), paid.MaxCredits(devMaxCredits),
-		paid.PublicURL(m.agent()), paid.Description("Statistics of a text"), paid.MimeType("application/json"),
+		paid.PublicURL(m.agent()), paid.Description("Text statistics"), paid.MimeType("application/json"),
 		paid.Log(m.log), paid.WithQueue(m.queue), paid.Namespace(m.service.Namespace())))
 }
 

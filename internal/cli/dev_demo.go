@@ -119,7 +119,7 @@ func demonstrate(ctx context.Context, m *market, s *stage) error {
 	s.facts(
 		"service", m.url()+"   docs "+m.url()+"/docs",
 		"pages", m.url()+"/w/"+m.builder.address.String()+"   sign in as bob or alice, with the password "+m.password,
-		"agent", "POST "+m.agentURL()+"   statistics of a text, 1 credit per 200 characters, rounded up",
+		"agent", "POST "+m.agentURL()+"   text statistics, 1 credit per 200 characters, rounded up",
 		"plan", string(m.planID)+"   100 credits for 1.00 USDC",
 		"agent id", string(m.agentID),
 		"card plan", string(m.cardPlan)+"   "+toll.Credits(devCardCredits).Text()+" for 5.00 USD, at "+m.cardURL(),

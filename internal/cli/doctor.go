@@ -234,7 +234,7 @@ func (d *doctor) key(ctx context.Context, c *client.Client) {
 		return
 	}
 	if d.environment != "" && d.environment != string(info.Environment) {
-		d.add("environment", check.Failed, "the service runs in %s, but the settings name %s: correct --url, or --environment, TOLL_ENVIRONMENT, or the profile (toll config set environment %s)",
+		d.add("environment", check.Failed, "the service runs in %s, but the settings name %s: fix --url, or --environment, TOLL_ENVIRONMENT, or the profile (toll config set environment %s)",
 			info.Environment, d.environment, info.Environment)
 	} else {
 		d.add("environment", check.OK, "%s, network %s", info.Environment, info.Network)

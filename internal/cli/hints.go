@@ -52,8 +52,8 @@ var hints = map[toll.Code]string{
 	toll.CodePathNotFound:          "The service may be older than this program: toll doctor compares their versions.",
 }
 
-// pageHint is what to do with the page of [pageOf].
-const pageHint = "Open the page in a browser within an hour: there the cardholder pays for a new order of the same plan."
+// pageHint explains the address that [pageOf] returns.
+const pageHint = "Open the page in a browser within an hour. The cardholder can pay there for a new order for the same plan."
 
 // pageOf is the address of a page on which a person can pay instead, "" when the error has none.
 func pageOf(e *toll.Error) string {

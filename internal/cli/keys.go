@@ -122,7 +122,7 @@ of that key, never members or export, expires no later, and is revoked with it.`
 			cfg.Release = release()
 			record, err := server.CreateLocalKey(ctx, cfg, key)
 			if errors.Is(err, server.ErrNoDatabase) || errors.Is(err, server.ErrNoSchema) {
-				err = fmt.Errorf("%w: start toll serve first, correct --data, or create a database with --init", err)
+				err = fmt.Errorf("%w: start toll serve first, fix --data, or create a database with --init", err)
 			}
 			return record, err
 		},

@@ -34,10 +34,10 @@ var rangeFlags = []flag{
 
 func ordersList(a *app) *cobra.Command {
 	return a.resource(call{
-		use: "list", short: "List your orders, or the orders of your plans", list: list.Orders,
+		use: "list", short: "List your orders, or the orders for your plans", list: list.Orders,
 		example: "toll orders list --role seller --since 7d",
 		flags: append([]flag{
-			{"role", "role", oneOf("buyer", "seller"), "buyer (default): your orders; seller: orders of your plans"},
+			{"role", "role", oneOf("buyer", "seller"), "buyer (default): your orders; seller: orders for your plans"},
 			{"plan", "planId", planID, "only orders of this plan"},
 			{"subscriber", "subscriber", address, "only orders of this address; requires --role seller and --plan"},
 		}, rangeFlags...),
@@ -69,7 +69,7 @@ characters from the beginning of the id, or the full name of a plan or an agent,
 
 func subscribersCommand(a *app) *cobra.Command {
 	return a.resource(call{
-		use: "subscribers PLAN", short: "List the subscribers of your plan with their balances", list: list.Subscribers,
+		use: "subscribers PLAN", short: "List the subscribers to your plan with their balances", list: list.Subscribers,
 		example: "toll subscribers Basic --all -o csv",
 	})
 }

@@ -30,7 +30,7 @@ func storeFlags(cmd *cobra.Command, cfg *server.Config) {
 	f.StringVar(&cfg.MasterKeyFile, "master-key-file", "", "file with the key that encrypts secrets; or set the key itself in TOLL_MASTER_KEY")
 	f.StringVar(&cfg.OtherMasterKeyFile, "other-master-key-file", "", "file with the previous or next master key, which only decrypts; "+
 		"use it only during a rotation of the master key")
-	f.BoolVar(&cfg.LocalMasterKey, "allow-local-master-key", false, "allow live to use the master key that was created in the data directory")
+	f.BoolVar(&cfg.LocalMasterKey, "allow-local-master-key", false, "allow the live environment to use the master key that was created in the data directory")
 	secret(cmd, &cfg.MasterKey, "master-key")
 	f.Var(&cfg.Namespace, "namespace", "brand words on the wire: scheme prefix, header prefix, and word, separated by commas; "+
 		"default the words in the database")

@@ -36,9 +36,9 @@ The token spends existing credits, and buys credits only if a delegation allows 
 		made:    "accessToken",
 		flags: []flag{
 			{"agent-id", "agentId", agentID, "restrict the token to one agent"},
-			{"redemption-limit", "redemptionLimit", digits, "maximum credits that it may burn"},
-			{"order-limit", "orderLimit", digits, "maximum number of orders that it may buy; 0 buys nothing"},
-			{"expiration", "expiration", span, "lifetime in seconds, or such as 12h or 30m; default one day"},
+			{"redemption-limit", "redemptionLimit", digits, "maximum credits that the token can burn"},
+			{"order-limit", "orderLimit", digits, "maximum number of orders that the token can place; 0 allows none"},
+			{"expiration", "expiration", span, "lifetime in seconds, or a duration such as 12h; default one day"},
 			{"token-format", "tokenFormat", oneOf(x402.RenderingJWT, x402.RenderingX402), "jwt or x402"},
 			{"resource", "resource", word, "URL to add to the audience of the token"},
 			{"metadata", "metadata", object, "data to store with the token, as JSON"},

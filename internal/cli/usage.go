@@ -35,7 +35,7 @@ in UTC. Without --since, the range is the last 30 days, or the last 24 hours wit
 func revenueCommand(a *app) *cobra.Command {
 	return a.resource(call{
 		use: "revenue", short: "Show the revenue of your plans by currency", list: list.Revenue,
-		long: `Show the payments for orders of your plans, summed by currency and by hour, day, or plan, in UTC and in base units. RETURNED is
+		long: `Show the payments for your plans, summed by currency and by hour, day, or plan, in UTC and in base units. RETURNED is
 the part that went back: refunds, payments with an open or lost dispute, and payments that the chain reverted.`,
 		example: "toll revenue --by plan --since 30d",
 		flags:   sumFlags("hour", "day", "plan"),

@@ -80,7 +80,7 @@ other keys never have this right.`,
 				}
 			}
 			if !a.flags.yes {
-				return usagef("anyone with the key can spend everything in the wallet, and the key is printed only once: repeat the command with --yes")
+				return usagef("anyone with the key can spend everything in the wallet, and the key is printed only once: to continue, repeat the command with --yes")
 			}
 			return nil
 		},

@@ -97,7 +97,7 @@ func (w *writer) quick(batch []*call) (rest []*call) {
 		}
 		w.skip = min(2*w.skipped, maxSkip)
 		w.skipped = w.skip + 1
-		w.l.log.Debug("a ledger batch must be read from the store", "operations", len(batch), "err", err)
+		w.l.log.Debug("a ledger batch could not be written from memory and is retried from the store", "operations", len(batch), "err", err)
 		return batch
 	}
 	w.skipped = 0

@@ -141,7 +141,7 @@ func (f *flusher) process(w *writer, batch []*call) {
 	}
 	f.l.st.Wrote(err)
 	if parts := apart(batch, err); parts != nil {
-		f.l.log.Warn("a ledger batch failed and is split", "operations", len(batch), "err", err)
+		f.l.log.Warn("a ledger batch failed; retrying it in parts", "operations", len(batch), "err", err)
 		for _, part := range parts {
 			f.process(w, part)
 		}

@@ -258,7 +258,7 @@ func (o *OAuth) poll(ctx context.Context, client *knownClient, form url.Values) 
 	if code == "" {
 		return nil, refused("invalid_request", "device_code is missing.")
 	}
-	unknown := refused("invalid_grant", "The device code is unknown or used, or was issued to another client.")
+	unknown := refused("invalid_grant", "The device code is unknown, was already used, or was issued to another client.")
 	row, err := store.OAuthDeviceByHash(ctx, o.Store, sumOf(code))
 	switch {
 	case errors.Is(err, store.ErrNotFound), err == nil && row.ClientID != client.ID:

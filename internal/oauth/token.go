@@ -304,7 +304,7 @@ func (o *OAuth) refresh(ctx context.Context, client *knownClient, form url.Value
 	if token == "" {
 		return nil, refused("invalid_request", "refresh_token is missing.")
 	}
-	unknown := refused("invalid_grant", "The refresh token is unknown or used, or its access was revoked or expired.")
+	unknown := refused("invalid_grant", "The refresh token is unknown or was already used, or its access expired or was revoked.")
 	row, err := store.OAuthRefreshByHash(ctx, o.Store, sumOf(token))
 	var g store.OAuthGrant
 	if err == nil {

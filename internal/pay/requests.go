@@ -332,7 +332,7 @@ func (x *Requests) List(ctx context.Context, caller toll.Address, q RequestQuery
 	}
 	switch {
 	case !filter.Since.Before(filter.Until) || filter.Until.Sub(filter.Since) > maxHistory:
-		return nil, "", by("since", "must be before until, and at most 90 days before it")
+		return nil, "", by("since", "must be earlier than until, by at most 90 days")
 	case !q.Subscriber.IsZero() && (q.AsBuyer || q.Plan == ""):
 		return nil, "", by("subscriber", "requires role=seller and planId")
 	case q.AsBuyer:

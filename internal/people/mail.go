@@ -102,14 +102,14 @@ func newMailer(c MailConfig, log *slog.Logger, more ...mail.Option) (*mailer, er
 	}
 	u, err := url.Parse(c.URL)
 	if err != nil || u.Scheme != "smtp" && u.Scheme != "smtps" || u.Hostname() == "" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" {
-		return nil, errors.New("the mail server must be smtp://user@host:587 or smtps://user@host:465: correct TOLL_SMTP_URL (--smtp-url)")
+		return nil, errors.New("the mail server must be smtp://user@host:587 or smtps://user@host:465: fix TOLL_SMTP_URL (--smtp-url)")
 	}
 	if _, has := u.User.Password(); has {
 		return nil, errors.New("the password of the mail server must not be in TOLL_SMTP_URL (--smtp-url): set TOLL_SMTP_PASSWORD")
 	}
 	from, err := netmail.ParseAddress(c.From)
 	if err != nil {
-		return nil, errors.New("mail needs a sender address, such as pay@example.com: correct TOLL_MAIL_FROM (--mail-from)")
+		return nil, errors.New("mail needs a sender address, such as pay@example.com: fix TOLL_MAIL_FROM (--mail-from)")
 	}
 	port, err := strconv.Atoi(cmp.Or(u.Port(), map[string]string{"smtp": "587", "smtps": "465"}[u.Scheme]))
 	if err != nil {

@@ -86,7 +86,7 @@ type MemberChange struct {
 // [toll.CodePersonNotFound], [toll.CodeLastOwner], [toll.CodeForbidden], [toll.CodeRightMissing].
 func (ms *Members) Change(ctx context.Context, c auth.Caller, user toll.UUID, in MemberChange) (toll.Member, error) {
 	if in.Role == nil && !in.SpendLimit.IsSet {
-		return toll.Member{}, toll.Faults([]toll.Fault{{Path: "role", Message: "is required without spendLimitCents"}})
+		return toll.Member{}, toll.Faults([]toll.Fault{{Path: "role", Message: "is required if spendLimitCents is missing"}})
 	}
 	if in.Role != nil && in.Role.Rights() == nil {
 		_, err := toll.ParseRole(string(*in.Role))

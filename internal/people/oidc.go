@@ -50,7 +50,7 @@ func (c OIDCConfig) Check() error {
 	}
 	u, err := url.Parse(c.Issuer)
 	if err != nil || u.Host == "" || u.Scheme != "https" && !(u.Scheme == "http" && toll.IsLoopback(u.Hostname())) {
-		return errors.New("the sign-in provider must have an https address: correct TOLL_OIDC_ISSUER (--oidc-issuer)")
+		return errors.New("the sign-in provider must have an https address: fix TOLL_OIDC_ISSUER (--oidc-issuer)")
 	}
 	if c.ClientID == "" {
 		return errors.New("the sign-in provider needs the client id of this service: set TOLL_OIDC_CLIENT_ID (--oidc-client-id)")

@@ -59,7 +59,7 @@ func checkPassword(s, login string) error {
 		return toll.Errorf(toll.CodeBadRequest, "A password must have at least 8 characters and at most 256 bytes.")
 	case badPasswords[lower], badPasswords[strings.TrimRight(lower, "0123456789!.?")], strings.Contains(lower, login),
 		strings.Trim(lower, lower[:1]) == "": // one character, repeated
-		return toll.Errorf(toll.CodeBadRequest, "This password is easy to guess. Choose another password, such as four words.")
+		return toll.Errorf(toll.CodeBadRequest, "This password is easy to guess. Choose another password, such as four random words.")
 	}
 	return nil
 }

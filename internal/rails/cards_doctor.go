@@ -58,13 +58,13 @@ func inspectAccount(ctx context.Context, cfg *CardConfig, deps *Deps, k cardKeys
 	switch {
 	case err == nil:
 	case card.IsSilence(err) && cfg.URL != "":
-		add("cards", check.Failed, "%s does not respond: start the card double there (toll card-double), or correct %s", cfg.URL, setURL)
+		add("cards", check.Failed, "%s does not respond: start the card double there (toll card-double), or fix %s", cfg.URL, setURL)
 		return
 	case card.IsSilence(err):
 		add("cards", check.Failed, "Stripe does not respond: check status.stripe.com, and that this machine can reach api.stripe.com")
 		return
 	case card.IsDenied(err):
-		add("cards", check.Failed, "the card processor rejects the secret key (%s): correct %s", err, setSecretKey)
+		add("cards", check.Failed, "the card processor rejects the secret key (%s): fix %s", err, setSecretKey)
 		return
 	default:
 		add("cards", check.Failed, "the card processor cannot be used now: %s. Check status.stripe.com", err)
@@ -85,7 +85,7 @@ func inspectAccount(ctx context.Context, cfg *CardConfig, deps *Deps, k cardKeys
 	case found.ID == "":
 		add("cards", check.Failed, "the restricted key cannot read the account, so the service does not charge cards: see card permissions")
 	case used && string(known) != found.ID:
-		add("cards", check.Failed, "the key belongs to the account %s, but this database was used with %s: correct %s", found.ID, known, setSecretKey)
+		add("cards", check.Failed, "the key belongs to the account %s, but this database was used with %s: fix %s", found.ID, known, setSecretKey)
 	default:
 		add("cards", check.OK, "account %s in %s, %s, API version %s", found.ID, found.Country, mode, found.Version)
 	}

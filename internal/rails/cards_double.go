@@ -87,7 +87,7 @@ func listenOn(ctx context.Context, wanted, last string) (net.Listener, error) {
 		ln, err = c.Listen(ctx, "tcp", "127.0.0.1:0")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("card double: %w: correct %s", err, setDoubleListen)
+		return nil, fmt.Errorf("card double: %w: fix %s", err, setDoubleListen)
 	}
 	return ln, nil
 }

@@ -79,22 +79,22 @@ func (c *CardConfig) Check() error {
 	case len(c.WebhookSecrets) > 0 && c.WebhookSecretFile != "":
 		return errors.New("the webhook secrets are set twice: set only one of " + setWebhookSecret + " and TOLL_STRIPE_WEBHOOK_SECRETS")
 	case c.PublishableKey != "" && !publishableKeys.MatchString(c.PublishableKey):
-		return errors.New("a publishable key must begin with pk_test_ or pk_live_: correct " + setPublishableKey)
+		return errors.New("a publishable key must begin with pk_test_ or pk_live_: fix " + setPublishableKey)
 	case c.RefundFees < 0:
-		return fmt.Errorf("the limit for refund fees per builder and day must be at least 1 cent; got %d: correct "+setRefundFees, c.RefundFees)
+		return fmt.Errorf("the limit for refund fees per builder and day must be at least 1 cent; got %d: fix "+setRefundFees, c.RefundFees)
 	case c.Descriptor != "" && (len(c.Descriptor) > 10 || !descriptors.MatchString(c.Descriptor)):
-		return errors.New("a suffix on bank statements must have at most 10 letters, digits, spaces, dots, or hyphens, with at least one letter: correct " + setDescriptor)
+		return errors.New("a suffix on bank statements must have at most 10 letters, digits, spaces, dots, or hyphens, with at least one letter: fix " + setDescriptor)
 	}
 	if c.URL != "" {
 		u, err := url.Parse(c.URL)
 		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" {
-			return errors.New("the address of a card double must be http:// or https:// followed by a host, without a path: correct " + setURL)
+			return errors.New("the address of a card double must be http:// or https:// followed by a host, without a path: fix " + setURL)
 		}
 	}
 	if c.DoubleListen != "" {
 		host, _, err := net.SplitHostPort(c.DoubleListen)
 		if err != nil || !toll.IsLoopback(host) {
-			return errors.New("the card double must listen on a loopback address, such as 127.0.0.1:8406: correct " + setDoubleListen)
+			return errors.New("the card double must listen on a loopback address, such as 127.0.0.1:8406: fix " + setDoubleListen)
 		}
 	}
 	_, err := c.keys()
@@ -111,14 +111,14 @@ func (c *CardConfig) CheckIn(env toll.Environment) error {
 	case err != nil:
 		return err
 	case env != toll.Live && k.live:
-		return errors.New("a sandbox needs a test mode secret key, but this is a live mode key: correct " + setSecretKey +
+		return errors.New("a sandbox needs a test mode secret key, but this is a live mode key: fix " + setSecretKey +
 			", or start a new database with TOLL_ENVIRONMENT (--environment live)")
 	case env != toll.Live:
 		return nil
 	case c.URL != "" || c.DoubleListen != "":
 		return errors.New("the live environment cannot use a card double, because its money is worth nothing: unset " + setURL + " and " + setDoubleListen)
 	case k.secret != "" && !k.live:
-		return errors.New("the live environment needs a live mode secret key, but this is a test mode key: correct " + setSecretKey)
+		return errors.New("the live environment needs a live mode secret key, but this is a test mode key: fix " + setSecretKey)
 	}
 	return nil
 }
@@ -150,7 +150,7 @@ func (c *CardConfig) keys() (k cardKeys, err error) {
 			return cardKeys{}, err
 		}
 		if len(lines) != 1 {
-			return cardKeys{}, fmt.Errorf("the file %s must contain exactly one secret key, on its own line: correct %s", c.SecretKeyFile, setSecretKey)
+			return cardKeys{}, fmt.Errorf("the file %s must contain exactly one secret key, on its own line: fix %s", c.SecretKeyFile, setSecretKey)
 		}
 		k.secret = lines[0]
 	}
@@ -163,18 +163,18 @@ func (c *CardConfig) keys() (k cardKeys, err error) {
 		return k, nil
 	}
 	if !secretKeys.MatchString(k.secret) {
-		return cardKeys{}, errors.New("a secret key of the card processor must begin with sk_test_, sk_live_, rk_test_, or rk_live_: correct " + setSecretKey)
+		return cardKeys{}, errors.New("a secret key of the card processor must begin with sk_test_, sk_live_, rk_test_, or rk_live_: fix " + setSecretKey)
 	}
 	k.live = strings.HasPrefix(k.secret[len("sk_"):], "live_")
 	if k.publishable != "" && strings.HasPrefix(k.publishable, "pk_live_") != k.live {
-		return cardKeys{}, errors.New("the publishable key and the secret key must have the same mode (test or live): correct " + setPublishableKey)
+		return cardKeys{}, errors.New("the publishable key and the secret key must have the same mode (test or live): fix " + setPublishableKey)
 	}
 	if len(k.webhook) > maxSecrets {
-		return cardKeys{}, fmt.Errorf("at most %d webhook secrets can be set, the second one during a rotation: correct %s", maxSecrets, setWebhookSecret)
+		return cardKeys{}, fmt.Errorf("at most %d webhook secrets can be set, the second one during a rotation: fix %s", maxSecrets, setWebhookSecret)
 	}
 	for _, s := range k.webhook {
 		if !webhookSecrets.MatchString(s) {
-			return cardKeys{}, errors.New("a webhook secret must begin with whsec_: correct " + setWebhookSecret)
+			return cardKeys{}, errors.New("a webhook secret must begin with whsec_: fix " + setWebhookSecret)
 		}
 	}
 	return k, nil

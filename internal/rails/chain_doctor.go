@@ -54,7 +54,7 @@ func (n *Chain) inspectRPC(ctx context.Context, known common.Hash, add check.Rep
 	env := n.env()
 	pool, err := n.pool(nil, known)
 	if err != nil {
-		add(name, check.Failed, "%s: correct TOLL_CHAIN_RPC_URLS (--chain-rpc-urls)", strings.TrimPrefix(err.Error(), "endpoints: "))
+		add(name, check.Failed, "%s: fix TOLL_CHAIN_RPC_URLS (--chain-rpc-urls)", strings.TrimPrefix(err.Error(), "endpoints: "))
 		return
 	}
 	defer pool.Close()
@@ -72,7 +72,7 @@ func (n *Chain) inspectRPC(ctx context.Context, known common.Hash, add check.Rep
 		}
 	}
 	if !usable {
-		add(name, check.Failed, "no endpoint of %s can be used: correct TOLL_CHAIN_RPC_URLS (--chain-rpc-urls)", env.Network())
+		add(name, check.Failed, "no endpoint of %s can be used: fix TOLL_CHAIN_RPC_URLS (--chain-rpc-urls)", env.Network())
 		return
 	}
 	rail, relayers, err := n.lookingRail(ctx, pool)

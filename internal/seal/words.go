@@ -21,7 +21,7 @@ func Words(path, setting string) ([]string, error) {
 		return nil, fmt.Errorf("the file %s has mode %04o, which gives other users access to its secrets: run chmod 600 on it", path, mode)
 	}
 	if info.Size() > maxWords {
-		return nil, fmt.Errorf("the file %s is larger than %d bytes: correct %s", path, maxWords, setting)
+		return nil, fmt.Errorf("the file %s is larger than %d bytes: fix %s", path, maxWords, setting)
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {

@@ -31,7 +31,7 @@ func TestPageOfAnOrder(t *testing.T) {
 	v := newVisitor(t, c.url)
 	id, page := c.order(client.CheckoutParams{SessionType: "hosted", SuccessURL: successURL, CancelURL: cancelURL})
 	res := v.get(page)
-	reads(t, res, http.StatusOK, "<h1>Pay for an order</h1>", "Five &lt;b&gt;dollars&lt;/b&gt;", "5.00 USD", "100 credits", c.owner.Address.String(), id,
+	reads(t, res, http.StatusOK, "<h1>Pay for your order</h1>", "Five &lt;b&gt;dollars&lt;/b&gt;", "5.00 USD", "100 credits", c.owner.Address.String(), id,
 		"This is a sandbox", "Your card is not stored", "takes back unused credits", `href="`+cancelURL+`"`, "shop.example.com")
 	to, label := linkOf(t, res)
 	if label != "Pay 5.00 USD by card" || !strings.HasPrefix(to, c.s.Cards().Double()+"/c/pay/cs_test_") {
@@ -197,7 +197,7 @@ func TestFrameOfAnOrder(t *testing.T) {
 	id, page := c.order(client.CheckoutParams{CancelURL: cancelURL})
 	_, hosted := c.order(client.CheckoutParams{SessionType: "hosted"})
 	res := v.get(page)
-	reads(t, res, http.StatusOK, "<h1>Pay for an order</h1>", `href="`+cancelURL+`"`, c.s.Cards().Double()+"/dahlia/stripe.js")
+	reads(t, res, http.StatusOK, "<h1>Pay for your order</h1>", `href="`+cancelURL+`"`, c.s.Cards().Double()+"/dahlia/stripe.js")
 	secret := regexp.MustCompile(`cs_test_\w+_secret_\w+`)
 	shownSecret := secret.FindString(res.body)
 	m := policyOfFrames.FindStringSubmatch(res.header.Get("Content-Security-Policy"))

@@ -101,7 +101,7 @@ func TestCardsAfterRestore(t *testing.T) {
 	if got, _ := servertest.Run(t, program, c.o, "doctor", "--url", c.services[0].URL); !strings.Contains(got, "was restored from a backup") {
 		t.Errorf("doctor: %s", got)
 	}
-	fails(t, program, c.o, "1 payments match no order", "recovery", "end")
+	fails(t, program, c.o, "payments that match no order: 1;", "recovery", "end")
 	object := lostObject(t, listed)
 	for range 2 { // a repeat changes nothing
 		works(t, program, c.o, "orders", "resolve", object, "--grant")

@@ -100,7 +100,7 @@ func inspectProxies(trusted, public string, add check.Report) {
 	u, urlErr := url.Parse(public)
 	switch {
 	case err != nil:
-		add(name, check.Failed, "%s: correct %s", err, set)
+		add(name, check.Failed, "%s: fix %s", err, set)
 	case slices.ContainsFunc(proxies, func(p netip.Prefix) bool { return p.Bits() == 0 }):
 		add(name, check.Warning, "%s trusts every address, so callers can forge the address that the rate limit uses: list only your proxies in %s", trusted, set)
 	case len(proxies) == 0 && urlErr == nil && u.Scheme == "https" && !toll.IsLoopback(u.Hostname()):

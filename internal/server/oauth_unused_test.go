@@ -89,7 +89,7 @@ func TestRoomOfSource(t *testing.T) {
 			t.Fatalf("registration %d: %d %s", i, res.status, res.body)
 		}
 	}
-	if res := register("2001:db8::ffff"); res.status != http.StatusTooManyRequests || !strings.Contains(res.body, "at most 1000 addresses") || res.header.Get("Retry-After") == "" {
+	if res := register("2001:db8::ffff"); res.status != http.StatusTooManyRequests || !strings.Contains(res.body, "the limit is 1000 redirect addresses") || res.header.Get("Retry-After") == "" {
 		t.Errorf("beyond the room of a network: %d %s", res.status, res.body)
 	}
 	for _, from := range []string{"192.0.2.7", "2001:db8:0:1::1"} {

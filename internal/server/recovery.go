@@ -35,7 +35,7 @@ func (r *Recovery) Open() error {
 	case !r.ChainRead:
 		return errors.New("the chain has not been read since the restore: start toll serve and wait")
 	case r.Unmatched > 0:
-		return fmt.Errorf("%d payments match no order: list them with toll orders unmatched and resolve each with toll orders resolve", r.Unmatched)
+		return fmt.Errorf("payments that match no order: %d; list them with toll orders unmatched and resolve each with toll orders resolve", r.Unmatched)
 	}
 	return nil
 }

@@ -112,7 +112,7 @@ func TestClockPage(t *testing.T) {
 			t.Errorf("%q: %d %s", by, res.status, mainPart.FindString(res.body))
 		}
 	}
-	reads(t, operator.follow(operator.act(page, "act", "move", "by", "3", "unit", "3600")), http.StatusOK, "3 hours", time.Now().Add(3*time.Hour).UTC().Format("2 January 2006 15:"))
+	reads(t, operator.follow(operator.act(page, "act", "move", "by", "3", "unit", "3600")), http.StatusOK, "3 hours", time.Now().Add(3*time.Hour).UTC().Format("January 2, 2006, 15:"))
 	ticket := ticketOf.FindStringSubmatch(bob.get("/w/" + bob.workspace() + "/agents/new").body)[1]
 	if res := bob.post(other, map[string][]string{"act": {"move"}, "by": {"1"}, "unit": {"3600"}, "ticket": {ticket}}); res.status == http.StatusSeeOther {
 		t.Errorf("another person moves it: %d", res.status)

@@ -28,7 +28,7 @@ type Exporter struct {
 func NewExporter(ctx context.Context, collector, release string, log *slog.Logger) (*Exporter, error) {
 	u, err := url.Parse(collector)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return nil, errors.New("traces: the collector must be an http or https address: correct TOLL_TRACES (--traces)")
+		return nil, errors.New("traces: the collector must be an http or https address: fix TOLL_TRACES (--traces)")
 	}
 	if u.Path == "" || u.Path == "/" {
 		u.Path = "/v1/traces"

@@ -73,7 +73,7 @@ func (p Period) label(i int) string {
 	if p.Step == time.Hour {
 		return at.Format("15:04")
 	}
-	return at.Format("2 Jan")
+	return at.Format("Jan 2")
 }
 
 // scaleOf is the top of the scale: 2, 4 or 10 with zeros behind it, so that half of it is whole.

@@ -66,7 +66,7 @@ func Ago(t, now time.Time) string {
 	case d < 45*24*time.Hour:
 		text = Count(int64((d+12*time.Hour)/(24*time.Hour)), "day")
 	default:
-		return t.UTC().Format("2 Jan 2006")
+		return t.UTC().Format("Jan 2, 2006")
 	}
 	if t.After(now) {
 		return "in " + text
@@ -117,7 +117,7 @@ func SumOf(units toll.Units, currency string) *Sum {
 }
 
 // Date is a time in full.
-func Date(t time.Time) string { return t.UTC().Format("2 January 2006 15:04 UTC") }
+func Date(t time.Time) string { return t.UTC().Format("January 2, 2006, 15:04 UTC") }
 
 // AddressText is an address that others chose, whole: the end of a host is what counts. What is not plain ASCII is spelled out.
 func AddressText(s string) string {

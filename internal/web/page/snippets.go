@@ -39,7 +39,7 @@ func Snippets(c *Context, a *toll.Agent, plan toll.PlanID) []Snippet {
 		"$SERVICE", c.PublicURL, "$URL", address, "$VERB", verb, "$PLAN", string(plan), "$AGENT", string(a.ID), "$HOST", host, "$ORIGIN", origin,
 	).Replace
 	return []Snippet{
-		{"curl", with(`# Use the API key of a subscriber of the plan.
+		{"curl", with(`# Use the API key of a subscriber to the plan.
 token=$(curl -s $SERVICE/api/v1/x402/permissions -H "Authorization: Bearer $TOLL_API_KEY" \
   -H 'content-type: application/json' -d '{"planId":"$PLAN"}' | jq -r .accessToken)
 curl -i -X $VERB '$URL' -H "payment-signature: $token" -d '{}'`)},

@@ -52,7 +52,7 @@ const (
 )
 
 var orderTitles = map[orderState]string{
-	orderPay: "Pay for an order", orderFrame: "Pay for an order", orderUnpaid: "Order not paid yet",
+	orderPay: "Pay for your order", orderFrame: "Pay for your order", orderUnpaid: "Order not paid yet",
 	orderWaiting: "Payment in progress", orderAway: "Card processor unavailable",
 	orderPaid: "Order paid", orderFailed: "Order not paid", orderAgain: "Confirm your payment",
 }

@@ -76,7 +76,7 @@ type receiptFault string
 
 func (f receiptFault) Error() string { return string(f) }
 
-const errNoReceipt = receiptFault("This is not a receipt. Paste the value of the payment-response header, its JSON, a signed receipt (JWS), or a transaction.")
+const errNoReceipt = receiptFault("This is not a receipt. Paste the value of the payment-response header, its decoded JSON, a signed receipt (JWS), or a transaction hash.")
 
 // checkReceipt says what a receipt proves: whose signature it has, that the ledger has its burn in
 // the chain of its account, and that the burn is in the mirror on the chain.

@@ -28,7 +28,7 @@ func listAgents(c *page.Context) (page.View, error) {
 		return nil, c.Failed("list page", err)
 	}
 	return c.Record("Agents", page.Record{
-		Lead: "Servers that subscribers pay for per request.", Table: agentsTable(c, agents),
+		Lead: "Servers that charge subscribers per request.", Table: agentsTable(c, agents),
 		Links: append(mayBegin(c, "Create agent", "agents", "new"), file(c, "agents", nil)...),
 	})
 }
@@ -48,7 +48,7 @@ func agentsTable(c *page.Context, agents page.List[*toll.Agent]) *page.Table {
 		cell["name"].To, *cell["plans"] = c.To("agents", string(a.ID)), page.Credits(toll.Credits(len(a.Plans)))
 	})
 	t.Empty = &page.Empty{
-		Icon: "bot", Title: "No agents yet", Text: "Your agents appear here. An agent is a server that subscribers pay for per request.",
+		Icon: "bot", Title: "No agents yet", Text: "Your agents appear here. An agent is a server that charges subscribers per request.",
 		To: c.To("agents", "new"), Button: "Create agent", Command: "toll agents create --help",
 	}
 	return t
@@ -277,6 +277,7 @@ func showAgent(c *page.Context) (page.View, error) {
 	if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
 		return nil, c.Failed("agent", err)
 	}
+	attached := plansTable(c, plans, "No plans attached", "Attach a plan so that its credits can pay for requests to this agent. If you have no plan yet, create it first.")
 	endpoints := &page.Table{
 		Caption: "Endpoints", Head: []page.Column{{Text: "Method"}, {Text: "URL"}, {Text: "Price"}},
 		Empty: &page.Empty{Icon: "server", Title: "No endpoints", Text: "Until you add endpoints, payments for this agent are accepted at any of your URLs."},
@@ -299,12 +300,11 @@ func showAgent(c *page.Context) (page.View, error) {
 		Stats: append(used.stats(), refused.stat()),
 		Facts: []page.Fact{
 			{Label: "ID", Cell: page.Cell{ID: string(a.ID)}}, {Label: "State", Cell: page.Cell{State: page.ListedState(a.IsListed)}}, {Label: "Settlement time", Cell: page.Cell{Text: used.median()}},
-			{Label: "Last settled", Cell: last}, {Label: "Last refusal", Cell: refused.last(p)},
-			{Label: "Created", Cell: page.At(a.CreatedAt)}, {Label: "Updated", Cell: page.At(a.UpdatedAt)},
+			{Label: "Last settled", Cell: last}, {Label: "Last refusal", Cell: refused.last(p)}, {Label: "Created", Cell: page.At(a.CreatedAt)}, {Label: "Updated", Cell: page.At(a.UpdatedAt)},
 		},
 		Acts: acts,
 		Parts: []page.Part{
-			{Title: "Endpoints", Table: endpoints}, {Title: "Plans", Table: plansTable(c, plans)}, {Title: "Refusals by reason", Table: refused.table(c)},
+			{Title: "Endpoints", Table: endpoints}, {Title: "Plans", Table: attached}, {Title: "Refusals by reason", Table: refused.table(c)},
 		},
 		Snippets: page.Snippets(c, a, ""),
 	})

@@ -24,7 +24,7 @@ func listHoldings(c *page.Context) (page.View, error) {
 		return nil, err
 	}
 	return c.Record("My plans", page.Record{
-		Lead:  "Plans that this workspace bought, with the credits left and how long they last at the rate of the last 7 days.",
+		Lead:  "Plans that this workspace bought, with the remaining credits and how long they will last, based on the last 7 days.",
 		Table: heldTable(c, list, pace), Links: file(c, "holdings", nil),
 	})
 }
@@ -51,7 +51,7 @@ func held(c *page.Context, body page.Listing) (holdings page.List[*toll.Balance]
 }
 
 func heldTable(c *page.Context, holdings page.List[*toll.Balance], pace map[toll.PlanID]*big.Int) *page.Table {
-	of := list.Holdings.And(list.Credits("available"), list.Credits("burned", "Burned in 7 days"), list.Time("lasts", "Lasts until")).
+	of := list.Holdings.And(list.Credits("available"), list.Credits("burned", "Burned (last 7 days)"), list.Time("lasts", "Lasts until")).
 		Show("planName", "available", "held", "burned", "lasts", "expiresAt")
 	t := page.TableOf(c, of, "plan", holdings, func(b *toll.Balance, cell page.Cells) {
 		cell["planName"].To = c.To("holdings", string(b.PlanID))

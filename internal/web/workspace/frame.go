@@ -152,7 +152,7 @@ func showComponents(c *page.Context) (page.View, error) {
 			},
 			Pager: &page.Pager{Total: 1234, Noun: "settlement", Next: "#"},
 		},
-		Nobody: &page.Table{Empty: &page.Empty{Icon: "bot", Title: "No agents yet", Text: "Your agents appear here. An agent is a server that subscribers pay for per request.", To: "#", Button: "Create agent", Command: "toll agents create --help"}},
+		Nobody: &page.Table{Empty: &page.Empty{Icon: "bot", Title: "No agents yet", Text: "Your agents appear here. An agent is a server that charges subscribers per request.", To: "#", Button: "Create agent", Command: "toll agents create --help"}},
 		Dialog: &page.Dialog{ID: "ask", Open: "Open dialog", Title: "Remove this?", Text: "Everything it created is removed too.", Action: "#", Button: "Remove", Danger: true,
 			Fields: []page.Field{{Name: "why", Label: "Reason", Max: 100}}},
 		Fields: []page.Field{
@@ -188,7 +188,7 @@ func (w *pages) showClock(c *page.Context) (page.View, error) {
 	case !moves:
 		s.Note = "Only the operator's workspace can move the clock. The clock applies to all workspaces of this service."
 	case c.Person.Rights.Has(toll.RightManage):
-		s.Acts = []page.Dialog{c.DialogOf("move", "Move clock forward", "The clock applies to all workspaces and cannot be moved back. Everything that expires by then expires, including your session.",
+		s.Acts = []page.Dialog{c.DialogOf("move", "Move clock forward", "The clock applies to all workspaces and cannot be moved back. Everything that expires before the new time expires immediately, which can include your session.",
 			page.Field{Name: "by", Label: "Duration", Mode: "numeric", Required: true, Members: []string{"advanceSecs"}}, page.Field{Name: "unit", Label: "Unit", Options: lengths})}
 	}
 	return c.Record("Test clock", s)

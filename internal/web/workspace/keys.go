@@ -52,7 +52,7 @@ func rightWords(r toll.Rights) string {
 }
 
 // keyWhy explains why a person must confirm a credential before creating a key.
-const keyWhy = "An API key gives a program access to this workspace. Confirm that it is you first. The confirmation is valid for ten minutes."
+const keyWhy = "An API key gives a program access to this workspace. First, confirm that it is you. The confirmation is valid for ten minutes."
 
 // lives are the lifetimes that a key can have, in seconds.
 var lives = []page.Option{

@@ -46,7 +46,7 @@ func showMember(c *page.Context) (page.View, error) {
 		return nil, err
 	}
 	s := page.Record{Facts: []page.Fact{
-		{Label: "ID", Cell: page.Cell{ID: m.UserID.String()}}, {Label: "Role", Cell: page.Cell{Text: string(m.Role)}}, {Label: "Since", Cell: page.Cell{At: m.Since.Time}},
+		{Label: "ID", Cell: page.Cell{ID: m.UserID.String()}}, {Label: "Role", Cell: page.Cell{Text: string(m.Role)}}, {Label: "Member since", Cell: page.Cell{At: m.Since.Time}},
 	}}
 	if m.UserID == c.Person.User.ID || !c.Person.Workspace.Role.Manages(m.Role) {
 		s.Note = "You cannot change this membership here."
@@ -71,14 +71,14 @@ func showMember(c *page.Context) (page.View, error) {
 	if m.Role == toll.RoleDeveloper {
 		f := page.Field{
 			Name: "limit", Label: "Monthly limit", Mode: "decimal", Members: []string{"spendLimitCents"},
-			Hint: "Applies to dollars and euros together, for example 50.00. Leave empty for no limit.",
+			Hint: "One amount for dollars and euros combined, such as 50.00. Leave empty for no limit.",
 		}
 		if m.SpendLimitCents != nil {
 			f.Value = toll.FormatAmount(toll.UnitsOfCents(int64(*m.SpendLimitCents)), 6)
 			s.Bars = []page.Bar{{Label: "Spent this month", Value: int64(*m.SpentCents), Max: int64(*m.SpendLimitCents), Text: spentText(m)}}
 		}
-		s.Acts = append(s.Acts, c.DialogOf("limit", "Set spending limit", "The limit counts orders that this person pays from the wallet and delegations that they create, from the "+
-			"first of each month (UTC). They cannot use delegations of other members. Existing delegations and access tokens keep working.", f))
+		s.Acts = append(s.Acts, c.DialogOf("limit", "Set spending limit", "The limit applies to each calendar month (UTC). It covers orders that this person pays from the wallet, and "+
+			"delegations that they create. They cannot use delegations of other members. Existing delegations and access tokens keep working.", f))
 	}
 	s.Acts = append(s.Acts,
 		c.DialogOf("sessions", "End sessions", "This person must sign in again to use this workspace. They stay signed in to other workspaces."),

@@ -320,7 +320,7 @@ func showWallet(c *page.Context) (page.View, error) {
 func useWallet(c *page.Context) (page.View, error) {
 	export := c.Form.Get("act") == "export"
 	if export {
-		if err := page.NeedProof(c, "The private key can move the money of this workspace. Confirm that it is you first. The confirmation is valid for ten minutes."); err != nil {
+		if err := page.NeedProof(c, "The private key can move the money of this workspace. First, confirm that it is you. The confirmation is valid for ten minutes."); err != nil {
 			return nil, err
 		}
 	}

@@ -18,7 +18,7 @@ import (
 
 func listOrders(c *page.Context) (page.View, error) {
 	filter, q := c.Filters(
-		page.Field{Name: "role", Label: "Show", Options: []page.Option{{Value: "seller", Text: "Orders of my plans"}, {Value: "buyer", Text: "Orders by this workspace"}}},
+		page.Field{Name: "role", Label: "Show", Options: []page.Option{{Value: "seller", Text: "Orders for my plans"}, {Value: "buyer", Text: "Orders by this workspace"}}},
 		page.Field{Name: "planId", Label: "Plan", Max: 80},
 		page.Field{Name: "since", Label: "From", Type: "date"}, page.Field{Name: "until", Label: "Before", Type: "date"},
 	)
@@ -31,7 +31,7 @@ func listOrders(c *page.Context) (page.View, error) {
 	}
 	t := ordersTable(c, orders)
 	return c.Record("Orders", page.Record{
-		Lead: "Orders of your plans, and orders that this workspace placed.", Links: file(c, "orders", q), Filter: filter, Table: t,
+		Lead: "Orders for your plans, and orders that this workspace placed.", Links: file(c, "orders", q), Filter: filter, Table: t,
 	})
 }
 
@@ -40,7 +40,7 @@ func ordersTable(c *page.Context, orders page.List[*toll.Order]) *page.Table {
 	t := page.TableOf(c, of, "order", orders, func(o *toll.Order, cell page.Cells) {
 		cell["orderId"].To, *cell["amount"] = c.To("orders", o.OrderID), amountOf(o)
 	})
-	t.Empty = &page.Empty{Icon: "shopping-cart", Title: "No orders yet", Text: "Orders of your plans appear here.", To: c.To("plans"), Button: "Your plans", Command: "toll orders list"}
+	t.Empty = &page.Empty{Icon: "shopping-cart", Title: "No orders yet", Text: "Orders for your plans appear here.", To: c.To("plans"), Button: "Your plans", Command: "toll orders list"}
 	return t
 }
 

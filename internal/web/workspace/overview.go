@@ -196,7 +196,7 @@ func (w *pages) tasks(c *page.Context) (out []page.Task, err error) {
 		out = append(out, page.Task{Tone: "warn", Title: "Create your first plan", Text: "Buyers pay for a plan and spend its credits on your agents.", To: c.To("plans", "new"), Act: "Create plan"})
 	}
 	if agents.Total == 0 {
-		out = append(out, page.Task{Tone: "warn", Title: "Create your first agent", Text: "An agent is a server that subscribers pay for per request.", To: c.To("agents", "new"), Act: "Create agent"})
+		out = append(out, page.Task{Tone: "warn", Title: "Create your first agent", Text: "An agent is a server that charges subscribers per request.", To: c.To("agents", "new"), Act: "Create agent"})
 	}
 	return out, nil
 }

@@ -23,21 +23,20 @@ func listPlans(c *page.Context) (page.View, error) {
 		return nil, c.Failed("list page", err)
 	}
 	return c.Record("Plans", page.Record{
-		Lead: "A plan sets a price and the credits or the time that buyers get for it.", Table: plansTable(c, plans),
+		Lead:  "A plan sets a price and the credits or the time that buyers get for it.",
+		Table: plansTable(c, plans, "No plans yet", "Your plans appear here. A plan sets a price and the credits or the time that buyers get for it."),
 		Links: append(mayBegin(c, "Create plan", "plans", "new"), file(c, "plans", nil)...),
 	})
 }
 
-func plansTable(c *page.Context, plans page.List[*toll.Plan]) *page.Table {
+// plansTable returns a table of plans. If there are none, it shows title and text instead.
+func plansTable(c *page.Context, plans page.List[*toll.Plan], title, text string) *page.Table {
 	const price, credits = "metadata.main.price", "registry.credits.amount"
 	t := page.TableOf(c, list.Plans.Show("name", "planId", "isListed", price, credits), "plan", plans, func(p *toll.Plan, cell page.Cells) {
 		cell["name"].To = c.To("plans", string(p.ID))
 		*cell[price], *cell[credits] = page.Cell{Text: page.PriceOf(p), Num: true}, page.Cell{Text: page.BuysOf(p), Num: true}
 	})
-	t.Empty = &page.Empty{
-		Icon: "tag", Title: "No plans yet", Text: "Your plans appear here. A plan sets a price and the credits or the time that buyers get for it.",
-		To: c.To("plans", "new"), Button: "Create plan", Command: "toll plans create --help",
-	}
+	t.Empty = &page.Empty{Icon: "tag", Title: title, Text: text, To: c.To("plans", "new"), Button: "Create plan", Command: "toll plans create --help"}
 	return t
 }
 

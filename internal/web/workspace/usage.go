@@ -252,9 +252,9 @@ func (r refused) last(p page.Period) page.Cell {
 		if n.Sign() > 0 {
 			at := p.Since.Add(time.Duration(i) * p.Step)
 			if p.Step > time.Hour {
-				return page.Cell{Text: at.Format("2 January 2006"), Sub: "refusals are counted per hour and day"}
+				return page.Cell{Text: at.Format("January 2, 2006"), Sub: "refusals are counted per hour and day"}
 			}
-			return page.Cell{Text: at.Format("2 January 2006, 15:04") + " to " + at.Add(p.Step).Format("15:04 UTC"), Sub: "refusals are counted per hour and day"}
+			return page.Cell{Text: at.Format("January 2, 2006, 15:04") + " to " + at.Add(p.Step).Format("15:04 UTC"), Sub: "refusals are counted per hour and day"}
 		}
 	}
 	return page.Cell{Text: "none in this period"}
@@ -504,7 +504,7 @@ func (w *pages) showRevenue(c *page.Context) (page.View, error) {
 		return nil, c.Failed("plan", err)
 	}
 	s := page.Record{
-		Lead:  "Payments for orders of your plans, separately for each currency.",
+		Lead:  "Payments for your plans, separately for each currency.",
 		Links: file(c, "revenue", query(p, q, "")), Range: page.Ranges(c, p), Filter: page.RangeFields(c, p, []page.Field{filter}), Stats: revenueStats(all, ""),
 		Parts: []page.Part{{Title: "By plan", Table: t}},
 	}
@@ -536,7 +536,7 @@ func (w *pages) revenueByPlan(c *page.Context, p page.Period, q url.Values) (*pa
 	t := page.TableOf(c, list.Revenue.Show("planId", "orders", "amount", "returned"), "plan", paid, func(r *toll.Revenue, cell page.Cells) {
 		*cell["planId"] = page.Cell{Text: names[string(r.PlanID)], To: c.To("plans", string(r.PlanID))}
 	})
-	t.Empty = &page.Empty{Icon: "coins", Title: "No payments", Text: "Payments for orders of your plans appear here."}
+	t.Empty = &page.Empty{Icon: "coins", Title: "No payments", Text: "Payments for your plans appear here."}
 	return t, err
 }
 
@@ -568,7 +568,7 @@ func (w *pages) listSubscribers(c *page.Context) (page.View, error) {
 	if err != nil {
 		return nil, c.Failed("list page", err)
 	}
-	t.Empty = &page.Empty{Icon: "users", Title: "No subscribers yet", Text: "Subscribers of your plans appear here with their remaining credits.", To: c.To("plans"), Button: "Your plans", Command: "toll subscribers --help"}
+	t.Empty = &page.Empty{Icon: "users", Title: "No subscribers yet", Text: "Subscribers to your plans appear here with their remaining credits.", To: c.To("plans"), Button: "Your plans", Command: "toll subscribers --help"}
 	t.Pager = c.PagerOf(plans.Total, plans.Next, "plan")
 	at := 0
 	for i, p := range plans.Items {
@@ -581,7 +581,7 @@ func (w *pages) listSubscribers(c *page.Context) (page.View, error) {
 			at++
 		}
 	}
-	return c.Record("Subscribers", page.Record{Lead: "Subscribers of your plans. Up to 5 are shown for each plan.", Table: t})
+	return c.Record("Subscribers", page.Record{Lead: "Subscribers to your plans. Up to 5 are shown for each plan.", Table: t})
 }
 
 var subscriberColumns = list.Subscribers.And(list.Name("planName", "Plan"), list.Credits("available"), list.Time("seen", "Last seen"))

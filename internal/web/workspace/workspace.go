@@ -71,7 +71,7 @@ func changeWorkspace(c *page.Context) (page.View, error) {
 func deleteWorkspace(c *page.Context) (page.View, error) {
 	err := c.HasRight(toll.RightExport)
 	if err == nil {
-		err = page.NeedProof(c, "This deletes the workspace for all its members. Confirm that it is you first. The confirmation is valid for ten minutes.")
+		err = page.NeedProof(c, "This deletes the workspace for all its members. First, confirm that it is you. The confirmation is valid for ten minutes.")
 	}
 	if err != nil {
 		return nil, err

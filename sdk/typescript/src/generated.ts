@@ -947,8 +947,8 @@ export interface KeyInput {
   /** One of the prefixes of this service. Defaults to the operator's setting. */
   prefix?: string;
   /**
-   * Any of read, sell, spend, manage, money, and keys that the key of this call has.
-   * Defaults to all of them.
+   * Rights of the new key: any of read, sell, spend, manage, money, and keys. Only rights
+   * of the calling key are allowed. Defaults to all of these that the calling key has.
    */
   rights?: string[];
   /** Pinned API version. Defaults to the current version. */
@@ -1937,8 +1937,8 @@ export interface SignInInput {
 
 export interface SignUpInput {
   /**
-   * A link from the operator or an invitation, or the secret in the link. Required if
-   * registration is not open.
+   * An invitation link or a link from the operator. You can also send only the secret in
+   * the link. Required if registration is not open.
    */
   link?: string;
   /** 3 to 64 characters from a-z, 0-9, and . _ + @ -. */

@@ -417,7 +417,7 @@ class Call extends Sale {
     } catch (e) {
       notices.drop();
       await this.release();
-      this.shop.log("warn", `The price of a result failed: ${String(e)} (${this.about})`);
+      this.shop.log("warn", `Computing the price of a result failed: ${String(e)} (${this.about})`);
       throw new RpcError(-32603, "An unexpected error occurred.");
     }
     if (amount === 0n) await this.release();

@@ -394,7 +394,7 @@ export class Sale {
       return fault(405, "Paid routes do not support protocol upgrades.");
     }
     if (this.all("transfer-encoding").length && this.all("content-length").length) {
-      return fault(400, "The length of the body is contradictory.");
+      return fault(400, "Send Content-Length or Transfer-Encoding, not both.");
     }
     return Number(this.all("content-length")[0]) > this.shop.maxBody ? this.#tooLarge() : undefined;
   }
@@ -535,7 +535,7 @@ export class Sale {
     if (this.shop.publicUrl === undefined) {
       this.shop.once(
         "publicUrl is not set: 402 responses contain only a path, which clients cannot call, and " +
-          "access tokens for one resource are refused.",
+          "access tokens for a single resource are rejected.",
       );
       return path;
     }
@@ -555,7 +555,8 @@ export class Sale {
     if (theirs !== undefined) {
       const info = x402.object(x402.object(theirs)?.info);
       if (info?.required !== identifierInfo.required) {
-        const message = `The payment does not repeat the extension ${x402.identifier} as the server sent it.`;
+        const message =
+          `The payment does not repeat the extension ${x402.identifier} as the server sent it.`;
         return this.refuse("extension_echo_mismatch", {
           status: 402,
           code: "BCK.X402.0012",
@@ -942,7 +943,10 @@ export class Sale {
           header: exact ? toBase64(a.text) : header(raw),
         });
       } catch (e) {
-        shop.log("warn", `The outcome of a settlement is not known yet: ${String(e)} (${this.about})`);
+        shop.log(
+          "warn",
+          `The outcome of a settlement is not known yet: ${String(e)} (${this.about})`,
+        );
         const status = e instanceof TollError ? e.status : 0;
         if (status >= 400 && status < 500 && status !== 408 && status !== 429) break;
         if (e instanceof TollError) wait = (e.retryAfterSecs ?? 0) * 1000;

@@ -472,7 +472,7 @@ test("tools of the AI SDK pay by themselves, and the model reads why one did not
   assert.deepEqual(said.map((c) => c.output ?? c.error.message.split(":")[0].slice(0, 4)), [content, "no", content, host().slice(0, 4), "http"]);
   assert.match(said[3].error.message, /only 0 of 4 remain/);
   assert.match(said[4].error.message, /responded with status 4/);
-  assert.ok(JSON.stringify(seen.at(-1).prompt).includes("0 left of 4"), "the model did not read it");
+  assert.ok(JSON.stringify(seen.at(-1).prompt).includes("only 0 of 4 remain"), "the model did not read it");
   assert.equal(paying.budget.spent(), 4n);
   assert.deepEqual(await balance(), [had - 4n, 0n]);
   await assert.rejects(aiTools({ jsonSchema }, paying, paying), /two tools/);

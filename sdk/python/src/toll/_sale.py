@@ -486,7 +486,7 @@ class Exchange:
                 405, "BCK.HTTP.405", "Paid routes do not support protocol upgrades."
             )
         if r.get_all("transfer-encoding") and r.get_all("content-length"):
-            return bad_request("The length of the body is contradictory.")
+            return bad_request("Send Content-Length or Transfer-Encoding, not both.")
         length = r.get_all("content-length")[:1]
         if length and length[0].isdigit() and int(length[0][:19]) > self.seller.max_body:
             return self.too_large()
@@ -643,7 +643,7 @@ class Exchange:
             self.seller.once(
                 "public_url",
                 "public_url is not set: 402 responses contain only a path, which clients cannot call, "
-                "and access tokens for one resource are refused",
+                "and access tokens for a single resource are rejected",
             )
             return self.path
         query = f"?{self.request.query}" if self.request.query else ""

@@ -475,7 +475,7 @@ class _Call(Exchange):
                 amount = self.amount(200, headers, text, len(text))
             except Exception:
                 await self._steps(self.release())
-                log.exception("the price of a result failed (%s)", self.about())
+                log.exception("computing the price of a result failed (%s)", self.about())
                 await self._reply(Reply(200, [], dumps(
                     _error(self.call["id"], -32603, "An unexpected error occurred.")
                 )))
