@@ -350,7 +350,9 @@ class _Call(Exchange):
                 word, _, bearer = v.partition(" ")
                 if word.lower() == "bearer" and _x402.is_access_token(bearer.strip()):
                     self.token = bearer.strip()
-                    _core.warn_deprecated("an access token as the bearer token of an MCP call")
+                    _core.warn_deprecated(
+                        "an access token as the bearer token of an MCP call is deprecated: send it in _meta"
+                    )
         return None
 
     def _resource(self) -> str:
