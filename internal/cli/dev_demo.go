@@ -412,7 +412,7 @@ func (m *market) limited(ctx context.Context, p person, number string) (delegati
 	if err != nil {
 		return "", nil, err
 	}
-	token, err = p.client.AccessToken(ctx, m.cardPlan, client.WithAgent(m.cardAgent), client.WithDelegation(d.DelegationID))
+	token, err = p.client.AccessToken(ctx, m.cardPlan, client.WithAgent(m.cardAgent), client.WithDelegation(d.DelegationID), client.WithExpiry(devTokenHours*time.Hour))
 	return d.DelegationID, token, err
 }
 
