@@ -3,7 +3,6 @@ package mcpproxy
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -20,18 +19,19 @@ const (
 	freeEnds     = 2                // crashes without a delay: they may be coincidence
 	firstHeldFor = 10 * time.Second // first delay, doubled by each further crash
 	longHeldFor  = 10 * time.Minute
-	spread       = 200 * time.Millisecond
+	turnTime     = 2 * time.Second // maximum time that a suspect waits for the call of another suspect
 )
 
 // crashes delays callers whose calls ended the upstream process. It tracks a bounded number of callers.
 type crashes struct {
 	mu     sync.Mutex
 	byName *cache.Cache[string, *crasher]
+	turn   chan struct{} // holds a value while a suspect's call runs
 }
 
 type crasher struct {
 	ended, answered int       // crashes blamed on the caller, and answered calls
-	apart           bool      // a call was in progress at the last crash: admit delays the next call
+	suspect         bool      // a call was in progress at the last crash, and none was answered since
 	until           time.Time // end of the delay
 }
 
@@ -46,26 +46,39 @@ func (s *crashes) of(name string) *crasher {
 	return c
 }
 
-// admit returns an error for a delayed caller. If a caller had a call in progress at the last crash, it first sleeps for a random
-// time of up to 200 ms, so that the next crash is not attributed to all of them.
-func (s *crashes) admit(ctx context.Context, name string) error {
+// admit returns an error for a delayed caller. The calls of suspects run one at a time, so that the next crash is attributed to only
+// one of them: admit waits up to 2 s for its turn. The caller calls done when its call has ended.
+func (s *crashes) admit(ctx context.Context, name string) (done func(), err error) {
+	done = func() {}
 	if name == "" {
-		return nil
+		return done, nil
 	}
+	suspect, err := s.check(name)
+	if err != nil || !suspect {
+		return done, err
+	}
+	select {
+	case s.turn <- struct{}{}:
+		done = func() { <-s.turn }
+	case <-time.After(turnTime):
+	case <-ctx.Done():
+	}
+	if _, err = s.check(name); err != nil { // its other calls may have crashed the server meanwhile
+		done()
+	}
+	return done, err
+}
+
+// check reports whether a caller is a suspect. It returns an error for a delayed caller.
+func (s *crashes) check(name string) (suspect bool, err error) {
 	s.mu.Lock()
-	c := *s.of(name)
-	s.mu.Unlock()
+	defer s.mu.Unlock()
+	c := s.of(name)
 	if wait := time.Until(c.until); wait > 0 {
-		return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: fmt.Sprintf(
+		return false, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: fmt.Sprintf(
 			"Your calls crashed the upstream server %d times. Retry in %d seconds.", c.ended, int(wait.Seconds())+1)}
 	}
-	if c.apart {
-		select {
-		case <-time.After(rand.N(spread)):
-		case <-ctx.Done():
-		}
-	}
-	return nil
+	return c.suspect, nil
 }
 
 // answered counts a call that the process survived.
@@ -77,7 +90,7 @@ func (s *crashes) answered(name string) {
 	defer s.mu.Unlock()
 	c := s.of(name)
 	c.answered++
-	c.apart = false
+	c.suspect = false
 }
 
 // blame records that the process ended during calls of these callers. The responsible call is unknown, so it blames the callers
@@ -92,7 +105,7 @@ func (s *crashes) blame(names []string) (held int) {
 	}
 	for _, name := range names {
 		c := s.of(name)
-		c.apart = true
+		c.suspect = true
 		if rate(c) < worst {
 			continue
 		}

@@ -19,8 +19,8 @@ import (
 	"github.com/tollhq/toll/paidmcp"
 )
 
-// rough is a server whose tools can be called so that they harm it: huge answers with 17 MiB, litter writes lines that are
-// no messages, crash ends the process, and crash-later does once end is called; taken answers when crash-later is there.
+// rough is a server whose tools can harm it: late answers after 300 ms, huge answers with 17 MiB, litter writes lines that are not
+// messages, crash ends the process, and crash-later ends it after a call of end; taken answers when crash-later runs.
 func rough() *mcp.Server {
 	s := mcp.NewServer(&mcp.Implementation{Name: "rough", Version: "1"}, nil)
 	taken, end := make(chan struct{}), make(chan struct{})
@@ -29,6 +29,10 @@ func rough() *mcp.Server {
 	}
 	for name, run := range map[string]func() (*mcp.CallToolResult, error){
 		"ping": func() (*mcp.CallToolResult, error) { return text("pong") },
+		"late": func() (*mcp.CallToolResult, error) {
+			time.Sleep(300 * time.Millisecond)
+			return text("pong")
+		},
 		"huge": func() (*mcp.CallToolResult, error) { return text(strings.Repeat(`"id":1,`, 17<<20/7)) },
 		"litter": func() (*mcp.CallToolResult, error) {
 			fmt.Print("listening\n\n{\"jsonrpc\":\"2.0\"}\n[]\n{\"id\":\n")
@@ -71,15 +75,15 @@ func free(h *hosted) *hosted {
 	return h
 }
 
-// count calls ping until stop is closed, and counts what is answered and what is not.
-func (h *hosted) count(stop chan struct{}, answered, failed *atomic.Int64, headers ...string) {
+// count calls a tool until stop is closed, and counts the calls that are answered and the calls that fail.
+func (h *hosted) count(tool string, stop chan struct{}, answered, failed *atomic.Int64, headers ...string) {
 	for {
 		select {
 		case <-stop:
 			return
 		default:
 		}
-		if r := h.post(call(1, "ping", "", ""), headers...).rpc(h.t); r.Error.Code == 0 && len(r.Result.Content) == 1 && r.Result.Content[0].Text == "pong" {
+		if r := h.post(call(1, tool, "", ""), headers...).rpc(h.t); r.Error.Code == 0 && len(r.Result.Content) == 1 && r.Result.Content[0].Text == "pong" {
 			answered.Add(1)
 		} else {
 			failed.Add(1)
@@ -103,7 +107,7 @@ func TestOversizedAnswer(t *testing.T) {
 			var answered, failed, told atomic.Int64
 			var honest, hostile sync.WaitGroup
 			for range 3 {
-				honest.Go(func() { h.count(stop, &answered, &failed) })
+				honest.Go(func() { h.count("ping", stop, &answered, &failed) })
 			}
 			for range 3 {
 				hostile.Go(func() {
@@ -136,33 +140,36 @@ func TestLinesThatAreNoMessages(t *testing.T) {
 	}
 }
 
-// TestCrashingCalls: a caller whose calls end the server behind is held back, the server starts again at once, and other
-// callers hardly notice. Callers behind a proxy on this machine are told apart.
+// TestCrashingCalls: a caller whose calls end the upstream server is delayed. The server restarts at once, and each other caller loses
+// at most one call for each crash, also with calls that are slow. Callers behind a proxy on this machine are told apart.
 // T137
 func TestCrashingCalls(t *testing.T) {
-	h := roughHost(t)
-	stop := make(chan struct{})
-	var answered, failed atomic.Int64
-	var honest sync.WaitGroup
-	for i := range 3 {
-		honest.Go(func() {
-			h.count(stop, &answered, &failed, fmt.Sprintf("X-Forwarded-For: 203.0.113.9, 198.51.100.%d", i))
+	for _, tool := range []string{"ping", "late"} {
+		t.Run(tool, func(t *testing.T) {
+			h := roughHost(t)
+			stop := make(chan struct{})
+			var answered, failed atomic.Int64
+			var honest sync.WaitGroup
+			for i := range 3 {
+				honest.Go(func() {
+					h.count(tool, stop, &answered, &failed, fmt.Sprintf("X-Forwarded-For: 203.0.113.9, 198.51.100.%d", i+1))
+				})
+			}
+			delayed := 0
+			for range 54 {
+				r := h.post(call(2, "crash", "", ""), "X-Forwarded-For: 198.51.100.1, 203.0.113.9").rpc(t)
+				if strings.Contains(r.Error.Message, "crashed the upstream server") {
+					delayed++
+				}
+				time.Sleep(20 * time.Millisecond)
+			}
+			close(stop)
+			honest.Wait()
+			t.Logf("54 calls that end the server: %d delayed, %d honest calls answered, %d failed", delayed, answered.Load(), failed.Load())
+			if crashes := int64(54 - delayed); crashes != 3 || failed.Load() > 3*crashes || answered.Load() < 10 {
+				t.Errorf("%d crashes, %d honest calls answered, %d failed", crashes, answered.Load(), failed.Load())
+			}
 		})
-	}
-	heldBack := 0
-	for range 54 {
-		r := h.post(call(2, "crash", "", ""), "X-Forwarded-For: 198.51.100.1, 203.0.113.9").rpc(t)
-		if strings.Contains(r.Error.Message, "crashed the upstream server") {
-			heldBack++
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	close(stop)
-	honest.Wait()
-	t.Logf("54 calls that end the server: %d held back, %d honest calls answered, %d failed", heldBack, answered.Load(), failed.Load())
-	// What runs while the server ends fails: at most one call of each of them, each time.
-	if crashes := int64(54 - heldBack); crashes != 3 || failed.Load() > 3*crashes || answered.Load() < 10 {
-		t.Errorf("%d crashes, %d honest calls answered, %d failed", crashes, answered.Load(), failed.Load())
 	}
 }
 

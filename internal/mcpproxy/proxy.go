@@ -130,7 +130,7 @@ func Remote(log *slog.Logger, endpoint, token string) *Upstream {
 func newUpstream(log *slog.Logger) *Upstream {
 	log = cmp.Or(log, slog.New(slog.DiscardHandler))
 	u := &Upstream{ProbeTime: 20 * time.Second, log: log, changed: make(chan struct{}, 1), ready: make(chan struct{}), asking: make(map[string]chan<- *mcp.ProgressNotificationParams)}
-	u.crashes.byName = cache.New[string, *crasher](maxCrashers)
+	u.crashes.byName, u.crashes.turn = cache.New[string, *crasher](maxCrashers), make(chan struct{}, 1)
 	close(u.ready)
 	return u
 }
@@ -283,21 +283,16 @@ const restartTime = 10 * time.Second
 // ask makes a call to the upstream server, and waits up to 10 s for a restart. It rejects callers that are delayed for crashes.
 func ask[R any](ctx context.Context, u *Upstream, do func(*link) (R, error)) (R, error) {
 	var none R
-	u.mu.Lock()
-	l, ready := u.link, u.ready
-	u.mu.Unlock()
-	if l == nil {
-		select {
-		case <-ready:
-		case <-ctx.Done():
-		case <-time.After(restartTime):
-		}
-	}
+	u.awaitRestart(ctx)
 	who := mcpwire.Caller(ctx)
-	if err := u.crashes.admit(ctx, who); err != nil {
+	done, err := u.crashes.admit(ctx, who)
+	if err != nil {
 		return none, err
 	}
-	if l = u.connected(); l == nil {
+	defer done()
+	u.awaitRestart(ctx) // another suspect may have crashed the server
+	l := u.connected()
+	if l == nil {
 		return none, errBehind
 	}
 	l.enter(who)
@@ -313,6 +308,21 @@ func ask[R any](ctx context.Context, u *Upstream, do func(*link) (R, error)) (R,
 	}
 	u.crashes.answered(who)
 	return res, err
+}
+
+// awaitRestart waits for a connection, for the next failed attempt to connect, or for 10 s.
+func (u *Upstream) awaitRestart(ctx context.Context) {
+	u.mu.Lock()
+	l, ready := u.link, u.ready
+	u.mu.Unlock()
+	if l != nil {
+		return
+	}
+	select {
+	case <-ready:
+	case <-ctx.Done():
+	case <-time.After(restartTime):
+	}
 }
 
 // errBehind is the only error that a caller receives about an unreachable server.
