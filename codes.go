@@ -20,10 +20,10 @@ var (
 	CodeKeyAlreadyRevoked = newCode("BCK.APIKEY.0003", 404, CategoryBusiness, "This API key is already revoked.",
 		"No action is needed: the key no longer works.")
 	CodeKeyForeign = newCode("BCK.APIKEY.0004", 401, CategoryAuth, "This is not an API key of this service.",
-		"Use an API key issued by this service. An access token belongs in the body or in payment-signature.")
+		"Use an API key that this service issued. Send an access token in the body or in the payment-signature header instead.")
 	CodeKeyExpiryPast = newCode("BCK.APIKEY.0010", 400, CategoryValidation, "The expiry of an API key must be in the future.",
 		"Send an expiresAt in the future, or expiresInSecs.")
-	CodeKeyMalformed = newCode("BCK.APIKEY.0013", 401, CategoryAuth, "The API key is not a JWT, or it lacks sub, jti, or o11y.",
+	CodeKeyMalformed = newCode("BCK.APIKEY.0013", 401, CategoryAuth, "The API key is not a JWT, or it lacks the sub, jti, or o11y claim.",
 		"Copy the whole key, including its prefix and the colon.")
 	CodeKeyNothingToUpdate = newCode("BCK.APIKEY.0016", 400, CategoryValidation, "The request contains no member that can be updated.",
 		"Send name, version, or both.")
@@ -57,8 +57,8 @@ var (
 		"Order the plan again, or create an access token with a delegation that can buy credits.")
 	CodeCreditsOverflow = newCode("BCK.CREDITS.0901", 400, CategoryValidation, "The balance would exceed 2^63-1 credits.",
 		"Mint or order fewer credits: a balance holds at most 9223372036854775807.")
-	CodeCreditsNotFree = newCode("BCK.CREDITS.0902", 409, CategoryBusiness, "The amount exceeds the credits that can be taken back from the holder.",
-		"params.available is the number of credits that you can take back now. To take back credits of a paid order, refund the order. Credits on hold become available or spent when the hold ends.")
+	CodeCreditsNotFree = newCode("BCK.CREDITS.0902", 409, CategoryBusiness, "The amount exceeds the credits that you can take back from the holder.",
+		"params.available is the number of credits that you can take back now. To take back credits of a paid order, refund the order. When a hold ends, its credits become available or are burned.")
 	CodePlanNotFound = newCode("BCK.PROTOCOL.0003", 404, CategoryBusiness, "No plan has this id.",
 		"Check the id and the environment of your key.")
 	CodeAgentNotFound = newCode("BCK.PROTOCOL.0004", 404, CategoryBusiness, "No agent has this id.",
@@ -69,9 +69,9 @@ var (
 		"Use an API key of the workspace that owns the agent; GET /api/v1/protocol/agents lists your agents.")
 	CodeNotPlanOwner = newCode("BCK.PROTOCOL.0017", 403, CategoryBusiness, "You do not own this plan.",
 		"Use an API key of the workspace that owns the plan; GET /api/v1/protocol/plans lists your plans.")
-	CodeAgentListedAlready = newCode("BCK.PROTOCOL.0018", 200, CategoryBusiness, "The agent is already in the requested listing state.",
+	CodeAgentListedAlready = newCode("BCK.PROTOCOL.0018", 200, CategoryBusiness, "The agent already has the requested status (listed or unlisted).",
 		"")
-	CodePlanListedAlready = newCode("BCK.PROTOCOL.0019", 200, CategoryBusiness, "The plan is already in the requested listing state.",
+	CodePlanListedAlready = newCode("BCK.PROTOCOL.0019", 200, CategoryBusiness, "The plan already has the requested status (listed or unlisted).",
 		"")
 	CodePlansOfUnknownAgent = newCode("BCK.PROTOCOL.0023", 404, CategoryBusiness, "No agent has this id, so there are no plans to list.",
 		"Check the id and the environment of your key.")
@@ -123,14 +123,14 @@ var (
 		"Check planId in the payment requirements and the environment of your key.")
 	CodeAgentMismatch = newCode("BCK.X402.0003", 400, CategoryBusiness, "The plan is not attached to the agent, or the access token is for another agent.",
 		"Attach the plan to the agent, or create an access token for this agent.")
-	CodeTokenSignature = newCode("BCK.X402.0005", 402, CategoryAuth, "The access token is invalid: its signature, issuer, audience, or contents do not verify.",
+	CodeTokenSignature = newCode("BCK.X402.0005", 402, CategoryAuth, "The access token is invalid: its signature, issuer, audience, or contents cannot be verified.",
 		"Create a new access token with POST /api/v1/x402/permissions.")
 	CodeTopUpRefused = newCode("BCK.X402.0008", 402, CategoryBusiness, "The automatic top-up failed because the payment was refused.",
 		"Add funds or use another delegation, then retry.")
-	CodeTokenUndecodable = newCode("BCK.X402.0010", 400, CategoryValidation, "The access token is not in any of the three accepted forms.",
+	CodeTokenUndecodable = newCode("BCK.X402.0010", 400, CategoryValidation, "The access token has an unknown format.",
 		"Send the accessToken exactly as POST /api/v1/x402/permissions returned it.")
 	CodeBadRequirements = newCode("BCK.X402.0012", 400, CategoryBusiness, "The payment requirements are invalid.",
-		"Send an absolute resource.url, and entries of accepts that this service offers.")
+		"Set resource.url to an absolute URL, and send only payment options in accepts that this service offers.")
 	CodePlanMismatch = newCode("BCK.X402.0013", 400, CategoryBusiness, "The access token does not match any entry of accepts.",
 		"Create an access token for a plan, scheme, and network listed in accepts.")
 	CodeDelegationPlanMismatch = newCode("BCK.X402.0014", 400, CategoryBusiness, "The delegation is bound to another plan.",
@@ -171,12 +171,12 @@ var (
 		"Create a new access token with a higher orderLimit, or order the plan yourself.")
 	CodeReleaseOfSettled = newCode("BCK.X402.0903", 409, CategoryBusiness, "A settled request cannot be released.",
 		"Read the settlement with GET /api/v1/x402/settlements/{agentRequestId}.")
-	CodeRequestUsed = newCode("BCK.X402.0904", 402, CategoryBusiness, "This request is in progress or was already used.",
-		"Send a new nonce or payment identifier, or repeat the settle of this request.")
+	CodeRequestUsed = newCode("BCK.X402.0904", 402, CategoryBusiness, "A request with this nonce or payment identifier is in progress or has already ended.",
+		"Send a new nonce or payment identifier, or repeat the settle call of this request.")
 	CodeHoldExpired = newCode("BCK.X402.0905", 402, CategoryBusiness, "The hold has lapsed and can no longer be settled.",
 		"Verify again with a new access token.")
 	CodeSettleConflict = newCode("BCK.X402.0906", 409, CategoryBusiness, "This agentRequestId was already used with different content.",
-		"Repeat the first settle unchanged, or use a new agentRequestId.")
+		"Repeat the first settle call unchanged, or use a new agentRequestId.")
 	CodeTooManyHolds = newCode("BCK.X402.0907", 429, CategoryBusiness, "There are too many open holds for this access token or subscriber.",
 		"Settle or release open requests, or wait until their holds lapse.")
 	CodeAmountOutOfRange = newCode("BCK.X402.0908", 400, CategoryValidation, "The amount exceeds the hold or is out of range.",
@@ -190,7 +190,7 @@ var (
 	CodeAgentUnlisted = newCode("BCK.X402.0912", 403, CategoryBusiness, "The agent is unlisted.",
 		"Ask the builder to list the agent again.")
 	CodeSettlementGone = newCode("BCK.X402.0913", 404, CategoryBusiness, "The request was removed at the end of its retention period.",
-		"The ledger entry of a settlement remains: read the balance, or ask the operator for the archive.")
+		"If the request was settled, its ledger entry remains. Read the balance, or ask the operator for the archive.")
 	CodeSettlementPending = retryableCode("BCK.X402.0914", 503, CategoryIntegration, "The outcome is not known yet; repeat the same call with the same id.",
 		"Retry the same call with the same agentRequestId after the number of seconds in Retry-After.")
 	CodeHoldOver = newCode("BCK.X402.0916", 409, CategoryBusiness, "The hold is no longer open, so it cannot be renewed.",
@@ -210,7 +210,7 @@ var (
 	CodeProviderMismatch = newCode("BCK.DELEGATION.0007", 400, CategoryBusiness, "The provider does not match the stored payment method.",
 		"Send the provider of the payment method, or use another payment method.")
 	CodeDelegationFrozen = newCode("BCK.DELEGATION.0905", 402, CategoryBusiness, "The delegation is frozen.",
-		"Its owner can unfreeze it, or create another delegation with a working card.")
+		"The owner can unfreeze the delegation, or create another delegation with a working card.")
 	CodeChainUnreachable = retryableCode("BCK.CHAIN.0001", 503, CategoryIntegration, "The chain cannot be reached, so crypto plans cannot be ordered now.",
 		"Retry after the number of seconds in Retry-After. Until then, choose a free plan or ask the builder to mint credits.")
 	CodeChainContracts = retryableCode("BCK.CHAIN.0002", 503, CategoryIntegration, "The contracts on the chain do not match the configuration of this service.",
@@ -218,7 +218,7 @@ var (
 	CodeChainBalance = newCode("BCK.CHAIN.0003", 402, CategoryBusiness, "The balance of the paying account on the chain is too low.",
 		"Send the missing amount to the address in params, then retry.")
 	CodeChainOrderConflict = newCode("BCK.CHAIN.0005", 409, CategoryBusiness, "The order was already signed with different content.",
-		"Read the order. A new order needs a new id.")
+		"Read the order, or create another order with a new id.")
 	CodeChainFailed = newCode("BCK.CHAIN.0006", 502, CategoryIntegration, "The operation on the chain failed unexpectedly.",
 		"Read the order before you retry, and report the correlation id to the operator.")
 	CodeChainRelayerLow = retryableCode("BCK.CHAIN.0007", 503, CategoryIntegration, "The balance of the relayer is too low.",
@@ -274,8 +274,8 @@ var (
 	CodeWorkspaceOwes = newCode("BCK.PEOPLE.0005", 409, CategoryBusiness, "The workspace still owes credits to subscribers, or has pending or disputed orders.",
 		"Refund the orders, take the credits back, or wait until they are used. Then delete the workspace.")
 	CodePasswordsOff = newCode("BCK.PEOPLE.0006", 403, CategoryAuth, "This service does not accept passwords.",
-		"Sign in on its pages with a passkey, a wallet, an email code, or an account of the sign-in provider. If you have lost them all, recover your access on /recover.")
-	CodeSpendLimit = newCode("BCK.PEOPLE.0007", 402, CategoryBusiness, "This exceeds the rest of your monthly spending limit.",
+		"Sign in on the pages of this service with a passkey, a wallet, an email code, or an account of the sign-in provider. If you have lost them all, recover your access on /recover.")
+	CodeSpendLimit = newCode("BCK.PEOPLE.0007", 402, CategoryBusiness, "The amount exceeds what is left of your monthly spending limit.",
 		"Ask an owner or an admin of the workspace for a higher limit, or wait for the next month (UTC).")
 	CodeSpendLimitDelegation = newCode("BCK.PEOPLE.0008", 402, CategoryBusiness, "A member with a spending limit can use only their own delegations.",
 		"Create your own delegation. It counts against the limit.")
@@ -303,7 +303,7 @@ var (
 		"Wait for the number of seconds in Retry-After, then retry.")
 	CodeInternal = newCode("BCK.HTTP.500", 500, CategoryInternal, "An unexpected error occurred.",
 		"Report the correlation id to the operator. The call may have been carried out, so check its effect before you retry.")
-	CodeUnavailable = retryableCode("BCK.HTTP.503", 503, CategoryInternal, "The service is not ready, shutting down, or overloaded.",
+	CodeUnavailable = retryableCode("BCK.HTTP.503", 503, CategoryInternal, "The service is not ready, is shutting down, or is overloaded.",
 		"Retry after the number of seconds in Retry-After.")
 )
 

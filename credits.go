@@ -170,7 +170,7 @@ func normalizeCredits(in CreditsInput, fileAmount *Credits, limit AccessLimit, p
 		c.DurationSecs = orZero(in.Duration)
 	}
 	if kind == "EXPIRABLE" && c.DurationSecs.IsZero() {
-		bad("durationOfThePlan", "EXPIRABLE requires a duration above 0.")
+		bad("durationOfThePlan", "creditsType EXPIRABLE requires a duration above 0.")
 	}
 	if file == LimitTime && c.DurationSecs.IsZero() {
 		bad("duration", "A time plan requires a duration above 0.")
@@ -207,7 +207,7 @@ func normalizeCredits(in CreditsInput, fileAmount *Credits, limit AccessLimit, p
 		bad("durationSecs", "A time plan requires a duration above 0.")
 	}
 	if limit == LimitTime && c.IsRedemptionAmountFixed {
-		bad("isRedemptionAmountFixed", "A time plan burns nothing per request: isRedemptionAmountFixed must be false.")
+		bad("isRedemptionAmountFixed", "A time plan burns no credits per request: isRedemptionAmountFixed must be false.")
 	}
 	if c.IsRedemptionAmountFixed && c.MaxAmount > c.MinAmount {
 		c.MaxAmount = c.MinAmount // see [CreditsInput.Warnings]

@@ -243,7 +243,7 @@ func normalizePrice(in PriceInput, caller Address, path string, f *faultList) Pr
 	}
 	if !p.TemplateAddress.IsZero() {
 		if p.TemplateAddress != PayAsYouGoTemplate {
-			bad("templateAddress", "The template must be PayAsYouGoTemplate.")
+			bad("templateAddress", "templateAddress must be the zero address or PayAsYouGoTemplate.")
 		}
 		if p.IsFree() {
 			bad("templateAddress", "A pay-as-you-go plan requires a price.")
@@ -265,7 +265,7 @@ func checkShares(p *Price, path string, f *faultList) {
 		f.contradiction(CodeBadPriceConfig, at(path, "receivers"), "The number of receivers must equal the number of amounts.")
 	}
 	if len(p.Receivers) > MaxReceivers {
-		f.contradiction(CodeBadPriceConfig, at(path, "receivers"), "There can be at most %d receivers.", MaxReceivers)
+		f.contradiction(CodeBadPriceConfig, at(path, "receivers"), "A price can have at most %d receivers.", MaxReceivers)
 	}
 	for i, r := range p.Receivers {
 		if r.IsZero() {
@@ -321,6 +321,6 @@ func checkCurrency(p *Price, path string, f *faultList) {
 	case total.Cmp(UnitsOf(MinFiatUnits)) < 0:
 		f.contradiction(CodeFiatPriceTooLow, at(path, "amounts"), "%s", CodeFiatPriceTooLow.Info().Message)
 	case new(big.Int).Rem(total.Int(), big.NewInt(fiatCent)).Sign() != 0:
-		bad("amounts", "A card is charged in whole cents: the sum must be a multiple of %d.", fiatCent)
+		bad("amounts", "Cards are charged in whole cents: the sum of the amounts must be a multiple of %d.", fiatCent)
 	}
 }

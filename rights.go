@@ -40,7 +40,7 @@ func ParseRights(words []string) (Rights, error) {
 		if !slices.Contains(all, Right(w)) {
 			return nil, Faults([]Fault{{
 				Path:    "rights",
-				Message: "must be among " + all.String() + "; got " + limited(w),
+				Message: "must contain only these rights: " + all.String() + "; got " + limited(w),
 			}})
 		}
 	}

@@ -64,7 +64,7 @@ func (in *SubTaskInput) SubTask() (*SubTask, error) {
 		case length > most:
 			f.add(path, "must be at most %d %s long", most, unit)
 		case strings.IndexByte(s, 0) >= 0:
-			f.add(path, "holds a NUL")
+			f.add(path, "must not contain a NUL character")
 		}
 	}
 	text("tag", t.Tag, utf8.RuneCountInString(t.Tag), MaxSubTaskTag, "characters")
@@ -98,7 +98,7 @@ func either[T comparable](f *faultList, second string, a, b *T) *T {
 	case a == nil:
 		return b
 	case b != nil && *a != *b:
-		f.add(second, "must equal the same member under its other name")
+		f.add(second, "must equal the member that it is an alias of")
 	}
 	return a
 }

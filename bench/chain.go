@@ -108,7 +108,7 @@ func (m *market) stock(ctx context.Context) error {
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("money and delegations: %w", err)
+		return fmt.Errorf("fund the buyers and create delegations: %w", err)
 	}
 	// The first order of an account brings its code onto the chain, and that of a delegation is dearer too.
 	for _, delegated := range []bool{false, true} {

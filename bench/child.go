@@ -325,7 +325,7 @@ func echoAnswer(text json.RawMessage) (func(in *echoRequest) ([]byte, error), er
 		return nil, err
 	}
 	if sample.Extra == nil {
-		return nil, errors.New("the answer to be echoed has no extra")
+		return nil, errors.New("the sample response for the echo handler has no extra")
 	}
 	return func(in *echoRequest) ([]byte, error) {
 		out, extra := sample, *sample.Extra

@@ -50,7 +50,7 @@ func guard(ctx context.Context, base string, out, errs io.Writer) error {
 		for range guardPairs {
 			was, err := guardRun(ctx, base, dir, errs)
 			if err != nil {
-				return fmt.Errorf("the base: %w", err)
+				return fmt.Errorf("the program of the base commit: %w", err)
 			}
 			is, err := guardRun(ctx, self, dir, errs)
 			if err != nil {
@@ -66,7 +66,8 @@ func guard(ctx context.Context, base string, out, errs io.Writer) error {
 		try := map[string]float64{}
 		for name, r := range ratio {
 			try[name] = median(r)
-			fmt.Fprintf(out, "%s: %.2f of the base in the same processor time, %.2f of its rate\n", name, try[name], median(rate[name]))
+			fmt.Fprintf(out, "%s: %.2f times the requests per processor time of the base, %.2f times its rate\n",
+				name, try[name], median(rate[name]))
 		}
 		if len(try) == 0 {
 			return errors.New("this program and the base have no scenario in common")
@@ -75,7 +76,7 @@ func guard(ctx context.Context, base string, out, errs io.Writer) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("below %g of the base in %d tries: %s", guardLeast, guardTries, strings.Join(slower(tries), ", "))
+	return fmt.Errorf("below %g times the base in each of %d tries: %s", guardLeast, guardTries, strings.Join(slower(tries), ", "))
 }
 
 func guardRun(ctx context.Context, program, dir string, errs io.Writer) (map[string]*row, error) {

@@ -46,7 +46,7 @@ func (b *bench) lists(engine string) (out []*scenario) {
 	add("requests-subscriber", "requests of a subscriber of a plan", `"requests":[{`, func(m *market) string {
 		return "/api/v1/protocol/requests?planId=" + string(m.plan) + "&subscriber=" + m.subscribers[0].Lower()
 	})
-	add("requests-none", "requests of an agent without requests: 2,000 are read", `"requests":[]`, of("/requests?agentId=1"))
+	add("requests-none", "requests of an agent that has none; the service reads 2,000", `"requests":[]`, of("/requests?agentId=1"))
 	out = append(out, &scenario{
 		name: "list-orders-" + engine, about: "list orders of all plans of a seller with " + strconv.Itoa(listedOrders),
 		engine: full + engine, load: func(b *bench) (*load, error) {

@@ -84,7 +84,8 @@ func parse(args []string, errs io.Writer) (o options, err error) {
 	f.BoolVar(&o.peers, "peers", false, "also measure a handler with one transaction for each settlement")
 	f.BoolVar(&o.sdks, "sdks", false, "also measure the middlewares of all languages, which must be built first")
 	o.loads = []float64{0.5}
-	f.Func("loads", "`shares` of the rate of a closed loop at which open loops send, such as 0.5,0.8,1.2 (default 0.5)", func(text string) error {
+	const loads = "rates of the open loops, as `shares` of the rate of the closed loop, such as 0.5,0.8,1.2 (default 0.5)"
+	f.Func("loads", loads, func(text string) error {
 		o.loads = nil
 		for part := range strings.SplitSeq(text, ",") {
 			share, err := strconv.ParseFloat(part, 64)
@@ -192,7 +193,7 @@ func (b *bench) prepare(ctx context.Context) error {
 	if want[postgres] || want[full+postgres] {
 		var err error
 		if b.noDB {
-			err = errors.New("left out by -no-postgres")
+			err = errors.New("skipped by -no-postgres")
 		} else {
 			b.cluster, err = openCluster(ctx)
 		}
@@ -237,7 +238,7 @@ func (b *bench) prepare(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			b.say("after %.0f s, %d settlements have no event", time.Since(begun).Seconds(), behind)
+			b.say("after %.0f s, %d settlements still have no event", time.Since(begun).Seconds(), behind)
 		}
 		if peers[engine] {
 			if r, err = b.roleOf(ctx, "peer-"+engine); err != nil {

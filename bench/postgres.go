@@ -31,7 +31,7 @@ func openCluster(ctx context.Context) (*cluster, error) {
 	}
 	u, err := url.Parse(c.admin)
 	if err != nil {
-		return nil, errors.New("TOLL_TEST_POSTGRES is not an address")
+		return nil, errors.New("TOLL_TEST_POSTGRES is not a valid URL")
 	}
 	u.Path = "/" + c.name
 	c.database = u.String()

@@ -94,7 +94,8 @@ type proof struct {
 // faults compares burns with answers.
 func (p *proof) faults(where string) (out []string) {
 	if extra := p.Burns - int64(p.Answered); extra < 0 || extra > int64(p.FailedSettles) {
-		out = append(out, fmt.Sprintf("%s: %d settles were answered and %d failed, but there are %d burns", where, p.Answered, p.FailedSettles, p.Burns))
+		out = append(out, fmt.Sprintf("%s: %d settle requests succeeded and %d failed, but there are %d burns",
+			where, p.Answered, p.FailedSettles, p.Burns))
 	}
 	for _, f := range p.Findings {
 		out = append(out, where+": "+f)
@@ -192,13 +193,14 @@ func (r *report) table(out io.Writer) error {
 			fmt.Fprintf(out, "MISSING %s: %s\n", w.Name, w.Missing)
 		}
 		if w.Bytes > 0 {
-			fmt.Fprintf(out, "%s: a settlement with its events keeps %.0f bytes and writes %.0f to the log\n", w.Name, w.Bytes, w.Logged)
+			fmt.Fprintf(out, "%s: a settlement with its events stores %.0f bytes and writes %.0f bytes to the log\n", w.Name, w.Bytes, w.Logged)
 		}
 		if w.Refused+w.Failed > 0 {
 			fmt.Fprintf(out, "%s: %d requests were refused with Retry-After, %d failed\n", w.Name, w.Refused, w.Failed)
 		}
 		if w.Behind > 0 {
-			fmt.Fprintf(out, "%s: events of up to %d settlements were missing after %d times the slice\n", w.Name, w.Behind, eventsPatience)
+			fmt.Fprintf(out, "%s: events of up to %d settlements were missing after %d times the length of the slice\n",
+				w.Name, w.Behind, eventsPatience)
 		}
 	}
 	for _, p := range r.Audits {
@@ -207,7 +209,8 @@ func (r *report) table(out io.Writer) error {
 				p.Engine, p.Paid, p.Orders, p.Transfers, p.Units, p.Granted, len(p.Findings))
 			continue
 		}
-		fmt.Fprintf(out, "%s: %d answered settles, %d failed, %d burns, %d findings of the audit\n", p.Engine, p.Answered, p.FailedSettles, p.Burns, len(p.Findings))
+		fmt.Fprintf(out, "%s: %d settle requests succeeded, %d failed, %d burns, %d findings of the audit\n",
+			p.Engine, p.Answered, p.FailedSettles, p.Burns, len(p.Findings))
 	}
 	for _, f := range r.Faults {
 		fmt.Fprintln(out, "FAILED", f)

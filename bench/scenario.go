@@ -53,7 +53,7 @@ func (b *bench) all() []*scenario {
 	for _, share := range b.loads {
 		out = append(out, &scenario{
 			name:  fmt.Sprintf("open-echo-%g", share),
-			about: fmt.Sprintf("the JSON echo at %g of its rate, in an open loop", share), of: yardstick,
+			about: fmt.Sprintf("the JSON echo in an open loop, at %g of its closed-loop rate", share), of: yardstick,
 			load: echo("/json", openConnections), run: b.openAt(yardstick, share),
 		})
 	}
@@ -205,7 +205,8 @@ func (b *bench) openLoops(engine string) (out []*scenario) {
 	open := func(name, want string, count int, most float64, burns bool, make func(m *market, token string) (message, error)) {
 		for _, share := range b.loads {
 			s := &scenario{
-				name: fmt.Sprintf("open-%s-%g-%s", name, share, engine), about: fmt.Sprintf("%s at %g of its rate, in an open loop", name, share), engine: engine,
+				name: fmt.Sprintf("open-%s-%g-%s", name, share, engine), engine: engine,
+				about: fmt.Sprintf("%s in an open loop, at %g of its closed-loop rate", name, share),
 				burns: burns, of: name + "-" + engine, load: b.over(openConnections, engine, 1, count, want, make),
 			}
 			if share == 0.5 {

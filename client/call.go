@@ -27,7 +27,7 @@ const (
 // jsonType is shared by all requests, and read-only.
 var jsonType = []string{"application/json"}
 
-var errTooLong = errors.New("the answer is longer than 16 MiB")
+var errTooLong = errors.New("the response of the service is longer than 16 MiB")
 
 func parseBase(address string) (*url.URL, error) {
 	u, err := url.Parse(strings.TrimSpace(address))
@@ -283,7 +283,7 @@ func (a *answer) err() *toll.Error {
 		e = b.Err()
 	} else {
 		e = toll.NewError(codeOfStatus(a.status))
-		e.Message = fmt.Sprintf("The service answered with status %d and without an error object.", a.status)
+		e.Message = fmt.Sprintf("The service responded with status %d but without an error object.", a.status)
 	}
 	e.Status = a.status
 	e.RetryAfterSecs = a.retryAfter()

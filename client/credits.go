@@ -88,20 +88,21 @@ func (p *CreditsPayer) Quote(ctx context.Context, called *url.URL, e *x402.Entry
 	}
 	plan, err := toll.ParsePlanID(string(e.Plan()))
 	if err != nil {
-		return x402.Quote{}, fmt.Errorf("the entry has no plan")
+		return x402.Quote{}, fmt.Errorf("the payment option has no plan id")
 	}
 	if p.delegation != "" && len(p.plans) == 0 {
-		return x402.Quote{}, fmt.Errorf("a delegation requires plans: list the plans that it may buy")
+		return x402.Quote{}, fmt.Errorf("a delegation requires plans: list the plans that the delegation can buy")
 	}
 	if len(p.plans) > 0 && !slices.Contains(p.plans, plan) {
-		return x402.Quote{}, fmt.Errorf("it requires credits of plan %s, which is not in the list of allowed plans", plan)
+		return x402.Quote{}, fmt.Errorf("the server requires credits of plan %s, which is not in the list of allowed plans", plan)
 	}
 	terms, err := p.c.Terms(ctx, plan)
 	if err != nil {
 		return x402.Quote{}, fmt.Errorf("plan %s: %w", plan, err)
 	}
 	if e.Scheme != terms.Scheme || !x402.SameNetwork(e.Network, terms.Network, environmentOf(terms.Network)) {
-		return x402.Quote{}, fmt.Errorf("plan %s uses scheme %s on %s", plan, terms.Scheme, terms.Network)
+		return x402.Quote{}, fmt.Errorf("the payment option does not match plan %s, which uses scheme %s on %s",
+			plan, terms.Scheme, terms.Network)
 	}
 	if err := p.checkAgent(ctx, called, plan, e); err != nil {
 		return x402.Quote{}, err
@@ -117,7 +118,7 @@ func (p *CreditsPayer) Quote(ctx context.Context, called *url.URL, e *x402.Entry
 		most = 0
 	case most == 0:
 		// An access token cannot be limited to 0 credits, and one without a limit may burn all of them.
-		return x402.Quote{}, fmt.Errorf("the entry costs 0 credits of plan %s", plan)
+		return x402.Quote{}, fmt.Errorf("the payment option costs 0 credits of plan %s; it must cost at least 1", plan)
 	}
 	return x402.Quote{Unit: x402.UnitCredits, Amount: toll.UnitsOf(int64(most))}, nil
 }

@@ -24,7 +24,7 @@ type DeviceSignIn struct {
 }
 
 // ErrUndecided is returned by [Client.ExchangeDevice] until the person has decided.
-var ErrUndecided = errors.New("client: the person has not decided yet")
+var ErrUndecided = errors.New("client: the person has not approved or denied the request yet")
 
 // slowDown is added to the interval after a slow_down error (RFC 8628, section 3.5).
 const slowDown = 5 * time.Second

@@ -42,12 +42,12 @@ func (p *CreditsPayer) checkAgent(ctx context.Context, called *url.URL, plan tol
 	if named := cmp.Or(e.Agent(), p.agent); named != "" {
 		var err error
 		if k.agent, err = toll.ParseAgentID(string(named)); err != nil {
-			return fmt.Errorf("the entry has an invalid agent id: %.90q", string(named))
+			return fmt.Errorf("the payment option has an invalid agent id: %.90q", string(named))
 		}
 		whose = "agent " + string(k.agent)
 	}
 	if p.agent != "" && k.agent != p.agent {
-		return fmt.Errorf("it requires payment for %s, but only agent %s may be paid", whose, p.agent)
+		return fmt.Errorf("the server requires payment for %s, but this client may pay only agent %s", whose, p.agent)
 	}
 	r, ok := p.agents.Get(k, p.c.now())
 	if !ok {
@@ -70,7 +70,7 @@ func (p *CreditsPayer) checkAgent(ctx context.Context, called *url.URL, plan tol
 		return nil
 	}
 	return fmt.Errorf("cannot verify that %s is served at %s: no registered endpoint has a host; "+
-		"if you trust this server, name the plan and the host", whose, here)
+		"if you trust this server, add its plan and its host to the allowed ones", whose, here)
 }
 
 // register reads from the service where the agents of an entry are registered.

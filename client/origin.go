@@ -40,7 +40,7 @@ func checkResource(called *url.URL, resource string) error {
 		u.Scheme, u.Host = "https", strings.TrimSuffix(u.Host, ":80")
 	}
 	if origin(u) != origin(called) {
-		return fmt.Errorf("it requires payment for %.200q, which is not at %s: call that url itself if you trust it",
+		return fmt.Errorf("the server requires payment for %.200q, which is not at %s: if you trust that URL, call it directly",
 			resource, HostOf(called))
 	}
 	return nil

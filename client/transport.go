@@ -107,7 +107,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, &PaymentError{Host: req.URL.Host, Challenge: ask, Reason: reason}
 	}
 	if first.GetBody == nil {
-		return refuse(errors.New("the body of the request cannot be sent twice: set GetBody"))
+		return refuse(errors.New("the request body cannot be sent again with the payment: set GetBody on the request"))
 	}
 	p, err := t.pay(req, ask)
 	if err != nil {
@@ -129,7 +129,7 @@ type payment struct {
 }
 
 // errSignIn skips wallet entries if the server supports sign-in with a wallet, to avoid paying twice for one purchase.
-var errSignIn = errors.New("the server accepts a sign-in of the wallet (sign-in-with-x) instead of a payment, which this client does not support")
+var errSignIn = errors.New("the server accepts a wallet sign-in (sign-in-with-x) instead of a payment, but this client does not support it")
 
 // pay selects an entry, reserves its maximum cost in the purse, and creates and records the payment.
 func (t *Transport) pay(req *http.Request, ask *x402.Challenge) (*payment, error) {

@@ -64,7 +64,7 @@ func (k *Key) Format(f fmt.State, _ rune) { fmt.Fprint(f, k.String()) }
 func (k *Key) Sign(digest [32]byte) ([]byte, error) {
 	compact := ecdsa.SignCompact(k.private, digest[:], false)
 	if v := compact[0]; v != 27 && v != 28 {
-		return nil, errors.New("evm: the signature of this digest does not have v 27 or 28")
+		return nil, errors.New("evm: the signature of this digest has a v other than 27 or 28")
 	}
 	return append(compact[1:], compact[0]), nil
 }

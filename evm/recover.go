@@ -13,7 +13,7 @@ import (
 
 // ErrSignature means that bytes are not a signature: a length other than 65, v other than 27 or 28, r or s of 0 or too large, s
 // in the upper half (EIP-2), or no key that fits.
-var ErrSignature = errors.New("evm: not a signature of 65 bytes with low s and v 27 or 28")
+var ErrSignature = errors.New("evm: the signature must be 65 bytes with a low s and a v of 27 or 28")
 
 // Recover returns the account whose key signed a digest, or [ErrSignature]. It accepts only the form of a signature that
 // contracts accept.

@@ -67,7 +67,8 @@ func (w *Wallet) read(e *x402.Entry) (*terms, error) {
 	}
 	tokens := w.tokens[e.Network]
 	if tokens == nil {
-		return nil, fmt.Errorf("the wallet pays on %s and %s, not on %.40q", toll.Live.Network(), toll.Sandbox.Network(), e.Network)
+		return nil, fmt.Errorf("the wallet supports the networks %s and %s, but not %.40q",
+			toll.Live.Network(), toll.Sandbox.Network(), e.Network)
 	}
 	asset, err := toll.ParseAddress(e.Asset)
 	if err != nil || tokens[asset] == "" {
@@ -83,13 +84,13 @@ func (w *Wallet) read(e *x402.Entry) (*terms, error) {
 	}
 	var extra exactExtra
 	if len(e.Extra) > 0 && x402.Decode(e.Extra, &extra) != nil {
-		return nil, errors.New("the member extra of the entry cannot be read")
+		return nil, errors.New("the member extra of the payment option is malformed")
 	}
 	if extra.Method != "" && extra.Method != x402.MethodEIP3009 {
-		return nil, fmt.Errorf("it requires a transfer by %.40q, but the wallet signs only EIP-3009", extra.Method)
+		return nil, fmt.Errorf("the payment option requires the transfer method %.40q, but the wallet supports only EIP-3009", extra.Method)
 	}
 	if extra.Name == "" || extra.Version == "" {
-		return nil, errors.New("the entry has no EIP-712 domain of its token")
+		return nil, errors.New("the payment option has no EIP-712 domain for its token")
 	}
 	chain, _ := new(big.Int).SetString(strings.TrimPrefix(e.Network, "eip155:"), 10)
 	return &terms{tokens[asset], amount, to, Domain{Name: extra.Name, Version: extra.Version, ChainID: chain, Contract: asset}}, nil

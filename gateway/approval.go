@@ -44,7 +44,7 @@ func (c *Core) serveApproval(w http.ResponseWriter, r *http.Request) {
 	}
 	t := c.tools[in.Tool]
 	if t == nil {
-		fail(w, http.StatusNotFound, UnknownTool, "There is no such tool.")
+		fail(w, http.StatusNotFound, UnknownTool, "This tool does not exist.")
 		return
 	}
 	args, _, err := t.check(in.Params)

@@ -56,7 +56,7 @@ const (
 func (t *tool) check(params json.RawMessage) (args arguments, warnings []string, err error) {
 	given := map[string]json.RawMessage{}
 	if len(params) > 0 && string(params) != "null" && x402.Decode(params, &given) != nil {
-		return nil, nil, invalid("params", "must be a JSON object without duplicate names")
+		return nil, nil, invalid("params", "must be a JSON object without duplicate member names")
 	}
 	args = arguments{}
 	for _, p := range t.params {
@@ -64,7 +64,7 @@ func (t *tool) check(params json.RawMessage) (args arguments, warnings []string,
 		delete(given, p.name)
 		if len(raw) == 0 || string(raw) == "null" {
 			if p.required {
-				return nil, nil, invalid(p.name, "is required: %s", p.form())
+				return nil, nil, invalid(p.name, "is required and must be %s", p.form())
 			}
 			continue
 		}

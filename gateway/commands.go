@@ -70,7 +70,8 @@ func (c *Core) browserText(ctx context.Context, env toll.Environment) string {
 		return c.failureText("The login could not be started.", err)
 	}
 	return fmt.Sprintf("Open %s and check that it shows the code %s. The code is valid for %s.\n"+
-		"This logs in to %s at %s. Approve the login there, then continue here: the next answer names the workspace.",
+		"The login is for %s at %s. Approve it on that page, then return to this chat. "+
+		"The next answer names the workspace that you logged in to.",
 		started.URL, started.Code, minutes(started.ExpiresIn), started.Environment, started.Service)
 }
 
@@ -97,8 +98,8 @@ func (c *Core) pasteText(ctx context.Context, args string) string {
 	case !allowed:
 		return "This gateway does not accept keys from chats. " + browser
 	case !guards.Write || !guards.Run:
-		return "This gateway does not accept keys from this chat, because the guards that keep keys away from " +
-			"models and transcripts are not both active. " + browser
+		return "This gateway does not accept keys from this chat, because a key could reach " +
+			"the model or the transcript. " + browser
 	}
 	a, err := c.paste(ctx, env, key)
 	if err != nil {
@@ -137,7 +138,7 @@ func (c *Core) logoutText(ctx context.Context) string {
 		text += " The gateway could not revoke the key" + endText(out.was.ends()) + ". Revoke it at the service."
 	}
 	if out.other {
-		text += " The API key in the configuration is in use now. Only the operator can remove it."
+		text += " The gateway now uses the API key in its configuration. Only the operator can remove this key."
 	}
 	return text
 }

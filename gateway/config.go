@@ -285,7 +285,8 @@ func (s *settings) check() (errs []error) {
 	case "":
 		refuse(s.AgentHandler != nil, "agentHandler.kind", "must be demo, http, or host")
 	case HandlerDemo:
-		refuse(s.Environment == toll.Live, "agentHandler.kind", "must be http or host on live: demo only repeats the prompt")
+		refuse(s.Environment == toll.Live, "agentHandler.kind",
+			"must be http or host in the live environment: demo only repeats the prompt")
 	case HandlerHTTP, HandlerHost:
 		refuse(h.URL == "", "agentHandler.url", "is required for kind %s", h.Kind)
 		address("agentHandler.url", h.URL)
@@ -298,7 +299,8 @@ func (s *settings) check() (errs []error) {
 
 const (
 	maxKeyText = 8 << 10
-	pathForm   = "must be an absolute path of at most %d letters, digits, and ./~_-, without a query or .., and not under /v1, /tools, /mcp, or /gateway"
+	pathForm   = "must start with /, have at most %d characters, and contain only letters, digits, and ./~_-; " +
+		"it must not contain .. and must not be under /v1, /tools, /mcp, or /gateway"
 )
 
 var endpointPath = regexp.MustCompile(`^(/[A-Za-z0-9_.~-]+)+$`)

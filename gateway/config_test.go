@@ -66,7 +66,7 @@ func TestConfig_Refused(t *testing.T) {
 		`{"agentHandler":{"kind":"http"}}`:                            "agentHandler.url is required",
 		`{"agentHandler":{"kind":"http","url":"x"}}`:                  "agentHandler.url must be",
 		`{"agentHandler":{"kind":"demo","x":1}}`:                      "agentHandler.x is not a configuration field",
-		`{"agentHandler":{"kind":"demo"},"environment":"live"}`:       "agentHandler.kind must be http or host on live",
+		`{"agentHandler":{"kind":"demo"},"environment":"live"}`:       "agentHandler.kind must be http or host in the live environment",
 		`{"agentHandler":{"kind":"host","url":"http://127.0.0.1:1"}}`: "agentHandler.agent is required",
 		`{"planid":"5"}`:                                              "planid is not a configuration field",
 		`{"planId":"5","planId":"6"}`:                                 "planId is duplicated",

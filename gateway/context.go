@@ -103,7 +103,7 @@ func (c *Core) readContext(ctx context.Context, a *account, r *contextRead) {
 		c.contexts.known.Put(k, r.contextText, now.Add(life), now)
 	}
 	if err != nil && !c.contexts.failing {
-		c.log.Warn("the balance for prompts cannot be read", "error", toll.AsError(err).Error())
+		c.log.Warn("the balance cannot be read, so prompts do not show it", "error", toll.AsError(err).Error())
 	}
 	c.contexts.failing = err != nil
 	close(r.done)

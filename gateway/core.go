@@ -177,12 +177,12 @@ func (c *Core) call(
 	defer func() {
 		if r := recover(); r != nil {
 			c.log.Error("a tool panicked", "name", name, "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
-			err = errorf(ServiceUnavailable, "The gateway failed. See its log for the cause.")
+			err = errorf(ServiceUnavailable, "The tool failed. See the gateway log for the cause.")
 		}
 	}()
 	t := c.tools[name]
 	if t == nil {
-		return nil, errorf(UnknownTool, "There is no tool %q.", plain.Text(name, maxNameRunes))
+		return nil, errorf(UnknownTool, "The tool %q does not exist.", plain.Text(name, maxNameRunes))
 	}
 	if err := caller.check(callID); err != nil {
 		return nil, err
@@ -216,7 +216,7 @@ func (c *Core) allow(t *tool, caller Caller) error {
 	if t.effect == EffectRead || caller.SenderIsOwner || !c.set().ownerOnly {
 		return nil
 	}
-	return errorf(NotOwner, "Only the owner of this gateway can use tools that spend or change something.").
+	return errorf(NotOwner, "Only the owner of this gateway can use tools that spend money or credits, or that create agents or plans.").
 		withHint("Ask the owner to make the call or to set ownerOnlySpending to false.")
 }
 

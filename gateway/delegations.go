@@ -108,7 +108,7 @@ func (c *call) forget(ctx context.Context, id string) bool {
 func (c *call) record(ctx context.Context, f func(ids []string) []string) bool {
 	err := c.core.delegated.change(c.core.opts.Dir, c.account.recordKey(), f)
 	if err != nil {
-		c.core.log.WarnContext(ctx, "the record of delegations cannot be written", "err", err)
+		c.core.log.WarnContext(ctx, "the file with the delegations cannot be written", "err", err)
 	}
 	return err == nil
 }
@@ -117,7 +117,7 @@ func (c *call) record(ctx context.Context, f func(ids []string) []string) bool {
 func (c *call) covering(ctx context.Context, d *budget) (string, error) {
 	ids, err := c.core.delegated.of(c.core.opts.Dir, c.account.recordKey())
 	if err != nil {
-		c.core.log.WarnContext(ctx, "the record of delegations cannot be read", "err", err)
+		c.core.log.WarnContext(ctx, "the file with the delegations cannot be read", "err", err)
 	}
 	for _, id := range ids {
 		known, err := c.account.service.Delegation(ctx, id)

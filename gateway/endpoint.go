@@ -127,7 +127,7 @@ func (c *Core) newEndpoint(a *account) http.Handler {
 			}
 		}),
 		paid.OnClosed(func(w http.ResponseWriter, _ *http.Request, why *toll.Error) {
-			once.Do(func() { c.log.Error("the paid endpoint is closed", "why", why.Text()) })
+			once.Do(func() { c.log.Error("the paid endpoint cannot accept payments", "why", why.Text()) })
 			notConfigured(w)
 		}),
 		paid.Log(c.log),
@@ -190,7 +190,7 @@ func (e *endpoint) begin(p *paidCall) error {
 }
 
 func busy(requests int) error {
-	err := toll.Errorf(toll.CodeRateLimited, "%d requests are in progress.", requests)
+	err := toll.Errorf(toll.CodeRateLimited, "Too many requests: %d are in progress.", requests)
 	err.RetryAfterSecs = 1
 	return err
 }
@@ -264,7 +264,7 @@ func (c *Core) CheckPaidEndpoint(ctx context.Context) error {
 	case a.PlanID == "":
 		return invalid("planId", "is required for the paid endpoint")
 	case c.agentHandler(a) == nil:
-		return invalid("agentHandler", "is required for the paid endpoint on %s, with kind http or host", a.environment)
+		return invalid("agentHandler", "is required for the paid endpoint in %s, and its kind must be http or host", a.environment)
 	}
 	if lacks, err := missingRights(ctx, a); err != nil {
 		return asError(err)
@@ -277,7 +277,7 @@ func (c *Core) CheckPaidEndpoint(ctx context.Context) error {
 		return asError(err)
 	}
 	if t.InBounds(a.CreditsPerRequest) != a.CreditsPerRequest {
-		return invalid("creditsPerRequest", "must be %d to %d, the bounds of plan %s; got %d",
+		return invalid("creditsPerRequest", "must be %d to %d for plan %s; got %d",
 			t.MinAmount, t.MaxAmount, a.PlanID, a.CreditsPerRequest)
 	}
 	return nil

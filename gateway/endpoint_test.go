@@ -401,7 +401,7 @@ func TestPaidEndpoint_NotConfigured(t *testing.T) {
 			o.Log = slog.New(slog.NewTextHandler(&lines, nil))
 		})
 		a := s.ask(ann.AccessToken, hi)
-		if a.status != 503 || a.body != `{"error":"not configured"}` || !strings.Contains(lines.String(), "is closed") {
+		if a.status != 503 || a.body != `{"error":"not configured"}` || !strings.Contains(lines.String(), "cannot accept payments") {
 			t.Errorf("%s of somebody else: %+v, log %s", name, a, lines.String())
 		}
 	}

@@ -39,7 +39,7 @@ func (c *Core) agentHandler(a *account) agentHandler {
 	return nil
 }
 
-var errTooLong = fmt.Errorf("the answer is longer than %d bytes", maxPaidAnswer)
+var errTooLong = fmt.Errorf("the handler's answer is longer than %d bytes", maxPaidAnswer)
 
 // ask runs a handler. It returns an error after a panic, after a timeout, and for an answer of more than [maxPaidAnswer] bytes.
 // A handler that ignores the timeout keeps running, and its answer is discarded.
@@ -93,7 +93,7 @@ func (c *Core) function(ctx context.Context, r PaidRequest) ([]byte, *toll.Credi
 	}
 	body, err := x402.Encode(value)
 	if err != nil {
-		err = errors.New("the result cannot be encoded as JSON")
+		err = errors.New("the handler's result cannot be encoded as JSON")
 	}
 	return body, nil, err
 }
@@ -116,12 +116,12 @@ func (c *Core) program(
 	}
 	var object map[string]json.RawMessage
 	if x402.Decode(body, &object) != nil || object == nil {
-		return nil, nil, errors.New("the answer is not a JSON object")
+		return nil, nil, errors.New("the handler's answer is not a JSON object")
 	}
 	if used := header.Get(c.opts.Names.HeaderCreditsUsed()); used != "" {
 		n, err := toll.ParseCredits(strings.TrimSpace(used))
 		if err != nil {
-			return nil, nil, fmt.Errorf("the header %s is not a number of credits", c.opts.Names.HeaderCreditsUsed())
+			return nil, nil, fmt.Errorf("the handler's response header %s is not a number of credits", c.opts.Names.HeaderCreditsUsed())
 		}
 		charge = &n
 	}
@@ -186,7 +186,7 @@ func postJSON(
 	}
 	defer func() { _ = res.Body.Close() }()
 	if res.StatusCode/100 != 2 {
-		return nil, nil, fmt.Errorf("status %d", res.StatusCode)
+		return nil, nil, fmt.Errorf("the handler responded with status %d", res.StatusCode)
 	}
 	body, err := io.ReadAll(io.LimitReader(res.Body, maxPaidAnswer+1))
 	if err == nil && len(body) > maxPaidAnswer {

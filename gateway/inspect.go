@@ -50,12 +50,13 @@ func Inspect(ctx context.Context, opts Options, plugin Config) (found []Check) {
 		add("login", check.Failed, "%s", asError(err))
 		return found
 	}
-	add("login", check.OK, "%s on %s at %s", a.address, a.environment, a.service.URL())
+	add("login", check.OK, "workspace %s, environment %s, service %s", a.address, a.environment, a.service.URL())
 	if len(lacks) > 0 {
-		add("rights", check.Warning, "the key lacks %s: log in again and keep every right selected", lacks)
+		add("rights", check.Warning, "the API key lacks these rights: %s. Log in again, and keep every right selected", lacks)
 	}
 	if a.PlanID == "" {
-		add("plan", check.Warning, "planId is not set here: prompts do not show the balance, and each tool call must pass planId. Set it in the plugin or in the file for --config")
+		add("plan", check.Warning, "planId is not set in this configuration: prompts do not show the balance, and each tool call "+
+			"must include planId. Set planId in the plugin or in the file for --config")
 	} else if plan, err := a.service.Plan(ctx, a.PlanID); err != nil {
 		add("plan", check.Failed, "plan %s: %s", a.PlanID, asError(err))
 	} else {
@@ -67,7 +68,7 @@ func Inspect(ctx context.Context, opts Options, plugin Config) (found []Check) {
 	if err := c.CheckPaidEndpoint(ctx); err != nil {
 		add("paid endpoint", check.Failed, "%s", asError(err))
 	} else if a.PublicURL == "" {
-		add("paid endpoint", check.Warning, "publicUrl is not set: payers see a path instead of a URL")
+		add("paid endpoint", check.Warning, "publicUrl is not set: buyers see a path instead of a URL")
 	} else {
 		add("paid endpoint", check.OK, "POST %s%s, handler %s", a.PublicURL, a.AgentEndpointPath, a.handler.Kind)
 	}

@@ -61,11 +61,11 @@ func TestInspect(t *testing.T) {
 			},
 			want: []string{"configuration ok", "login ok", "plan ok", "paid endpoint warning: publicUrl"},
 		},
-		"key that reads": {config: gateway.Config{APIKey: reader.Key}, want: []string{"configuration ok", "login ok", "rights warning: the key lacks spend manage", "plan warning"}},
+		"key that reads": {config: gateway.Config{APIKey: reader.Key}, want: []string{"configuration ok", "login ok", "rights warning: the API key lacks these rights: spend manage", "plan warning"}},
 		"key that cannot sell": {
 			config: gateway.Config{APIKey: spender.Key, PlanID: svc.Plan(), EnablePaidEndpoint: &on},
 			want: []string{
-				"configuration ok", "login ok", "rights warning: the key lacks sell", "plan ok",
+				"configuration ok", "login ok", "rights warning: the API key lacks these rights: sell", "plan ok",
 				"paid endpoint failed: The key lacks the right sell",
 			},
 		},

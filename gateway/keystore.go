@@ -68,7 +68,7 @@ func (k keyStore) read() (*login, error) {
 		return nil, fmt.Errorf("stored login: %w", err)
 	}
 	if mode := info.Mode(); !mode.IsRegular() || mode.Perm()&0o077 != 0 && runtime.GOOS != "windows" {
-		return nil, fmt.Errorf("stored login: %s has mode %04o; it must be a file that only its owner can access: run chmod 600 on it",
+		return nil, fmt.Errorf("stored login: %s has mode %04o; it must be a regular file with mode 0600: run chmod 600 on it",
 			k.path(), mode.Perm())
 	}
 	f, err := os.Open(k.path())

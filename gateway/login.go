@@ -115,7 +115,7 @@ func checkEnvironment(ctx context.Context, service *client.Client, want toll.Env
 		return err
 	}
 	if info.Environment != want {
-		return errorf(InvalidParams, "The service at %s does not belong to the environment %s but to %s.",
+		return errorf(InvalidParams, "The service at %s is not a %s service: its environment is %s.",
 			service.URL(), want, plain.Text(string(info.Environment), 20)).
 			withHint("Set baseUrl to the " + string(want) + " service, or log in to the other environment.")
 	}

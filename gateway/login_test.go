@@ -117,7 +117,7 @@ func TestLogin_Ends(t *testing.T) {
 	none("cancelled by a logout", "")
 
 	text := s.command("svc_login", "live")
-	if !strings.Contains(text, "not belong to the environment live but to sandbox") || !strings.Contains(text, "baseUrl") {
+	if !strings.Contains(text, "is not a live service: its environment is sandbox") || !strings.Contains(text, "baseUrl") {
 		t.Errorf("%q", text)
 	}
 	s.svc.Close()
@@ -162,7 +162,7 @@ func TestLogin_Paste(t *testing.T) {
 	}
 	refused("revoked", "sandbox:"+deadJWT, "rejected this key")
 	refused("forged", "sandbox:"+forged, "rejected this key")
-	refused("wrong environment", "live:"+bare, "not belong to the environment live")
+	refused("wrong environment", "live:"+bare, "is not a live service")
 	refused("no key", "sandbox:hello", "is not an API key. Use /svc_login")
 	refused("bare key", bare, "Use /svc_login")
 	refused("text", "please log me in", "Use /svc_login")

@@ -184,8 +184,8 @@ func registryOf(names x402.Namespace, list []toolEntry, hash string) hostRegistr
 		LoginCommand:   names.Command(actLogin),
 		SecretPatterns: secretPatterns(),
 		Commands: []hostCommand{
-			{names.Command(actLogin), "Sign in to the service in a browser.", true},
-			{names.Command(actLogout), "Sign out of the service and delete the stored key.", false},
+			{names.Command(actLogin), "Log in to the service in a browser.", true},
+			{names.Command(actLogout), "Log out of the service and delete the stored key.", false},
 		},
 	}
 	for _, t := range list {
@@ -213,7 +213,7 @@ func configFields(names x402.Namespace) []configField {
 	}
 	sensitive := func(f configField) configField { f.Sensitive = true; return f }
 	advanced := func(f configField) configField { f.Advanced = true; return f }
-	const keyHelp = "Sent to the core. Prefer the login command, which needs no key here."
+	const keyHelp = "The plugin sends this key to the core. Leave this field empty if you use the login command."
 	return []configField{
 		sensitive(field("apiKey", "API key", keyHelp, secretText())),
 		sensitive(field(names.ConfigAPIKey(), "API key", "Another name for apiKey. Set only one of them.", secretText())),
@@ -225,18 +225,21 @@ func configFields(names x402.Namespace) []configField {
 		field("agentEndpointPath", "Path of the paid endpoint", "Default: "+names.AgentPath()+".", textLike("^/[A-Za-z0-9_./~-]+$")),
 		advanced(field("publicUrl", "Public URL", "Public URL of the paid endpoint, without its path.", anyText())),
 		advanced(field("baseUrl", "Service URL", "Set it if you run your own service.", anyText())),
-		field("paymentType", "Payment type", "crypto or fiat. It has no effect: the plan determines how you pay. Default: crypto.", oneOf("crypto", "fiat")),
+		field("paymentType", "Payment type", "crypto or fiat. This setting has no effect: the plan determines how you pay. Default: crypto.", oneOf("crypto", "fiat")),
 		advanced(field("paymentMethodId", "Payment method", "Id of an enrolled card.", anyText())),
-		advanced(field("defaultSpendingLimitCents", "Proposed spending limit", "Suggested in messages to the user, in cents. Default: 1000.", atLeast(0))),
+		advanced(field("defaultSpendingLimitCents", "Proposed spending limit",
+			"Spending limit that the gateway suggests to the user, in cents. Default: 1000.", atLeast(0))),
 		advanced(field("defaultDelegationDurationSecs", "Default duration of a spending limit", "In seconds. Default: 3600.", atLeast(minLimitSecs))),
 		field("maxSpendingLimitCents", "Maximum spending limit", "Highest spending limit that a tool may set, in cents. Default: 1000.", atLeast(0)),
 		field("maxOrderCents", "Maximum order price", "In cents. More expensive orders are rejected. Default: 0 (no limit).", atLeast(0)),
-		field("ownerOnlySpending", "Only the owner spends", "Only the owner can use tools that spend or change something. Default: true.", flag()),
-		field("spendApproval", "Order approval", "confirm, or host to show the approval prompt of the host as well. Default: confirm.",
+		field("ownerOnlySpending", "Only the owner spends",
+			"Only the owner can use tools that spend money or credits, or that create agents or plans. Default: true.", flag()),
+		field("spendApproval", "Order approval",
+			"confirm: the user confirms in the chat. host: the host also shows its approval prompt. Default: confirm.",
 			oneOf(approvalByConfirm, approvalByHost)),
 		advanced(field("allowKeyPaste", "Accept keys in the login command", "Default: true.", flag())),
 		advanced(field("allowPrivateAgents", "Allow agents in private networks", "Default: true on sandbox, false on live.", flag())),
-		advanced(field("agentHandler", "Paid endpoint handler", "demo, http with a url, or host with a url and the name of an agent.", handlerSchema())),
+		advanced(field("agentHandler", "Paid endpoint handler", "demo, http (requires url), or host (requires url and agent).", handlerSchema())),
 		sensitive(field("agentHandler.token", "Handler token", "Bearer token for a handler of kind host.", nil)),
 		sensitive(field("agentHandler.headers.*", "Handler headers", "Request headers for a handler of kind http.", nil)),
 		advanced(field("coreUrl", "Core URL", "Default: http://"+DefaultListen+".", anyText())),

@@ -36,7 +36,7 @@ func (c *Core) addLogin(s *mcp.Server) {
 	}
 	logout := &tool{
 		name: actLogout, title: "Log out",
-		description: "Deletes the stored login and, if it came from a browser, revokes its key.",
+		description: "Deletes the stored login. If the user logged in with a browser, it also revokes the API key.",
 		output:      logoutAnswer{},
 	}
 	s.AddTool(c.mcpOwn(login), func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {

@@ -21,7 +21,7 @@ func newPricing(kind, token string, env toll.Environment) (pricing, error) {
 	if token != "" {
 		var err error
 		if address, err = toll.ParseAddress(token); err != nil {
-			return pricing{}, invalid("tokenAddress", "must be 0x and 40 hexadecimal digits; got %q", token)
+			return pricing{}, invalid("tokenAddress", "must be 0x followed by 40 hexadecimal digits; got %q", token)
 		}
 	}
 	if kind == "" {
@@ -35,7 +35,7 @@ func newPricing(kind, token string, env toll.Environment) (pricing, error) {
 		address = env.USDC()
 	case kind == "erc20" && address.IsZero():
 		return pricing{}, invalid("tokenAddress",
-			"is the zero address, which means the native token; omit it for USDC")
+			"must not be the zero address with pricingType erc20; omit tokenAddress for a price in USDC")
 	case kind != "erc20" && !address.IsZero():
 		return pricing{}, invalid("tokenAddress", "requires pricingType erc20; got pricingType %q", kind)
 	}
@@ -79,18 +79,18 @@ func (p pricing) read(name, text string) (toll.Units, error) {
 func (p pricing) forms() string {
 	switch {
 	case p.dollars():
-		return `an amount like "$1.50" or "1.50" with at most 6 decimals, or base units as digits (1500000 is $1.50)`
+		return `an amount like "$1.50" or "1.50" with at most 6 decimals, or a whole number of base units (1500000 is $1.50)`
 	case p.currency == toll.CurrencyETH:
-		return `an amount like "0.001 ETH" with at most 18 decimals, or base units as digits`
+		return `an amount like "0.001 ETH" with at most 18 decimals, or a whole number of base units`
 	}
-	return "base units of the token as digits"
+	return "a whole number of base units of the token"
 }
 
 func (p pricing) hint() string {
 	if p.currency == toll.CurrencyETH {
 		return "For a price in dollars, set pricingType to erc20 (USDC) or fiat (card)."
 	}
-	return "Write amounts without a sign, exponent, or thousands separator. They are never rounded."
+	return "Write amounts without a sign, exponent, or thousands separator. Amounts are never rounded."
 }
 
 // price returns the price with these amounts and receivers. Without receivers, the single amount goes to own. Errors use names,
@@ -106,7 +106,7 @@ func (p pricing) price(
 	}
 	if len(amounts) != wanted {
 		return toll.Price{}, invalid(names[1],
-			"must have as many entries as %s: %d; got %d", names[0], len(amounts), len(receivers))
+			"must have as many entries as %s (%d); got %d", names[0], len(amounts), len(receivers))
 	}
 	for i, text := range amounts {
 		// A list splits "$1,500" at the comma into two amounts, so all amounts must have the same notation.
@@ -126,7 +126,7 @@ func (p pricing) price(
 		to, err := toll.ParseAddress(text)
 		if err != nil || to.IsZero() {
 			return toll.Price{}, invalid(names[1],
-				"must be 0x and 40 hexadecimal digits, not all 0; got %q", text)
+				"must be 0x followed by 40 hexadecimal digits, and not the zero address; got %q", text)
 		}
 		out.Receivers = append(out.Receivers, to)
 	}

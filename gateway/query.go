@@ -80,8 +80,8 @@ func runQueryAgent(ctx context.Context, c *call) (any, error) {
 			return quoted(quote), err
 		}
 		if !c.core.reach.first(made.PermissionHash, c.core.now()) {
-			return nil, invalid("confirm", "was used for the query before this one").
-				withHint("Leave it out to get a new quote, and show that to the user.")
+			return nil, invalid("confirm", "cannot be reused: each confirmation allows one query").
+				withHint("Omit confirm to get a new quote, and show the quote to the user.")
 		}
 		q.backed = made
 		defer q.revoke(ctx)

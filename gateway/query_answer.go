@@ -180,7 +180,7 @@ func (q *query) guidance(asked *x402.Challenge) string {
 		e := &asked.Entries[i]
 		switch id, err := toll.ParsePlanID(string(e.Plan())); {
 		case err == nil && id == q.plan.ID:
-			return fmt.Sprintf("This call may spend at most %s of plan %s, only at a full URL that the agent has registered. "+
+			return fmt.Sprintf("This call may spend at most %s of plan %s, and agentUrl must be a full URL that the agent has registered. "+
 				"Ask the user before you raise maxCredits or change agentUrl.", q.most.Text(), q.plan.ID)
 		case err == nil:
 			plans = append(plans, string(id))

@@ -103,10 +103,10 @@ func (c *call) capped(p toll.Price) error {
 	case !ok:
 		return errorf(OverCap,
 			"The price is %s, which cannot be compared with the cap of %s cents.", readable(p), most,
-		).withHint("The operator set maxOrderCents.")
+		).withHint("Only the operator can change maxOrderCents.")
 	case cents > most:
 		return errorf(OverCap, "The price is %s, which is above the cap of %s cents.", readable(p), most).
-			withHint("The operator set maxOrderCents.")
+			withHint("Only the operator can change maxOrderCents.")
 	}
 	return nil
 }

@@ -179,7 +179,8 @@ func (r *reach) first(permission toll.Hash, now time.Time) bool {
 func reachError(u *url.URL, err error) *Error {
 	if errors.Is(err, outbound.ErrRefused) {
 		return errorf(AgentBlocked, "requests to %s are not allowed", u.Host).
-			withHint("Agents in private networks need allowPrivateAgents. Link-local addresses and the core itself are always blocked.")
+			withHint("The operator can allow agents in private networks with allowPrivateAgents. " +
+				"Link-local addresses and the core itself are always blocked.")
 	}
 	e := errorf(AgentUnreachable, "%s did not answer", u.Host).withHint("Check the address, or retry later.")
 	e.Retryable = true

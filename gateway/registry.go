@@ -32,12 +32,12 @@ var (
 	}
 	confirmParam = param{
 		name: "confirm", kind: kindFlag, fallback: false,
-		description: "true performs the action. Set it only after the user has seen the quote and agreed.",
+		description: "If true, the tool performs the action. Set it to true only after the user has seen the quote and agreed.",
 	}
 	paymentParams = []param{
 		{
 			name: "paymentType", kind: kindText, oneOf: []string{"crypto", "fiat"},
-			description: "crypto or fiat. It must match the payment type of the plan, which is the default.",
+			description: "crypto or fiat. It must match the payment type of the plan. Default: the payment type of the plan.",
 		},
 		{
 			name: "paymentMethodId", kind: kindText, most: 128,
@@ -58,7 +58,8 @@ var (
 		{name: "tokenAddress", kind: kindText, most: 42, description: "ERC-20 token of the price. Omit it for the native token or, with pricingType erc20, for USDC."},
 		{
 			name: "pricingType", kind: kindText, oneOf: []string{"crypto", "erc20", "fiat"},
-			description: "crypto: the native token; erc20: a token (USDC without tokenAddress); fiat: a card price. Default: erc20 with tokenAddress, otherwise crypto.",
+			description: "crypto: native token; erc20: the token in tokenAddress, or USDC if it is omitted; fiat: card. " +
+				"Default: erc20 if tokenAddress is set, otherwise crypto.",
 		},
 		{name: "description", kind: kindText, most: 2000, description: "Description for buyers."},
 		receiverParam,
@@ -75,7 +76,7 @@ var checkBalance = &tool{
 
 var getAccessToken = &tool{
 	name: "getAccessToken", title: "Get access token", effect: EffectSpend,
-	description: "Returns an access token that pays for requests with credits of a plan. The token is a secret that can spend credits. With a spending limit, it returns a quote until the user confirms.",
+	description: "Returns an access token that pays for requests with credits of a plan. The token is a secret that can spend credits. With spendingLimitCents, the tool returns a quote until the user confirms.",
 	params: slices.Concat([]param{planParam, agentParam}, paymentParams, []param{
 		{name: "redemptionLimit", kind: kindInteger, least: 1, most: maxInteger, description: "Maximum number of credits that the token may burn in total."},
 		{name: "orderLimit", kind: kindInteger, least: 0, most: 1000, description: "Maximum number of orders that the token may place. Only with a spending limit."},

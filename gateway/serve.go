@@ -65,7 +65,8 @@ func (c *Core) guarded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case !c.isHost(r.Host):
-			fail(w, http.StatusForbidden, codeForbidden, "The core does not accept this Host header. Its operator can allow it.")
+			fail(w, http.StatusForbidden, codeForbidden,
+				"The core does not accept this Host header. The operator of the core can add it to the accepted hosts.")
 		case len(r.Header.Values("Origin")) > 0:
 			fail(w, http.StatusForbidden, codeForbidden, "Requests from web pages are not allowed.")
 		default:
@@ -238,7 +239,7 @@ func (c *Core) helloWarnings(ctx context.Context, g guards) []string {
 	warnings := []string{}
 	if s := c.set(); s.keyPaste && !(g.Write && g.Run) {
 		warnings = append(warnings,
-			"The guards against keys in messages are not both active: the login command does not accept keys.")
+			"The login command does not accept keys, because the plugin cannot keep them out of prompts and transcripts.")
 	}
 	if err := c.CheckPaidEndpoint(ctx); err != nil {
 		warnings = append(warnings, redact("The paid endpoint is not available: "+asError(err).Error()))
@@ -249,7 +250,7 @@ func (c *Core) helloWarnings(ctx context.Context, g guards) []string {
 func (c *Core) serveTool(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("name")
 	if c.tools[name] == nil {
-		fail(w, http.StatusNotFound, UnknownTool, "There is no such tool.")
+		fail(w, http.StatusNotFound, UnknownTool, "This tool does not exist.")
 		return
 	}
 	var in struct {
@@ -279,7 +280,7 @@ func (c *Core) serveTool(w http.ResponseWriter, r *http.Request) {
 func (c *Core) serveCommand(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("name")
 	if name != c.opts.Names.Command(actLogin) && name != c.opts.Names.Command(actLogout) {
-		fail(w, http.StatusNotFound, codeNotFound, "There is no such command.")
+		fail(w, http.StatusNotFound, codeNotFound, "This command does not exist.")
 		return
 	}
 	var in struct {

@@ -214,12 +214,12 @@ func (c *call) newBudget(ctx context.Context, ask tokenAsk, limit toll.Cents) (*
 	case limit > c.account.maxLimit:
 		return nil, errorf(OverCap,
 			"spendingLimitCents may be at most %s; got %s.", c.account.maxLimit, limit,
-		).withHint("The operator set maxSpendingLimitCents.")
+		).withHint("Only the operator can change maxSpendingLimitCents.")
 	case !ask.plan.Kind().Prepaid() && c.account.maxOrder > 0 && limit > c.account.maxOrder:
 		// An order is as large as its request, so only the limit bounds it.
 		return nil, errorf(OverCap,
 			"spendingLimitCents may be at most %s for this plan; got %s.", c.account.maxOrder, limit,
-		).withHint("The operator set maxOrderCents.")
+		).withHint("Only the operator can change maxOrderCents.")
 	case cents > limit && ask.plan.Kind().Prepaid():
 		return nil, invalid("spendingLimitCents",
 			"must cover one order, which costs %s cents; got %s", cents, limit)
@@ -274,8 +274,8 @@ func (d *budget) quote(c *call, ask tokenAsk, changed bool) *quote {
 		q.PaymentMethodID = d.card.ID
 		q.PaymentMethod = d.card.Brand + " " + d.card.Last4
 	}
-	return q.ask(c, changed, "The access token may buy credits of this plan: one order for "+
-		readable(d.plan.Price)+", up to "+d.limit.String()+" cents ("+strings.ToUpper(d.currency)+
+	return q.ask(c, changed, "The access token may buy credits of this plan. Price of the plan: "+
+		readable(d.plan.Price)+". Spending limit: "+d.limit.String()+" cents ("+strings.ToUpper(d.currency)+
 		") in total, for "+strconv.FormatInt(q.DelegationDurationSecs, 10)+" s.")
 }
 

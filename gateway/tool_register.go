@@ -58,10 +58,10 @@ func (c *call) compareCard(ctx context.Context, agent *url.URL, name string) {
 		return
 	}
 	if card.Name != "" && !strings.EqualFold(card.Name, name) {
-		c.warn("The name in the agent's own card differs from the registered name.")
+		c.warn("The name in the agent card (agent.json) differs from the registered name.")
 	}
 	if card.URL != "" && strings.TrimSuffix(card.URL, "/") != strings.TrimSuffix(agent.String(), "/") {
-		c.warn("The URL in the agent's own card differs from the registered URL.")
+		c.warn("The URL in the agent card (agent.json) differs from the registered URL.")
 	}
 }
 
@@ -111,7 +111,7 @@ func (c *call) newPlan(name, amount, receiver string, limit toll.AccessLimit) (c
 	duration := c.args.integer("durationSecs", 0)
 	switch {
 	case limit.Kind().NeedsPeriod() && duration == 0:
-		return none, invalid("durationSecs", "is required with accessLimit time, in seconds")
+		return none, invalid("durationSecs", "is required with accessLimit time")
 	case !limit.Kind().NeedsPeriod() && duration != 0:
 		return none, invalid("durationSecs", "requires accessLimit time")
 	}
@@ -147,7 +147,7 @@ func (c *call) mayCreate(
 		Price:                echo(w.Price),
 		RequiresConfirmation: true,
 		Message: c.request(false,
-			"The price of the new plan, "+readable(w.Price)+", would not go to this workspace alone."),
+			"The price of the new plan is "+readable(w.Price)+", and other addresses would receive all or part of it."),
 	}
 }
 

@@ -157,6 +157,7 @@ func (x *exchange) askExact(ctx context.Context, _ struct{}) (taken bool, keep t
 		x.c.Log.Warn("paid: cannot check whether the service settles wallet payments", "plan", string(x.c.plan), "error", e.Error())
 		return false, exactRecovery, err
 	}
-	x.c.Log.Error("paid: the service rejected the entries of PerCall, so the 402 omits them", "plan", string(x.c.plan), "error", e.Error())
+	x.c.Log.Error("paid: the service rejected the PerCall prices, so the 402 response omits them",
+		"plan", string(x.c.plan), "error", e.Error())
 	return false, exactPause, nil
 }

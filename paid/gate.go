@@ -135,12 +135,12 @@ func (x *exchange) price() bool {
 	if price != nil && *x.asked != *price {
 		if x.c.onClosed != nil {
 			x.c.onClosed(x.w, x.r, toll.Errorf(toll.CodeBadRequirements,
-				"The price must be %d to %d credits, the bounds of plan %s; got %d.",
+				"The price must be %d to %d credits for plan %s; got %d.",
 				t.MinAmount, t.MaxAmount, t.PlanID, *price))
 			return false
 		}
 		x.gate.outside.Do(func() {
-			x.c.Log.Warn("paid: the price of a route is outside the bounds of its plan, which apply instead", "credits", int64(*price),
+			x.c.Log.Warn("paid: the plan does not allow the price of a route: using the nearest allowed price", "credits", int64(*price),
 				"min", int64(t.MinAmount), "max", int64(t.MaxAmount), "planId", string(t.PlanID))
 		})
 	}
@@ -148,7 +148,8 @@ func (x *exchange) price() bool {
 	x.required = x.asks.required
 	if x.exact, err = x.c.exactEntries(t); err != nil {
 		x.gate.unlisted.Do(func() {
-			x.c.Log.Error("paid: the entries of PerCall cannot be created, so the 402 omits them", "plan", string(x.c.plan), "error", err)
+			x.c.Log.Error("paid: the PerCall prices cannot be offered, so the 402 response omits them",
+				"plan", string(x.c.plan), "error", err)
 		})
 	}
 	return true
@@ -453,7 +454,7 @@ func (x *exchange) settleStream(a *writer) {
 		defer func() {
 			if v := recover(); v != nil {
 				// The subscriber agreed to the held amount.
-				x.c.Log.Error("paid: the price function of a stream panicked; the held amount is charged", "agentRequestId", x.sale.AgentRequestID)
+				x.c.Log.Error("paid: the price function of a stream panicked, so the held credits are charged", "agentRequestId", x.sale.AgentRequestID)
 			}
 		}()
 		amount = x.amount(Response{Status: a.status, Header: a.sent, Size: a.delivered, Streamed: true})

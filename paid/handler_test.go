@@ -514,7 +514,7 @@ func TestPriceOutsideOfThePlan(t *testing.T) {
 			}
 		}
 		outside := want != price.String()
-		if got := strings.Count(log.String(), "is outside the bounds"); got != map[bool]int{true: 1, false: 0}[outside] {
+		if got := strings.Count(log.String(), "the plan does not allow the price of a route"); got != map[bool]int{true: 1, false: 0}[outside] {
 			t.Errorf("a price of %d was told of %d times:\n%s", price, got, &log)
 		}
 	}

@@ -25,7 +25,7 @@ func parseKey(key string) (k routeKey, err error) {
 	path = strings.TrimLeft(path, " ")
 	switch {
 	case !ok || !strings.HasPrefix(path, "/"):
-		return bad(`it must be "METHOD /path", for example "GET /files/:name"`)
+		return bad(`must be "METHOD /path", for example "GET /files/:name"`)
 	case method == "" || strings.Trim(method, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") != "":
 		return bad("the method must be uppercase, for example POST")
 	case method == http.MethodConnect || method == http.MethodTrace:
@@ -33,7 +33,7 @@ func parseKey(key string) (k routeKey, err error) {
 	case !utf8.ValidString(path) || strings.ContainsFunc(path, func(r rune) bool { return r < 0x20 || r == 0x7f }):
 		return bad("the path must be UTF-8 without control characters")
 	case strings.ContainsAny(path, `?#%;\`):
-		return bad(`the path must be decoded, without query, fragment, ";", or "\"`)
+		return bad(`the path must not be percent-encoded or contain a query, fragment, ";", or "\"`)
 	}
 	k.key, k.method = key, method
 	if path, k.rest = strings.CutSuffix(path, "/*"); strings.Contains(path, "*") {

@@ -60,7 +60,7 @@ func (o *offerCache) of(ctx context.Context, c *config, required *x402.PaymentRe
 		o.mu.Lock()
 		o.paused = c.Clock().Add(offerRecovery)
 		o.mu.Unlock()
-		c.Log.Warn("paid: an offer was not signed", "plan", string(c.plan), "error", err.Error())
+		c.Log.Warn("paid: the service did not sign the offers of a 402 response", "plan", string(c.plan), "error", err.Error())
 		return nil
 	}
 	o.kept.Put(k, signed.Offers, time.Unix(signed.ValidUntil, 0).Add(-offerMargin), c.Clock())

@@ -120,7 +120,7 @@ func refuseBodyOverride(r *http.Request) *toll.Error {
 		return toll.Errorf(toll.CodeBadRequest, "The body could not be read.")
 	}
 	if len(b) > maxFormBody {
-		return toll.Errorf(toll.CodeBodyTooLarge, "A form or JSON body on this path is larger than 1 MiB.")
+		return toll.Errorf(toll.CodeBodyTooLarge, "The body is too large: form and JSON bodies on this path must be at most 1 MiB.")
 	}
 	r.Body = struct {
 		io.Reader

@@ -133,7 +133,7 @@ func (x *exchange) writePage(exact []x402.ExactRequirements) {
 		policy, script = walletPolicy, "<script>"+pageScript+"</script>\n"
 		b.WriteString(buttons + "<p role=\"alert\"></p>\n<pre hidden></pre>\n")
 	}
-	b.WriteString("<p><small>Programs send an access token of the plan in the header <code>" +
+	b.WriteString("<p><small>Programs send an access token for the plan in the header <code>" +
 		html.EscapeString(x.c.tokenHeaders[0]) + "</code>. This request was not processed, and nothing was charged.</small></p>\n</main>\n" + script + "</body>\n</html>\n")
 	h := x.w.Header()
 	h.Set("Content-Security-Policy", policy)

@@ -355,7 +355,8 @@ func TestPerCall_NotOpen(t *testing.T) {
 	step(2*time.Minute, toll.NewError(toll.CodeUnavailable), 2, 2) // older knowledge serves
 	step(4*time.Second, closed, 2, 2)
 	step(2*time.Second, closed, 1, 3)
-	if !strings.Contains(lines.String(), "paid: the service rejected the entries of PerCall") || !strings.Contains(lines.String(), closed.Message) {
+	if !strings.Contains(lines.String(), "paid: the service rejected the PerCall prices") ||
+		!strings.Contains(lines.String(), closed.Message) {
 		t.Errorf("the log says %s", lines)
 	}
 	for _, reason := range []string{x402.ReasonUnsupportedScheme, x402.ReasonUnauthorizedServer, x402.ReasonInvalidNetwork, x402.ReasonInvalidRequirements} {
@@ -490,7 +491,7 @@ func TestPerCall_Networks(t *testing.T) {
 			must.Do(t, x402.Decode(e.Extra, &extra))
 			got = append(got, network+" "+e.Network+" "+e.Asset+" "+extra.Name+" "+extra.Version)
 		}
-		if strings.Contains(lines.String(), "the entries of PerCall cannot be created") != (network == "eip155:1") {
+		if strings.Contains(lines.String(), "the PerCall prices cannot be offered") != (network == "eip155:1") {
 			t.Errorf("%s: the log says %s", network, lines)
 		}
 	}

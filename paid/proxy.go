@@ -94,7 +94,7 @@ func (p *proxy) reverse() http.Handler {
 		Rewrite:   p.rewrite,
 		ModifyResponse: func(res *http.Response) error {
 			if res.StatusCode == http.StatusSwitchingProtocols {
-				return errors.New("the upstream changed the protocol")
+				return errors.New("the upstream server switched protocols, which paid routes do not support")
 			}
 			stripAnswer(res.Header)
 			if seller.IsEvents(res.Header) {
@@ -109,11 +109,11 @@ func (p *proxy) reverse() http.Handler {
 			}
 			// Without a response, net/http would send 200. A disconnect of the caller is not logged as a failure.
 			if !errors.Is(err, context.Canceled) || r.Context().Err() == nil {
-				p.c.Log.Error("paid: the upstream failed", "error", err)
+				p.c.Log.Error("paid: the request to the upstream server failed", "error", err)
 			}
 			// Not CodeUnavailable, which clients retry: the upstream may have done its work.
 			e := toll.NewError(toll.CodeInternal)
-			e.Message, e.Status = "The upstream did not answer.", http.StatusBadGateway
+			e.Message, e.Status = "The upstream server did not answer.", http.StatusBadGateway
 			writeError(w, e, correlationID(r.Header))
 		},
 	}

@@ -20,11 +20,12 @@ func (x *exchange) advertised() map[string]json.RawMessage {
 func (x *exchange) extensionsFit(identifier string, sent map[string]json.RawMessage) bool {
 	if x.c.identifierRequired && identifier == "" {
 		x.fail(toll.Errorf(toll.CodeBadRequest, "This route requires a payment identifier.").
-			WithHint("Add the id of the request to the extensions of the payment, as the 402 of this route describes."))
+			WithHint("Add the extension payment-identifier to the payment, as described in the 402 response of this route."))
 		return false
 	}
 	if name := x402.EchoMismatch(x.advertised(), sent); name != "" {
-		x.refuse(x402.ReasonEchoMismatch, toll.Errorf(toll.CodeBadRequirements, "The payment does not repeat the extension %s as the server sent it.", name), nil)
+		x.refuse(x402.ReasonEchoMismatch, toll.Errorf(toll.CodeBadRequirements,
+			"The payment must repeat the extension %s exactly as the server sent it.", name), nil)
 		return false
 	}
 	return true
@@ -59,8 +60,8 @@ func (x *exchange) isPaid(r *seller.Refusal) bool {
 func (x *exchange) refuse(reason string, e *toll.Error, receipt *x402.SettleResponse) {
 	if x.c.publicURL == "" {
 		x.gate.unnamed.Do(func() {
-			x.c.Log.Warn("paid: without PublicURL, a 402 contains a path instead of a URL, so clients cannot pay, and access tokens for "+
-				"a single resource are rejected", "plan", string(x.c.plan), "path", x.r.URL.Path)
+			x.c.Log.Warn("paid: PublicURL is not set: 402 responses contain only a path, which clients cannot call, and access tokens "+
+				"for a single resource are rejected", "plan", string(x.c.plan), "path", x.r.URL.Path)
 		})
 	}
 	exact := x.listed()

@@ -179,7 +179,7 @@ func (t *table) add(r Route, e *entry) (err error) {
 		case !e.named && other == text:
 			return fmt.Errorf("route key %q: already used by another route", r.key)
 		case !t.cased && other != text && strings.EqualFold(other, text):
-			return fmt.Errorf("route key %q: it differs from %q only in case", r.key, o.key)
+			return fmt.Errorf("route key %q: differs from %q only in case", r.key, o.key)
 		}
 	}
 	t.entries = append(t.entries, e)

@@ -74,7 +74,7 @@ func (x *exchange) accepted(p *x402.ExactPayment) *x402.ExactRequirements {
 			return &x.exact[i]
 		}
 	}
-	return bad("This route does not offer the accepted entry.")
+	return bad("This route does not offer the payment option in accepted.")
 }
 
 // ErrNotSettled means that the payment for a stream was not settled, so no part of the stream is sent.

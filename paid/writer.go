@@ -20,7 +20,7 @@ var (
 	// ErrHoldEnded means that the response was cut because its hold ended.
 	ErrHoldEnded = seller.ErrHoldEnded
 	// ErrTooLarge means that the response exceeds MaxBuffer and may not stream.
-	ErrTooLarge = errors.New("paid: the answer is longer than the buffer and cannot stream")
+	ErrTooLarge = errors.New("paid: the response is larger than MaxBuffer and cannot be streamed")
 
 	errEnded = errors.New("paid: the request has ended")
 )

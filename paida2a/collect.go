@@ -29,10 +29,10 @@ func newCollector(t *task) *collector { return &collector{task: t, ended: make(c
 // event that ended the task.
 func (c *collector) Write(_ context.Context, event a2a.Event) error {
 	if event == nil {
-		return fmt.Errorf("the event is missing: %w", a2a.ErrInvalidAgentResponse)
+		return fmt.Errorf("the agent sent an empty event: %w", a2a.ErrInvalidAgentResponse)
 	}
 	if _, err := x402.Encode(event); err != nil {
-		return fmt.Errorf("the event is not JSON: %w", a2a.ErrInvalidAgentResponse)
+		return fmt.Errorf("the event cannot be encoded as JSON: %w", a2a.ErrInvalidAgentResponse)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -104,7 +104,7 @@ func (c *collector) describe(meta map[string]any) {
 
 func (c *collector) update(e *a2a.TaskArtifactUpdateEvent) error {
 	if e.Artifact == nil {
-		return fmt.Errorf("an artifact is missing: %w", a2a.ErrInvalidAgentResponse)
+		return fmt.Errorf("the artifact update has no artifact: %w", a2a.ErrInvalidAgentResponse)
 	}
 	i := slices.IndexFunc(c.out.artifacts, func(a *a2a.Artifact) bool { return a.ID == e.Artifact.ID })
 	switch {

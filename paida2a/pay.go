@@ -36,7 +36,7 @@ func (d *handler) demand(ctx context.Context) (*x402.PaymentRequired, error) {
 // unreachable returns the error for a failed call to the service, which is not the client's fault. It tells the client to retry.
 func unreachable(r *seller.Refusal) error {
 	if r.Class == seller.Pending || r.Err.Code == toll.CodeSettlementPending {
-		return fmt.Errorf("the outcome of the payment is not known yet, send it again: %w", a2a.ErrServerError)
+		return fmt.Errorf("the outcome of the payment is not known yet, send the same message again: %w", a2a.ErrServerError)
 	}
 	return fmt.Errorf("the payment service cannot be reached, try again: %w", a2a.ErrServerError)
 }

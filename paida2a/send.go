@@ -21,15 +21,15 @@ const (
 	textDeclined  = "The payment was declined."
 	textVerified  = "The payment is verified. The agent is working on the task."
 	textFailed    = "The agent failed. Nothing was charged."
-	textBusy      = "the task is in progress"
-	textOver      = "the task has ended"
+	textBusy      = "the task is still in progress"
+	textOver      = "the task has ended: start a new task"
 )
 
 // send handles a message. It returns the task and the number of its events before this message.
 func (d *handler) send(ctx context.Context, params *a2a.MessageSendParams) (*task, int, error) {
 	switch {
 	case params.Message == nil:
-		return nil, 0, invalid("a message is missing")
+		return nil, 0, invalid("the request has no message")
 	case params.Message.Role != a2a.MessageRoleUser:
 		return nil, 0, invalid("a message to an agent must have the role user")
 	case params.Config != nil && params.Config.PushConfig != nil:

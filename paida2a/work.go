@@ -22,7 +22,7 @@ const cancelTime = 30 * time.Second
 
 var (
 	errPanic    = errors.New("the agent panicked")
-	errNoEnd    = errors.New("the agent returned before it ended the task")
+	errNoEnd    = errors.New("the agent returned without ending the task")
 	errCanceled = errors.New("the task was canceled")
 )
 

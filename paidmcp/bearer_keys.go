@@ -54,7 +54,7 @@ func (k *keys) find(ctx context.Context, id string) (ed25519.PublicKey, error) {
 	}
 	key := k.byID[id]
 	if key == nil && (k.failed || ctx.Err() != nil) {
-		return nil, errors.New("paidmcp: the keys of the service could not be read")
+		return nil, errors.New("paidmcp: the public keys of the service could not be read")
 	}
 	return key, nil
 }
@@ -96,7 +96,7 @@ func (k *keys) read(ctx context.Context) (map[string]ed25519.PublicKey, error) {
 		} `json:"keys"`
 	}
 	if res.StatusCode != http.StatusOK {
-		return nil, errors.New("paidmcp: the service did not return its keys")
+		return nil, errors.New("paidmcp: the service did not return its public keys")
 	}
 	if err := x402.Decode(text, &set); err != nil {
 		return nil, err
@@ -110,7 +110,7 @@ func (k *keys) read(ctx context.Context) (map[string]ed25519.PublicKey, error) {
 		byID[key.ID] = x
 	}
 	if len(byID) == 0 {
-		return nil, errors.New("paidmcp: the service has no keys")
+		return nil, errors.New("paidmcp: the service returned no Ed25519 keys")
 	}
 	return byID, nil
 }

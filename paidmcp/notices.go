@@ -27,7 +27,7 @@ var (
 	// ErrNotPaid means that the call ended without a settlement, so its notifications are dropped.
 	ErrNotPaid = errors.New("paidmcp: the call was not paid")
 	// ErrTooMuch means that more than 1,000 notifications or 8 MiB would wait for the settlement of the call. See [Stream].
-	ErrTooMuch = errors.New("paidmcp: too many notifications wait for the settlement of the call")
+	ErrTooMuch = errors.New("paidmcp: too many notifications are waiting for the call to be settled")
 )
 
 // speaker identifies a call by its session and progress token.

@@ -41,7 +41,8 @@ func (c *call) pay(ctx context.Context) *unpaid {
 	}
 	if r == nil {
 		if c.cred.bearer && bearerWarned.CompareAndSwap(false, true) {
-			c.Log.Warn("paidmcp: a call was paid with its bearer token, which is deprecated: send the payment in params._meta", "key", metaPayment)
+			c.Log.Warn("paidmcp: an MCP call sends an access token as its bearer token, which is deprecated: "+
+				"send the access token in params._meta", "key", metaPayment)
 		}
 		o := seller.Offer{Required: c.ask([]*x402.Terms{c.terms}), PlanID: c.plan, Item: c.url, Elsewhere: c.cfg.EndpointURL}
 		if f := c.cfg.AfterSettle; f != nil {

@@ -58,7 +58,7 @@ func (s *Server) serveRegister(w http.ResponseWriter, r *http.Request) {
 	}
 	status, header, answer, err := s.register.pass(r.Context(), body)
 	if err != nil {
-		s.log.Warn("mcp: a registration could not be forwarded", "error", err)
+		s.log.Warn("mcp: a client registration could not be forwarded to the authorization server", "error", err)
 		w.Header().Set("Retry-After", "5")
 		refuse(w, http.StatusServiceUnavailable, "temporarily_unavailable", "The authorization server cannot be reached.")
 		return

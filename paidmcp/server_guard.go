@@ -92,7 +92,7 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request) bool {
 	if s.guard.host(r.Host) {
 		return true
 	}
-	refuse(w, http.StatusForbidden, "forbidden", "This server does not accept this Host header. Its operator can allow it.")
+	refuse(w, http.StatusForbidden, "forbidden", "This server does not accept this Host header. The operator of the server can allow it.")
 	return false
 }
 

@@ -79,7 +79,8 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request, most int64) (b
 				done()
 				w.Header().Set("Connection", "close")
 				w.Header().Set("Retry-After", "5")
-				refuse(w, http.StatusServiceUnavailable, "temporarily_unavailable", "The server cannot accept a request of this size now.")
+				refuse(w, http.StatusServiceUnavailable, "temporarily_unavailable",
+					"The server cannot accept a request of this size now. Retry in 5 seconds.")
 				return nil, nil, false
 			}
 			taken += more
@@ -132,7 +133,7 @@ func readMessage(body []byte) (*message, *messageFault) {
 	m := &message{id: in.ID}
 	if in.Method == nil {
 		if in.ID == nil || in.Result == nil && in.Error == nil {
-			return nil, invalid(in.ID, "The message has neither a method nor a result.")
+			return nil, invalid(in.ID, "The message must have a method, or an id and a result or error.")
 		}
 		return m, nil
 	}

@@ -32,7 +32,7 @@ func limitCompletions(clock func() time.Time) mcp.Middleware {
 	return func(next mcp.MethodHandler) mcp.MethodHandler {
 		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 			if method == methodComplete && !calls.Take(mcpwire.Caller(ctx), 1, now(clock)).OK {
-				return nil, &jsonrpc.Error{Code: codeLimit, Message: "Too many completions. Retry in a minute."}
+				return nil, &jsonrpc.Error{Code: codeLimit, Message: "Too many completion requests. Retry in a minute."}
 			}
 			return next(ctx, method, req)
 		}

@@ -312,7 +312,7 @@ func (s *Server) serveSession(w *reply, r *http.Request, who *caller, m *message
 		w.WriteHeader(http.StatusAccepted)
 		return
 	case m.method == "":
-		invalid(m.id, "A response requires the session of its request.").write(w)
+		invalid(m.id, "Send the header Mcp-Session-Id with a response.").write(w)
 		return
 	}
 	one, err := s.sessions.open(who.owner(), roomOf(who, r), m, r.Header.Get(headerVersion))
@@ -396,7 +396,7 @@ func (n *nowhere) WriteHeader(int)             {}
 // serveStream serves the messages that a session sends outside of calls, or resumes a broken stream.
 func (s *Server) serveStream(w http.ResponseWriter, r *http.Request, who *caller) {
 	if len(r.Header.Values(headerSession)) == 0 {
-		refuse(w, http.StatusBadRequest, "invalid_request", "A stream requires the Mcp-Session-Id of its session.")
+		refuse(w, http.StatusBadRequest, "invalid_request", "Send the header Mcp-Session-Id to open a stream.")
 		return
 	}
 	if _, asEvents := accepts(r.Header.Values("Accept")); !asEvents {

@@ -224,7 +224,7 @@ func (s *Server) resume(w http.ResponseWriter, r *http.Request, one *session) {
 		st, reads = s.sessions.backlog.resume(one, events[0])
 	}
 	if st == nil {
-		refuse(w, http.StatusBadRequest, "unknown_event", "The session does not contain this event, or no longer does.")
+		refuse(w, http.StatusBadRequest, "unknown_event", "The event in Last-Event-ID is unknown or no longer available.")
 		return
 	}
 	h := w.Header()

@@ -197,7 +197,7 @@ func (s *Service) Data() string { return s.dir }
 // Advance moves the clock of the service forward: access tokens and holds end, credits expire.
 func (s *Service) Advance(d time.Duration) {
 	if d < 0 {
-		s.fail(errors.New("the clock cannot go back"))
+		s.fail(errors.New("the clock cannot be set back"))
 	}
 	s.offset.Add(int64(d))
 }
@@ -208,7 +208,7 @@ func (s *Service) Now() time.Time { return s.clock() }
 // Decline makes the fake rail of [WithPayments] refuse payments from now on, or accept them again when on is false.
 func (s *Service) Decline(on bool) {
 	if s.payments() {
-		s.rail.Behave(railtest.Behaviour{Decline: on, Reason: "the test declines"})
+		s.rail.Behave(railtest.Behaviour{Decline: on, Reason: "declined by the test"})
 	}
 }
 

@@ -110,7 +110,7 @@ type bazaarInfo struct {
 func ReadBazaar(extension json.RawMessage) (*Bazaar, error) {
 	bad := func(why string) (*Bazaar, error) { return nil, toll.Errorf(toll.CodeBadRequest, "%s", why) }
 	if len(extension) > MaxBazaarBytes {
-		return bad("it is larger than 8 KiB")
+		return bad("the extension is larger than 8 KiB")
 	}
 	var e bazaarExtension
 	var info bazaarInfo
@@ -118,7 +118,7 @@ func ReadBazaar(extension json.RawMessage) (*Bazaar, error) {
 	case Decode(extension, &e) != nil, len(e.Info) == 0, Decode(e.Info, &info) != nil, info.Input == nil:
 		return bad("info has no input")
 	case len(e.Schema) == 0:
-		return bad("it has no schema")
+		return bad("schema is missing")
 	case info.Output != nil && info.Output.Type == "":
 		return bad("output has no type")
 	case e.RouteTemplate != "" && !ValidRouteTemplate(e.RouteTemplate):

@@ -54,7 +54,9 @@ func (f *requiredField) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	return errRequiredForm
 }
 
-var errRequiredForm = &toll.Error{Code: toll.CodeBadRequest, Message: "must be an object, its JSON in a string, or the base64 of its JSON in a string"}
+var errRequiredForm = &toll.Error{
+	Code: toll.CodeBadRequest, Message: "must be a JSON object, or a string with the JSON object or its base64",
+}
 
 func (f *requiredField) explain(raw []byte) error {
 	switch raw[0] {

@@ -49,7 +49,7 @@ func ParsePattern(text string) (Pattern, error) {
 		path, p.rest, p.rank = cut, true, 2
 	}
 	if t.scheme != "mcp" && strings.ContainsAny(path, "*") {
-		return Pattern{}, badURL("has a wildcard before its end")
+		return Pattern{}, badURL("may contain a wildcard only at the end")
 	}
 	all := strings.Split(path, "/")
 	if p.rest {
@@ -65,7 +65,7 @@ func ParsePattern(text string) (Pattern, error) {
 		case isParameter(s):
 			p.rank = max(p.rank, 1)
 		case t.scheme != "mcp" && (strings.ContainsAny(s, "{}") || strings.HasPrefix(s, ":")):
-			return Pattern{}, badURL("has a parameter that does not fill its segment")
+			return Pattern{}, badURL("has a parameter that is not a whole path segment")
 		}
 	}
 	p.bare, p.path = len(all) == 0, strings.Join(all, "/")
@@ -209,7 +209,7 @@ func parseMCP(s string) (target, error) {
 		name = strings.TrimSuffix(name, "/")
 	case "resources":
 	default:
-		return target{}, badURL("must name tools, resources, or prompts")
+		return target{}, badURL("must have the type tools, resources, or prompts")
 	}
 	host, err := url.PathUnescape(host)
 	if err == nil {

@@ -118,11 +118,11 @@ type exactBody struct {
 // [toll.CodeTokenUndecodable], [toll.CodeBadX402Version].
 func DecodeExact(s string) (*ExactPayment, error) {
 	if len(s) > MaxTokenBytes && !strings.HasPrefix(s, "{") || len(s) > maxPayloadBytes {
-		return nil, badPayment("it is too large")
+		return nil, badPayment("the payment payload is too large")
 	}
 	text, ok := headerText(s)
 	if !ok || text[0] != '{' {
-		return nil, badPayment("it is neither base64 of a JSON object nor a JSON object")
+		return nil, badPayment("expected a JSON object or the base64 of a JSON object")
 	}
 	var head struct {
 		X402Version toll.Int `json:"x402Version"`

@@ -23,7 +23,8 @@ func ParseNamespace(s string) (Namespace, error) {
 	}
 	words := strings.Split(s, ",")
 	if len(words) != 3 {
-		return Namespace{}, errors.New("x402: a namespace must be three comma-separated words: scheme prefix, header prefix, word")
+		return Namespace{}, errors.New(
+			"x402: a namespace must be three comma-separated words (scheme prefix, header prefix, and word), such as acme,Acme,acme")
 	}
 	n := Namespace{Scheme: words[0], Header: words[1], Word: words[2]}
 	header := n.Header != "" && len(n.Header) <= 32 &&

@@ -171,7 +171,7 @@ func StatementKey(document []byte, keyID string) (ed25519.PublicKey, error) {
 			return x, nil
 		}
 	}
-	return nil, toll.Errorf(toll.CodeBadRequest, "The document does not contain this key.")
+	return nil, toll.Errorf(toll.CodeBadRequest, "The DID document does not contain this key.")
 }
 
 // Verify returns the signed terms. The caller must check that the key may sign for the resource. Errors:
@@ -196,7 +196,7 @@ func verifyStatement(format, jws string, key ed25519.PublicKey, v any) error {
 }
 
 func badStatement() error {
-	return toll.Errorf(toll.CodeTokenSignature, "The statement cannot be verified.")
+	return toll.Errorf(toll.CodeTokenSignature, "The signature cannot be verified.")
 }
 
 // VerifyJWS verifies an EdDSA signature and decodes the content into v. Errors: [toll.CodeTokenSignature].

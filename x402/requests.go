@@ -19,7 +19,7 @@ type appender interface {
 	appendJSON(b []byte) ([]byte, error)
 }
 
-var errUnusual = errors.New("x402: a value for the generic encoder")
+var errUnusual = errors.New("x402: the value requires the generic encoder")
 
 // MarshalJSON writes the stock body when Stock is set, else the spec body.
 func (r *VerifyRequest) MarshalJSON() ([]byte, error) { return Encode(r) }

@@ -111,7 +111,8 @@ func (s *ServerScheme) EnhanceRequirements(r StandardRequirements) (StandardRequ
 	maps.Copy(extra, r.Extra)
 	r.Extra = extra
 	if r.text("planId") == "" {
-		return StandardRequirements{}, toll.Errorf(toll.CodeBadRequest, "Set the plan that pays: PlanID of the scheme, or extra.planId of the route.")
+		return StandardRequirements{}, toll.Errorf(toll.CodeBadRequest,
+			"The plan id is missing. Set PlanID of the scheme, or extra.planId of the route.")
 	}
 	r.PayTo = cmp.Or(r.PayTo, noReceiver)
 	return r, nil

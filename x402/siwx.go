@@ -109,18 +109,18 @@ const maxSignInResources = 16
 // checks nothing else. Errors: [toll.CodeTokenUndecodable].
 func DecodeSignIn(s string) (*SignIn, error) {
 	if len(s) > MaxTokenBytes {
-		return nil, badSignIn("it is larger than 8 KiB")
+		return nil, badSignIn("the proof is larger than 8 KiB")
 	}
 	p := new(SignIn)
 	if err := DecodeHeader(s, p); err != nil {
-		return nil, badSignIn("it is malformed").WithCause(err)
+		return nil, badSignIn("the proof is malformed").WithCause(err)
 	}
 	if len(p.Resources) > maxSignInResources {
-		return nil, badSignIn("it has too many resources")
+		return nil, badSignIn("the proof has more than 16 resources")
 	}
 	words := []string{p.Domain, p.Address, p.URI, p.Version, p.ChainID, p.Type, p.Nonce, p.IssuedAt, p.Signature}
 	if slices.Contains(words, "") {
-		return nil, badSignIn("a member is missing")
+		return nil, badSignIn("a required member is missing")
 	}
 	words = append(words, p.ExpirationTime, p.NotBefore, p.RequestID)
 	for _, w := range append(words, p.Resources...) {

@@ -71,15 +71,15 @@ type paymentPayload struct {
 func DecodeToken(s string) (*Token, error) {
 	switch isJSON := strings.HasPrefix(s, "{"); {
 	case isJSON && len(s) > maxPayloadBytes:
-		return nil, undecodable("it is larger than 16 KiB")
+		return nil, undecodable("the token is larger than 16 KiB")
 	case !isJSON && len(s) > MaxTokenBytes:
-		return nil, undecodable("it is larger than 8 KiB")
+		return nil, undecodable("the token is larger than 8 KiB")
 	case isJWS(s):
 		return &Token{JWS: s, Rendering: RenderingJWT}, nil
 	}
 	b, ok := headerText(s)
 	if !ok || b[0] != '{' {
-		return nil, undecodable("it is neither a JWS, nor base64 of a JSON object, nor a JSON object")
+		return nil, undecodable("expected a JWS, a JSON object, or the base64 of a JSON object")
 	}
 	return decodePayload(b)
 }
@@ -319,7 +319,7 @@ func unverified(token string) (jws string, c *claimed, err error) {
 	}
 	c = new(claimed)
 	if t.Claims(c) != nil {
-		return "", nil, undecodable("its claims are not JSON")
+		return "", nil, undecodable("the claims of the token are not JSON")
 	}
 	return t.JWS, c, nil
 }

@@ -16,10 +16,10 @@ import (
 // deb writes a Debian package as the section nfpms of .goreleaser.yaml describes it, and prints its path.
 // The time of its files is SOURCE_DATE_EPOCH.
 func deb(f *flag.FlagSet, args []string) error {
-	program := f.String("program", "", "the program")
-	version := f.String("version", "", "its version")
-	arch := f.String("arch", "", "its architecture, as Go names it")
-	out := f.String("out", "build", "directory for the package")
+	program := f.String("program", "", "path of the toll program")
+	version := f.String("version", "", "version of the program")
+	arch := f.String("arch", "", "architecture of the program (GOARCH)")
+	out := f.String("out", "build", "output directory")
 	if err := f.Parse(args); err != nil {
 		return err
 	}
@@ -34,7 +34,7 @@ func deb(f *flag.FlagSet, args []string) error {
 		return err
 	}
 	if len(release.NFPMs) != 1 {
-		return fmt.Errorf(".goreleaser.yaml has %d sections nfpms, want one", len(release.NFPMs))
+		return fmt.Errorf(".goreleaser.yaml has %d nfpms sections, want 1", len(release.NFPMs))
 	}
 	section := release.NFPMs[0]
 	contents, _ := section["contents"].([]any)

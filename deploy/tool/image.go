@@ -34,7 +34,7 @@ const nobody = 65532
 // prints the digest of the index. Nothing of this machine is in it: the certificates are those of Mozilla in
 // a Go module, time zones are those of Go. The same programs make the same digest.
 func image(f *flag.FlagSet, args []string) error {
-	out := f.String("out", "build/image", "directory of the layout, which is replaced")
+	out := f.String("out", "build/image", "directory of the OCI layout, which is overwritten")
 	version := f.String("version", "", "version of the programs")
 	commit := f.String("commit", "", "commit of the programs")
 	if err := f.Parse(args); err != nil {
@@ -61,7 +61,7 @@ func image(f *flag.FlagSet, args []string) error {
 	for _, arg := range f.Args() {
 		arch, file, ok := strings.Cut(arg, "=")
 		if !ok {
-			return fmt.Errorf("%s must be ARCHITECTURE=FILE", arg)
+			return fmt.Errorf("argument %s must have the form ARCHITECTURE=FILE", arg)
 		}
 		one, err := imageOf(base, file, arch, created, labels)
 		if err != nil {
@@ -134,7 +134,7 @@ func runsAlone(text []byte, arch string) error {
 	}
 	want := map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}[arch]
 	if f.Machine != want {
-		return fmt.Errorf("is for %s and not for %s", f.Machine, arch)
+		return fmt.Errorf("is built for %s, not for %s", f.Machine, arch)
 	}
 	for _, p := range f.Progs {
 		if p.Type == elf.PT_INTERP || p.Type == elf.PT_DYNAMIC {

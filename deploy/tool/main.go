@@ -16,7 +16,7 @@ import (
 func main() {
 	run := map[string]func(f *flag.FlagSet, args []string) error{"deb": deb, "image": image, "compose": compose}
 	if len(os.Args) < 2 || run[os.Args[1]] == nil {
-		fail(fmt.Errorf("the first argument is deb, image or compose"))
+		fail(fmt.Errorf("the first argument must be deb, image, or compose"))
 	}
 	if err := os.Chdir("../.."); err != nil {
 		fail(err)

@@ -51,7 +51,7 @@ type Audited struct {
 }
 
 // errNoSeal says that there is nothing to begin from.
-var errNoSeal = errors.New("no audit has sealed the journal: run toll audit --record once")
+var errNoSeal = errors.New("no audit has sealed the journal yet: run toll audit --record first")
 
 // AuditFrom proves the books, account by account, beside a running service or not: conservation of credits, holds, one burn a
 // request, limits, the chain of commitments, orders against credits, payments by card against orders and changes of the operator's

@@ -166,10 +166,10 @@ func (r *resolver) close(ctx context.Context, tx *store.Tx, p *lockedPayment) (a
 	at := now
 	if how == Refunded {
 		if p.card == nil || !card.IsPayment(p.card.Object) {
-			return act, fmt.Errorf("the service cannot refund %s: refund it yourself, then record that with --settled", p.ID)
+			return act, fmt.Errorf("the service cannot refund %s: refund the payment yourself, then mark it as resolved with --settled", p.ID)
 		}
 		if p.card.Left() == 0 {
-			return act, fmt.Errorf("%s has nothing left to refund: record that with --settled", p.ID)
+			return act, fmt.Errorf("%s has nothing left to refund: mark the payment as resolved with --settled", p.ID)
 		}
 		if err := card.RefundOrphan(ctx, tx, p.card, now); err != nil {
 			return act, err
@@ -191,7 +191,7 @@ func (r *resolver) grant(ctx context.Context, p *lockedPayment) error {
 	}
 	switch {
 	case p.card != nil && !card.IsPayment(p.card.Object):
-		return fmt.Errorf("%s is not a payment: check it in the dashboard of the card processor, then record that with --settled", p.ID)
+		return fmt.Errorf("%s is not a payment: check it in the dashboard of the card processor, then mark it as resolved with --settled", p.ID)
 	case r.Plan != "" && r.Plan != in.Plan:
 		return fmt.Errorf("the payment is for plan %s, not for %s", in.Plan, r.Plan)
 	case in.Plan == "" || in.Subscriber.IsZero():

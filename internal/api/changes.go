@@ -47,7 +47,7 @@ func (g changes) routes() []route {
 		{
 			op: "addEndpoints", method: "POST", path: agents + "/endpoints", auth: owners, right: toll.RightManage,
 			ifMatch: true, tag: "Agents",
-			summary: "Add endpoints to the end of the list of an agent; existing endpoints are not added again",
+			summary: "Append endpoints to the list of an agent; endpoints that are already in the list are skipped",
 			action:  takes(g.addEndpoints), codes: agentCodes,
 		},
 		{
@@ -108,7 +108,7 @@ func checkVersion(want, has int64) error {
 		return nil
 	}
 	return toll.NewError(toll.CodeRecordChanged).
-		WithDetails("the record has version %d, the change expects %d", has, want).WithParam("version", has)
+		WithDetails("the record has version %d, but the request expects version %d", has, want).WithParam("version", has)
 }
 
 // changeAgent runs a change of an agent of the caller in a transaction, while nobody else changes it, and returns the answer. The

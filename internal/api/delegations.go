@@ -25,7 +25,7 @@ func (d delegations) routes() []route {
 	return []route{
 		{
 			op: "createDelegation", method: "POST", path: at + "/create", auth: keyed, right: toll.RightSpend, status: 201, tag: "Delegations",
-			summary: "Create a delegation: a spending limit up to which access tokens can buy plans", action: creates(d.createDelegation),
+			summary: "Create a delegation, which lets access tokens buy plans up to a spending limit", action: creates(d.createDelegation),
 			codes: []toll.Code{
 				toll.CodeBadID, toll.CodeBadAddress, toll.CodeBadNumber, toll.CodeBadProvider, toll.CodeDelegationIncomplete, toll.CodeProviderMismatch,
 				toll.CodeUnsupportedScheme, toll.CodePaymentMethodUnusable, toll.CodePaymentMethodRevoked, toll.CodePaymentMethodNotAllowed,
@@ -35,7 +35,7 @@ func (d delegations) routes() []route {
 		},
 		{
 			op: "signDelegation", method: "POST", path: at + "/{delegationId}/signature", auth: self, right: toll.RightSpend, tag: "Delegations",
-			summary: "Submit the signature of an account whose key you hold", action: takes(d.signDelegation),
+			summary: "Submit the signature of a delegation that pays from an account whose key you hold", action: takes(d.signDelegation),
 			codes: append([]toll.Code{
 				toll.CodeChainSignature, toll.CodeChainForeignCode, toll.CodeDelegationRevoked, toll.CodeDelegationExpired, toll.CodeChainUnreachable,
 				toll.CodeChainContracts,
@@ -81,7 +81,7 @@ func (d delegations) routes() []route {
 	}
 }
 
-var accessible = query{"accessible", "true: only records that this API key can pay with now."}
+var accessible = query{"accessible", "true: only delegations or payment methods with which this API key can pay now."}
 
 func (c *call) owner() checkout.Owner {
 	return checkout.Owner{Address: c.caller.Address, KeyID: c.caller.KeyID, UserID: c.caller.UserID}
@@ -95,7 +95,7 @@ func (d delegations) createDelegation(c *call, in *toll.DelegationInput, once *s
 // DelegationSignature is the signature of an account that the caller holds.
 type DelegationSignature struct {
 	Signature     string          `json:"signature" doc:"Signature of the typed data of the delegation, in hexadecimal."`
-	Authorization json.RawMessage `json:"authorization,omitzero" doc:"Signed EIP-7702 authorization (an object), for an account without code."`
+	Authorization json.RawMessage `json:"authorization,omitzero" doc:"Signed EIP-7702 authorization (an object). Required if the account has no contract code."`
 }
 
 func (*DelegationSignature) required() []string { return []string{"signature"} }

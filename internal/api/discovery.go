@@ -24,12 +24,12 @@ func (d discovery) routes() []route {
 		{"scheme", "Payment scheme."},
 		{"network", "Network of the payment, for example eip155:84532."},
 		{"extensions", "Name of an extension of the resource, for example bazaar."},
-		{"limit", "Maximum number of resources in the response, 1 to 100. Defaults to 20. A response that would exceed about 512 KiB has fewer; pagination.limit is their number."},
+		{"limit", "Maximum number of resources in the response, 1 to 100. Defaults to 20. A response is at most about 512 KiB and can have fewer resources; pagination.limit is the actual number."},
 	}
 	return []route{
 		{
 			op: "readDID", method: "GET", path: "/.well-known/did.json", auth: open, right: public, tag: "Service",
-			summary: "Read the public keys of signed offers and receipts (did:web)", action: readsAs[auth.DIDDocument](d.did),
+			summary: "Read the public keys that verify signed offers and receipts (did:web)", action: readsAs[auth.DIDDocument](d.did),
 		},
 		{
 			op: "listResources", method: "GET", path: at + "/resources", auth: open, right: public, tag: "Discovery", summary: "List the resources that can be paid for, most recently updated first",
@@ -38,7 +38,7 @@ func (d discovery) routes() []route {
 		{
 			op: "searchResources", method: "GET", path: at + "/search", auth: open, right: public, tag: "Discovery", summary: "Search the resources that can be paid for",
 			action: readsLarge(d.searchResources), codes: []toll.Code{toll.CodeBadPage},
-			query: append([]query{{"query", "Search words. The agent, its plans, or the URL must contain each of them. At most 16 words and 256 bytes."}},
+			query: append([]query{{"query", "Search words. The agent, its plans, or the URL must contain every word. At most 16 words and 256 bytes."}},
 				append(filters, query{"cursor", "pagination.cursor of an earlier response, to continue from there."})...),
 		},
 		{

@@ -22,12 +22,12 @@ func (s service) routes() []route {
 		{op: "readHealth", method: "GET", path: "/health", auth: open, right: public, unlimited: true, tag: "Service", summary: "Check that the process is running", action: reads(s.health)},
 		{op: "readReady", method: "GET", path: "/ready", auth: open, right: public, unlimited: true, further: 503, tag: "Service", summary: "Check whether the service is ready: 200, or 503 if not", action: reads(s.ready)},
 		{op: "readJWKS", method: "GET", path: "/.well-known/jwks.json", auth: open, right: public, tag: "Service", summary: "Read the public keys that verify API keys and access tokens", action: readsAs[JWKS](s.jwks)},
-		{op: "readOpenAPI", method: "GET", path: "/openapi.json", auth: open, right: public, tag: "Service", summary: "Read this document as OpenAPI", action: page((*documents).openAPIPage)},
-		{op: "readDocs", method: "GET", path: "/docs", auth: open, right: public, tag: "Service", summary: "Show this document as a page", action: page((*documents).docsPage)},
+		{op: "readOpenAPI", method: "GET", path: "/openapi.json", auth: open, right: public, tag: "Service", summary: "Read the API reference as an OpenAPI document", action: page((*documents).openAPIPage)},
+		{op: "readDocs", method: "GET", path: "/docs", auth: open, right: public, tag: "Service", summary: "Show the API reference as a page", action: page((*documents).docsPage)},
 		{op: "readErrorDocs", method: "GET", path: "/docs/errors", auth: open, right: public, tag: "Service", summary: "Show every error code on a page", action: page((*documents).errorsPage)},
 		{
 			op: "readVersions", method: "GET", path: Base + "/meta/versions", auth: keyed, right: toll.RightRead, tag: "Service", anyVersion: true,
-			summary: "Read the API versions and the version that applies to you", action: reads(s.versions),
+			summary: "Read the supported API versions and the version of your calls", action: reads(s.versions),
 		},
 	}
 }

@@ -46,15 +46,15 @@ func (s keys) routes() []route {
 		},
 		{
 			op: "rotateKey", method: "POST", path: at + "/{id}/rotate", auth: self, right: toll.RightKeys, session: true, fresh: true, status: 201, tag: "API keys",
-			summary: "Replace an API key: the old key expires after an overlap, and everything that it created moves to the new key. A key cannot rotate itself",
+			summary: "Rotate an API key: everything that the old key created moves to the new key, and the old key expires after an overlap. A key cannot rotate itself",
 			action:  creates(s.rotateKey),
 			codes:   []toll.Code{toll.CodeKeyNotFound, toll.CodeKeyAlreadyRevoked, toll.CodeForbidden, toll.CodeRateLimited, toll.CodeBadNumber},
 		},
 		{
 			op: "revokeKey", method: "DELETE", path: at + "/{id}", auth: self, right: toll.RightKeys, session: true, tag: "API keys", ownKey: true,
-			summary: "Revoke an API key at once, with all keys, access tokens, and consents that it created; the response counts them. A key can revoke itself",
+			summary: "Revoke an API key and all keys, access tokens, and consents that it created, at once; the response has the number of each. A key can revoke itself",
 			action:  reads(by("id", toll.ParseHash, s.revokeKey)),
-			query:   []query{{"keep", "true: everything that the key created stays valid, and the key of this call becomes its parent."}},
+			query:   []query{{"keep", "true: everything that the revoked key created stays valid and moves to the key of this call."}},
 			codes:   []toll.Code{toll.CodeKeyNotFound, toll.CodeKeyAlreadyRevoked, toll.CodeForbidden, toll.CodeBadRequest},
 		},
 	}
@@ -67,7 +67,7 @@ type KeyInput struct {
 	ExpiresInSecs *toll.Int  `json:"expiresInSecs,omitzero" minimum:"60" doc:"Lifetime in seconds, instead of expiresAt."`
 	Version       *string    `json:"version,omitzero" doc:"Pinned API version. Defaults to the current version."`
 	Prefix        *string    `json:"prefix,omitzero" doc:"One of the prefixes of this service. Defaults to the operator's setting."`
-	Rights        []string   `json:"rights,omitzero" doc:"Rights of the new key: any of read, sell, spend, manage, money, and keys. Only rights of the calling key are allowed. Defaults to all of these that the calling key has."`
+	Rights        []string   `json:"rights,omitzero" doc:"Rights of the new key: any of read, sell, spend, manage, money, and keys. Only rights of the calling key are allowed. Defaults to all of these rights that the calling key has."`
 }
 
 // maxKeySecs keeps the end of a key within the years that a time on the wire has.
@@ -305,7 +305,7 @@ func (c *call) remember() {
 
 type RecentCalls struct {
 	Calls []toll.RecentCall `json:"calls" doc:"The most recent call first, at most 200."`
-	Since toll.Time         `json:"since" doc:"Start of this process. Earlier calls and calls to other processes are not included."`
+	Since toll.Time         `json:"since" doc:"Start time of this server process. Calls before this time and calls to other server processes are not included."`
 }
 
 func (s keys) recentCalls(c *call, id toll.Hash) (*RecentCalls, error) {

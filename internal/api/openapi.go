@@ -87,7 +87,7 @@ func describe(routes []route, ns x402.Namespace) *huma.OpenAPI {
 		Info: &huma.Info{
 			Title: "Toll", Version: apiversion.Current.String(), License: &huma.License{Name: "Apache-2.0", Identifier: "Apache-2.0"},
 			Description: "Plans, credits, and payments for agents. Every response has the headers `" + ns.HeaderVersion() + "` and `" + ns.HeaderResolvedFrom() +
-				"`. Every error has the shape of Error; clients must branch only on its code (see /docs/errors). Clients and the service ignore unknown members; only a refund rejects them.",
+				"`. Every error has the schema Error; clients must branch only on `code` (see /docs/errors). Clients must ignore unknown members of responses. The service ignores unknown members of requests, except in a refund, which rejects them.",
 		},
 		Servers: []*huma.Server{{URL: "/"}},
 		Tags:    []*huma.Tag{{Name: "Webhooks", Description: deliveries(ns)}},
@@ -186,10 +186,10 @@ func describe(routes []route, ns x402.Namespace) *huma.OpenAPI {
 
 // deliveries describes the signatures and retries of webhook deliveries. docs/WEBHOOKS.md has the details.
 func deliveries(ns x402.Namespace) string {
-	return "A delivery is a POST of an Event. Its signature is valid if a value of `" + ns.HeaderWebhookSignature() +
-		"` equals `v1=` followed by the hexadecimal HMAC-SHA256 of `id.timestamp.body` under the secret of the webhook. The id and the timestamp are the values of `" + ns.HeaderWebhookID() +
-		"` and `" + ns.HeaderWebhookTimestamp() + "`; the body is used byte for byte. For 24 hours after a rotation there are two values, one for each secret. Compare in constant time, and" +
-		" reject a timestamp (seconds since 1970) that is more than 5 minutes away. A 2xx response within 10 seconds is success. Any other result is retried after 5 s, 30 s," +
+	return "A delivery is a POST request with an Event as its body. The signature is valid if a value of the header `" + ns.HeaderWebhookSignature() +
+		"` equals `v1=` followed by the hexadecimal HMAC-SHA256 of `id.timestamp.body` under the secret of the webhook. The id and the timestamp are the values of the headers `" + ns.HeaderWebhookID() +
+		"` and `" + ns.HeaderWebhookTimestamp() + "`; the body is used byte for byte. For 24 hours after a rotation, the signature header has two values, one for each secret. Compare in constant time, and" +
+		" reject a timestamp (seconds since 1970) that differs from the current time by more than 5 minutes. A 2xx response within 10 seconds is success. Any other result is retried after 5 s, 30 s," +
 		" 2 min, 10 min, then hourly for up to 72 hours. An event is delivered at least once, always with the same `id`; the events of an object are delivered in order." +
 		" The headers `webhook-id`, `webhook-timestamp`, and `webhook-signature` contain the same information in the Standard Webhooks format, so Standard Webhooks libraries can verify deliveries." +
 		" For details and examples, see `docs/WEBHOOKS.md` in the repository of the service."

@@ -44,15 +44,15 @@ func (s orders) routes(cards cardEvents) []route {
 		},
 		{
 			op: "openCheckout", method: "POST", path: at + "/{planId}/checkout", auth: keyed, right: toll.RightSpend, tag: "Orders",
-			summary: "Create a page on which a person pays for a fiat plan", action: createsLive(s.openCheckout, s.openedCheckout), codes: checkoutCodes,
+			summary: "Create a checkout page on which a person pays for a fiat plan", action: createsLive(s.openCheckout, s.openedCheckout), codes: checkoutCodes,
 		},
 		{
 			op: "openStripePayment", method: "POST", path: Base + "/fiat/stripe/payment", auth: keyed, right: toll.RightSpend, tag: "Orders",
-			summary: "Create a page on which a person pays for a fiat plan", action: createsLive(s.openStripePayment, s.openedCheckout), codes: checkoutCodes,
+			summary: "Create a checkout page on which a person pays for a fiat plan", action: createsLive(s.openStripePayment, s.openedCheckout), codes: checkoutCodes,
 		},
 		{
 			op: "receiveStripeEvent", method: "POST", path: PathStripeEvent, auth: open, right: public, tag: "Orders",
-			anyVersion: true, summary: "Receive events of the card processor",
+			anyVersion: true, summary: "Receive events from the card processor",
 			action: raw(maxStripeEvent, cards.checkHead, cards.receive),
 			codes:  []toll.Code{toll.CodeCardOff, toll.CodeWebhookSignature, toll.CodeBodyTooLarge, toll.CodeDatabaseUnavailable},
 		},
@@ -277,7 +277,7 @@ type RefundInput struct {
 func (s orders) refundOrder(c *call, in *RefundInput, once *store.Once) (*toll.Order, error) {
 	var faults []toll.Fault
 	for _, path := range c.unknown {
-		faults = append(faults, toll.Fault{Path: path, Message: "is not a member of a refund; use amountCents for the amount"})
+		faults = append(faults, toll.Fault{Path: path, Message: "is unknown; send the amount of the refund in amountCents"})
 	}
 	var given map[string]json.RawMessage
 	_ = json.Unmarshal(c.current, &given) // it was decoded before
@@ -315,7 +315,7 @@ type MintExpirableInput struct {
 	CreditsReceiver *toll.Address   `json:"creditsReceiver,omitzero" doc:"Receiver of the credits. This or holderAddress is required."`
 	HolderAddress   *toll.Address   `json:"holderAddress,omitzero" doc:"Alias of creditsReceiver."`
 	CreditsDuration toll.Units      `json:"creditsDuration,omitzero" doc:"Seconds until the credits expire. Defaults to 0 (never)."`
-	ExpirationBlock json.RawMessage `json:"expirationBlock,omitzero" doc:"Not supported: credits expire by time." deprecated:"true"`
+	ExpirationBlock json.RawMessage `json:"expirationBlock,omitzero" doc:"Not supported: credits expire at a time, not at a block. Use creditsDuration." deprecated:"true"`
 }
 
 func (*MintExpirableInput) required() []string { return []string{"planId"} }
@@ -334,7 +334,7 @@ func (s orders) mint(c *call, in *MintInput, once *store.Once) (*toll.ActResult,
 
 func (s orders) mintExpirable(c *call, in *MintExpirableInput, once *store.Once) (*toll.ActResult, error) {
 	if len(in.ExpirationBlock) > 0 && string(in.ExpirationBlock) != "null" {
-		return nil, toll.Faults([]toll.Fault{{Path: "expirationBlock", Message: "is not supported: credits expire by time, see creditsDuration"}})
+		return nil, toll.Faults([]toll.Fault{{Path: "expirationBlock", Message: "is not supported: credits expire at a time, not at a block; use creditsDuration"}})
 	}
 	holder, err := either("creditsReceiver", in.CreditsReceiver, "holderAddress", in.HolderAddress)
 	if err != nil {

@@ -40,7 +40,7 @@ func (s workspaces) routes() []route {
 		action:  lists("OrganizationList", list.Organizations, s.listOrganizations), query: sortedBy(store.SortCreated), codes: []toll.Code{toll.CodeBadPage},
 	}, {
 		op: "listMyMemberships", method: "GET", path: Base + "/organizations/my-memberships", auth: keyed, right: toll.RightRead, anywhere: true, tag: "API keys",
-		summary: "List your workspaces in an older form that deployed clients read",
+		summary: "List your workspaces in an older format, for existing clients",
 		action:  reads(s.listMyMemberships),
 	}}
 }

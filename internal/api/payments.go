@@ -45,7 +45,7 @@ func (s payments) routes() []route {
 	return []route{
 		{
 			op: "verify", method: "POST", path: at + "/verify", auth: owners, right: toll.RightSell, tag: "Payments", union: unionVerify,
-			summary: "Check whether a request can be paid, and optionally hold its credits. Burns nothing", codes: verifyCodes,
+			summary: "Check whether a request can be paid, and optionally hold its credits, without burning credits", codes: verifyCodes,
 			action: pays(s.verify, func(in *x402.VerifyRequest) bool { return in.Stock != nil }, s.badVerify),
 		},
 		{
@@ -173,7 +173,7 @@ type proofs struct {
 func (s proofs) routes() []route {
 	return []route{{
 		op: "readProof", method: "GET", path: Base + "/credits/proofs/{transaction}", auth: open, right: public, tag: "Payments", further: http.StatusAccepted,
-		summary: "Read the proof that a burn is mirrored on the chain; 202 while it is pending", action: readsAs[toll.BurnProof](by("transaction", toll.ParseHash, s.readProof)),
+		summary: "Read the proof that a burn is mirrored on the chain; the status is 202 while the proof is pending", action: readsAs[toll.BurnProof](by("transaction", toll.ParseHash, s.readProof)),
 		codes: []toll.Code{toll.CodeBurnNotMirrored},
 	}}
 }

@@ -37,7 +37,7 @@ func (m members) routes(s sessions) []route {
 	return []route{
 		{
 			op: "signUp", method: "POST", path: Base + "/people", auth: open, right: public, tag: tag, status: 201,
-			summary: "Sign up with a password, if registration is open or with a link; creates a workspace and a session",
+			summary: "Sign up with a password, and create a workspace and a session; requires a link unless registration is open",
 			action:  takes(s.signUp),
 			codes:   []toll.Code{toll.CodePasswordsOff, toll.CodeForbidden, toll.CodeExists, toll.CodePersonNotFound, toll.CodeRateLimited},
 		},
@@ -76,12 +76,12 @@ func (m members) routes(s sessions) []route {
 		},
 		{
 			op: "removeCredential", method: "DELETE", path: Base + "/credentials/{credentialId}", auth: person, right: own, fresh: true, tag: tag,
-			summary: "Delete a credential and end all your other sessions; the last credential that can sign in alone cannot be deleted", action: reads(s.removeCredential),
+			summary: "Delete a credential and end all your other sessions; you cannot delete the last credential that is sufficient to sign in", action: reads(s.removeCredential),
 			codes: []toll.Code{toll.CodePersonNotFound, toll.CodeForbidden, toll.CodeBadUUID},
 		},
 		{
 			op: "renewRecoveryCodes", method: "POST", path: Base + "/credentials/recovery-codes", auth: person, right: own, fresh: true, tag: tag,
-			summary: "Create ten recovery codes that replace the previous ones; each works once, and they are returned only once", action: reads(s.renewRecoveryCodes),
+			summary: "Create ten recovery codes that replace the previous ones; each code works once, and the codes are returned only once", action: reads(s.renewRecoveryCodes),
 		},
 		{
 			op: "listMembers", method: "GET", path: Base + "/members", auth: person, right: toll.RightRead, tag: tag,
@@ -89,34 +89,34 @@ func (m members) routes(s sessions) []route {
 		},
 		{
 			op: "setRole", method: "PATCH", path: Base + "/members/{userId}", auth: person, right: toll.RightMembers, fresh: true, tag: tag,
-			summary: "Change the role of a member, up to your own role, or the spending limit of a developer. Within a second, the keys of the member have at most the rights of the new role",
+			summary: "Change the role of a member, up to your own role, or the spending limit of a developer. Within a second, the member's API keys lose all rights that the new role does not have",
 			action:  takes(m.changeMember), codes: append([]toll.Code{toll.CodeBadNumber}, memberCodes...),
 		},
 		{
 			op: "removeMember", method: "DELETE", path: Base + "/members/{userId}", auth: person, right: toll.RightMembers, fresh: true, ownUser: true, tag: tag,
-			summary: "Remove a member and revoke the API keys, access tokens, and consents of the membership; the response counts them. Use `me` to leave the workspace, which requires neither the right nor a confirmation",
+			summary: "Remove a member and revoke the API keys, access tokens, and consents of the membership; the response counts them. Send `me` to leave the workspace; this requires neither the right nor a recent confirmation",
 			action:  reads(byUser(m.removeMember)), codes: memberCodes,
 			query: []query{{"keep", "true: the API keys and consents of the membership are transferred to you."}},
 		},
 		{
 			op: "listMemberSessions", method: "GET", path: Base + "/members/{userId}/sessions", auth: person, right: toll.RightMembers, tag: tag,
-			summary: "List the sessions in which a member used the workspace; requires that you manage that member", action: lists("SessionList", list.MemberSessions, m.listMemberSessions),
+			summary: "List the sessions in which a member used the workspace; your role must be allowed to manage that member", action: lists("SessionList", list.MemberSessions, m.listMemberSessions),
 			query: sortedBy(store.SortCreated), codes: []toll.Code{toll.CodePersonNotFound, toll.CodeForbidden, toll.CodeBadUUID, toll.CodeBadPage},
 		},
 		{
 			op: "endMemberSessions", method: "DELETE", path: Base + "/members/{userId}/sessions", auth: person, right: toll.RightMembers, fresh: true, tag: tag,
-			summary: "End the access of a member's sessions to the workspace; the member can sign in again and stays signed in elsewhere", action: reads(byUser(m.endMemberSessions)),
+			summary: "Sign a member out of the workspace in all sessions; the member can sign in again and stays signed in to other workspaces", action: reads(byUser(m.endMemberSessions)),
 			codes: []toll.Code{toll.CodePersonNotFound, toll.CodeForbidden, toll.CodeBadUUID},
 		},
 		{
 			op: "listAuditLog", export: toll.RightMembers, method: "GET", path: Base + "/audit-log", auth: person, right: toll.RightMembers, tag: tag,
 			summary: "List the changes in the workspace with their actors and sources; IP addresses of people are removed after 90 days", action: lists("AuditLog", list.AuditLog, m.listAuditLog),
-			query: slices.Concat([]query{{"act", "Only this action, such as member.removed."}}, between, sortedBy(store.SortCreated)),
+			query: slices.Concat([]query{{"act", "Only entries with this action, such as member.removed."}}, between, sortedBy(store.SortCreated)),
 			codes: []toll.Code{toll.CodeBadPage, toll.CodeBadRequest},
 		},
 		{
 			op: "createInvitation", method: "POST", path: Base + "/invitations", auth: person, right: toll.RightMembers, fresh: true, tag: tag, status: 201,
-			summary: "Create an invitation link for one person, valid for seven days; it is returned only once", action: creates(m.createInvitation),
+			summary: "Create an invitation link for one person, valid for seven days; the link is returned only once", action: creates(m.createInvitation),
 			codes: []toll.Code{toll.CodeForbidden, toll.CodeRateLimited},
 		},
 		{
@@ -126,7 +126,7 @@ func (m members) routes(s sessions) []route {
 		},
 		{
 			op: "acceptInvitation", method: "POST", path: Base + "/invitations/accept", auth: person, right: own, tag: tag,
-			summary: "Accept an invitation by its link or the secret in the link; each works once", action: takes(m.acceptInvitation),
+			summary: "Accept an invitation with its link or the secret in the link; an invitation works only once", action: takes(m.acceptInvitation),
 			codes: []toll.Code{toll.CodePersonNotFound, toll.CodeExists, toll.CodeForbidden, toll.CodeRateLimited},
 		},
 		{
@@ -306,7 +306,7 @@ func (s sessions) renewRecoveryCodes(c *call) (*RecoveryCodes, error) {
 // RoleInput changes the role, the spending limit, or both.
 type RoleInput struct {
 	Role            *toll.Role              `json:"role,omitzero" enum:"owner,admin,developer,billing,viewer"`
-	SpendLimitCents toll.Change[toll.Cents] `json:"spendLimitCents,omitzero" doc:"Maximum that the developer can spend from the workspace in a calendar month (UTC), in cents. Dollars and euros count alike. Null means no limit."`
+	SpendLimitCents toll.Change[toll.Cents] `json:"spendLimitCents,omitzero" doc:"Maximum that the developer can spend from the workspace in a calendar month (UTC), in cents. One euro counts as one dollar. Null means no limit."`
 }
 
 func (m members) changeMember(c *call, in *RoleInput) (*toll.Member, error) {

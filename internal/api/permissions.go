@@ -88,14 +88,14 @@ type delegationShape struct {
 	DelegationToken string     `json:"delegationToken,omitempty" doc:"The signed reference of a delegation, instead of its id."`
 	APIKeyID        *toll.Hash `json:"apiKeyId,omitempty" doc:"The API key of this call, or the API key to which a delegation created here is restricted."`
 
-	SpendingLimitCents      *toll.Cents  `json:"spendingLimitCents,omitempty" deprecated:"true" doc:"Creates a delegation. Defaults to 1000."`
-	DurationSecs            *toll.Int    `json:"durationSecs,omitempty" deprecated:"true" doc:"Creates a delegation. Defaults to 3600."`
-	Currency                string       `json:"currency,omitempty" deprecated:"true" doc:"Creates a delegation. Defaults to usdc, or to usd for cards."`
-	CardID                  string       `json:"cardId,omitempty" deprecated:"true" doc:"Creates a delegation. Alias of providerPaymentMethodId."`
-	ProviderPaymentMethodID string       `json:"providerPaymentMethodId,omitempty" deprecated:"true" doc:"Creates a delegation."`
-	MaxTransactions         *toll.Int    `json:"maxTransactions,omitempty" deprecated:"true" doc:"Creates a delegation."`
-	PlanID                  *toll.PlanID `json:"planId,omitempty" deprecated:"true" doc:"Creates a delegation for this plan only."`
-	MerchantAccountID       string       `json:"merchantAccountId,omitempty" deprecated:"true" doc:"Creates a delegation."`
+	SpendingLimitCents      *toll.Cents  `json:"spendingLimitCents,omitempty" deprecated:"true" doc:"Spending limit of a new delegation, in cents. Defaults to 1000."`
+	DurationSecs            *toll.Int    `json:"durationSecs,omitempty" deprecated:"true" doc:"Lifetime of a new delegation, in seconds. Defaults to 3600."`
+	Currency                string       `json:"currency,omitempty" deprecated:"true" doc:"Currency of a new delegation. Defaults to usdc, or to usd for cards."`
+	CardID                  string       `json:"cardId,omitempty" deprecated:"true" doc:"Alias of providerPaymentMethodId."`
+	ProviderPaymentMethodID string       `json:"providerPaymentMethodId,omitempty" deprecated:"true" doc:"Payment method of a new delegation."`
+	MaxTransactions         *toll.Int    `json:"maxTransactions,omitempty" deprecated:"true" doc:"Maximum number of orders that a new delegation pays for."`
+	PlanID                  *toll.PlanID `json:"planId,omitempty" deprecated:"true" doc:"Restricts a new delegation to this plan."`
+	MerchantAccountID       string       `json:"merchantAccountId,omitempty" deprecated:"true" doc:"Restricts a new delegation to this Stripe account."`
 }
 
 type acceptedShape struct {

@@ -45,7 +45,7 @@ func (g registry) planRoutes(b balances) []route {
 		},
 		{
 			op: "readBalanceOf", method: "GET", path: at + "/{planId}/balance/{address}", auth: open, right: public, tag: "Plans",
-			summary: "Read the balance of an address; only the holder and the owner of the plan see its lots",
+			summary: "Read the balance of an address; only the holder and the owner of the plan see the lots of credits",
 			action:  reads(b.readBalanceOf), codes: []toll.Code{toll.CodeBadID, toll.CodeBadAddress, toll.CodePlanNotFound},
 		},
 	}

@@ -17,8 +17,8 @@ import (
 
 // usageRange describes the range of times of sums.
 var usageRange = []query{
-	{"since", "Start of the range: ISO 8601, or a day in UTC, rounded down to the hour or day. Defaults to 24 hours before until if by is hour, else to 30 days."},
-	{"until", "End of the range: ISO 8601, or a day in UTC, rounded up to the hour or day. Defaults to now. At most 31 days after since if by is hour, else 400."},
+	{"since", "Start of the range: ISO 8601, or a day in UTC, rounded down to the hour or day. Defaults to 24 hours before `until` with by=hour, otherwise to 30 days before `until`."},
+	{"until", "End of the range: ISO 8601, or a day in UTC, rounded up to the hour or day. Defaults to now. At most 31 days after `since` with by=hour, otherwise at most 400 days."},
 }
 
 type sums struct{ checkout *checkout.Checkout }
@@ -32,9 +32,9 @@ func (s sums) routes() []route {
 			query: slices.Concat([]query{
 				{"role", "seller (default): use of your plans; buyer: your own use."},
 				{"by", "day (default), hour, plan, agent, or subscriber. With role=buyer: day or plan."},
-				{"planId", "Only this plan. With role=seller, you must own it."},
+				{"planId", "Only settlements of this plan. With role=seller, you must own the plan."},
 				{"agentId", "Only settlements that name this agent. Requires role=seller."},
-				{"subscriber", "Only this subscriber. Requires role=seller, planId, and by=day."},
+				{"subscriber", "Only settlements of this subscriber. Requires role=seller, planId, and by=day."},
 			}, usageRange, sortedBy(store.SortGroup)),
 			codes: append(slices.Clip(sums), toll.CodeBadAddress),
 		},
@@ -42,7 +42,7 @@ func (s sums) routes() []route {
 			op: "listRevenue", export: toll.RightMoney, method: "GET", path: Base + "/protocol/revenue", auth: keyed, right: toll.RightRead, tag: "Usage",
 			summary: "Sum the payments for your plans by currency", action: listsBeside("RevenueList", list.Revenue, s.listRevenue),
 			query: slices.Concat([]query{
-				{"by", "day (default), hour, or plan."}, {"planId", "Only this plan. You must own it."},
+				{"by", "day (default), hour, or plan."}, {"planId", "Only payments for this plan. You must own the plan."},
 			}, usageRange, sortedBy(store.SortGroup)),
 			codes: sums,
 		},
@@ -50,9 +50,9 @@ func (s sums) routes() []route {
 			op: "listRefusals", export: toll.RightRead, method: "GET", path: Base + "/protocol/refusals", auth: keyed, right: toll.RightRead, tag: "Usage",
 			summary: "Count the refused verify and settle calls of your plans", action: listsBeside("RefusalList", list.Refusals, s.listRefusals),
 			query: slices.Concat([]query{
-				{"by", "reason (default), hour, day, plan, or agent."}, {"planId", "Only this plan. You must own it."},
+				{"by", "reason (default), hour, day, plan, or agent."}, {"planId", "Only calls for this plan. You must own the plan."},
 				{"agentId", "Only requests that name this agent."},
-				{"reason", "Only this reason, as in invalidReason and errorReason."},
+				{"reason", "Only calls refused with this reason, as in invalidReason and errorReason."},
 			}, usageRange, sortedBy(store.SortGroup)),
 			codes: sums,
 		},
@@ -62,7 +62,7 @@ func (s sums) routes() []route {
 type SumRange struct {
 	Since        toll.Time `json:"since" doc:"Start of the range, at a full hour or day."`
 	Until        toll.Time `json:"until" doc:"End of the range, at a full hour or day."`
-	CountedUntil toll.Time `json:"countedUntil" doc:"Everything before this time is counted. Counts follow settlements within seconds."`
+	CountedUntil toll.Time `json:"countedUntil" doc:"Everything before this time is counted. New settlements are counted within seconds."`
 }
 
 func sumRange(r checkout.UsageRange) SumRange {
@@ -144,9 +144,9 @@ func (s requests) routes() []route {
 			action:  listsBeside("RequestList", list.Requests, s.listRequests),
 			query: slices.Concat([]query{
 				{"role", "seller (default): requests of your plans; buyer: requests that you paid for."},
-				{"planId", "Only this plan. With role=seller, you must own it."},
+				{"planId", "Only requests of this plan. With role=seller, you must own the plan."},
 				{"agentId", "Only requests that name this agent."},
-				{"subscriber", "Only this subscriber. Requires role=seller and planId."},
+				{"subscriber", "Only requests of this subscriber. Requires role=seller and planId."},
 				{"status", "settled, released, or lapsed; defaults to all three. held: requests with an open hold, filtered and sorted by the start of the hold."},
 				{"since", "Only requests that ended at or after this time: ISO 8601, or a day in UTC. Defaults to 90 days before until."},
 				{"until", "Only requests that ended before this time: ISO 8601, or a day in UTC. Defaults to now. At most 90 days after since."},
@@ -206,7 +206,7 @@ func (s requests) subTaskRoutes() []route {
 	return []route{
 		{
 			op: "recordSubTask", method: "POST", path: at, auth: owners, right: toll.RightSell, tag: "Sub-tasks",
-			summary: "Record a sub-task of a request. Burns nothing", action: creates(s.recordSubTask),
+			summary: "Record a sub-task of a request, without burning credits", action: creates(s.recordSubTask),
 			codes: []toll.Code{toll.CodeBadNumber, toll.CodeSubTaskRequestUnknown, toll.CodeSettleConflict},
 		},
 		{

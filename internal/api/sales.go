@@ -45,12 +45,12 @@ func (s sales) routes() []route {
 	return []route{
 		{
 			op: "buyPlan", further: 202, method: "POST", path: at + "/order", auth: open, right: public, tag: "Payments", unpaid: unpaidCodes,
-			summary: "Buy a plan with a wallet and without an account: the 402 response names the price, and payment-signature pays it with scheme exact",
+			summary: "Buy a plan with a wallet, without an account. The 402 response contains the price; repeat the call with a payment of scheme exact in the header payment-signature",
 			action:  reads(s.buyPlan), codes: saleCodes,
 		},
 		{
 			op: "signInToPlan", further: 202, method: "POST", path: at + "/token", auth: open, right: public, tag: "Payments", unpaid: append([]toll.Code{toll.CodeInsufficientCredits}, unpaidCodes...),
-			summary: "Create an access token for a wallet that has credits of the plan: the 402 response has the message to sign, sign-in-with-x sends its signature, and payment-signature buys the plan",
+			summary: "Create an access token for a wallet that has credits of the plan. The 402 response contains the message to sign; repeat the call with the signature in the header sign-in-with-x, or buy the plan with payment-signature",
 			action:  reads(s.signInToPlan), codes: saleCodes,
 		},
 	}
@@ -61,7 +61,7 @@ type WalletAnswer struct {
 	Success           bool             `json:"success"`
 	Status            toll.OrderStatus `json:"status,omitzero" doc:"Status of the order. Absent after a sign-in."`
 	OrderID           string           `json:"orderId,omitzero" format:"uuid"`
-	TxHash            string           `json:"txHash,omitzero" doc:"Transaction that paid for the order, as soon as it exists."`
+	TxHash            string           `json:"txHash,omitzero" doc:"Transaction that paid for the order. Absent until the transaction exists."`
 	PlanID            toll.PlanID      `json:"planId"`
 	SubscriberAddress toll.Address     `json:"subscriberAddress"`
 	CreditsGranted    *toll.Credits    `json:"creditsGranted,omitzero" doc:"Credits granted by the order. Only for a paid order."`
@@ -161,7 +161,7 @@ func (c *call) bought(b *purchases.Bought) *WalletAnswer {
 // x402 alone.
 type PaymentRequiredError struct {
 	X402Version toll.Int       `json:"x402Version"`
-	Error       string         `json:"error" doc:"Payment required, or the reason of a refusal with a sentence."`
+	Error       string         `json:"error" doc:"Payment required, or the reason and a message if the service rejected the payment."`
 	Resource    x402.Resource  `json:"resource"`
 	Accepts     []PaymentEntry `json:"accepts"`
 	Extensions  map[string]any `json:"extensions" doc:"Extensions by name, each with info and schema: payment-identifier and sign-in-with-x."`

@@ -61,7 +61,7 @@ var shapes = []shaped{
 	as[map[string]any](one(huma.Schema{Type: huma.TypeObject, AdditionalProperties: true})),
 	as[toll.LimitInput](oneOf("A string is the access limit; a number is maxOrders.",
 		&huma.Schema{Type: huma.TypeString, Enum: store.Mapped(toll.AccessLimits(), func(l string) any { return l })}, &huma.Schema{Type: huma.TypeInteger})),
-	as[toll.RedemptionInput](oneOf("Stored only; fixed and dynamic also set isRedemptionAmountFixed.",
+	as[toll.RedemptionInput](oneOf("Stored without effect, except that fixed and dynamic also set isRedemptionAmountFixed.",
 		&huma.Schema{Type: huma.TypeInteger, Enum: []any{0, 1, 2, 4}}, &huma.Schema{Type: huma.TypeString})),
 	as[toll.EndpointList](one(huma.Schema{
 		Type: huma.TypeArray, Description: `One object per verb, {"POST": "https://..."}. Requests can also send {"verb": "POST", "url": "https://..."}.`,
@@ -73,14 +73,14 @@ var shapes = []shaped{
 	}),
 	// The type of what is received: a webhook gets its test as well.
 	as[toll.EventType](func(r huma.Registry) *huma.Schema {
-		return enumeration(r, "EventType", "Type of the event. Later releases can add types. webhook.test is only in the delivery that tests a webhook.",
+		return enumeration(r, "EventType", "Type of the event. Later releases can add types. webhook.test occurs only in the test delivery of a webhook.",
 			append(toll.EventTypes(), toll.EventWebhookTest))
 	}),
 	as[x402.Margin](one(huma.Schema{
 		Type: huma.TypeNumber, Minimum: new(0.0), Maximum: new(10.0), Description: "Percent, with at most 4 decimals.",
 	})),
 	as[toll.Warning](oneOf(
-		"The path of an unknown member of the request, which was ignored, or an object about a deprecated form.",
+		"A string is the path of an unknown member of the request, which was ignored. An object describes another problem, such as a deprecated form.",
 		&huma.Schema{Type: huma.TypeString},
 		&huma.Schema{
 			Type: huma.TypeObject, Required: []string{"code", "message"},
@@ -165,7 +165,7 @@ type renewShape struct {
 
 // verifyShape and settleShape are the bodies that their decoders take.
 type verifyShape struct {
-	PaymentRequired x402.PaymentRequired `json:"paymentRequired" doc:"An object, or a string with its JSON, plain or in base64."`
+	PaymentRequired x402.PaymentRequired `json:"paymentRequired" doc:"A PaymentRequired object, or a string with its JSON, plain or in base64."`
 	AccessToken     string               `json:"x402AccessToken" doc:"The access token in any of its three forms, or a PaymentPayload object."`
 	MaxAmount       *toll.Credits        `json:"maxAmount,omitempty" doc:"Credits to check: 0, or at least the minimum of the plan. Defaults to the maximum of the plan."`
 	Hold            *toll.Bool           `json:"hold,omitempty" doc:"True to hold the credits."`
@@ -174,12 +174,12 @@ type verifyShape struct {
 }
 
 type settleShape struct {
-	PaymentRequired x402.PaymentRequired `json:"paymentRequired" doc:"An object, or a string with its JSON, plain or in base64."`
+	PaymentRequired x402.PaymentRequired `json:"paymentRequired" doc:"A PaymentRequired object, or a string with its JSON, plain or in base64."`
 	AccessToken     string               `json:"x402AccessToken" doc:"The access token in any of its three forms, or a PaymentPayload object."`
 	MaxAmount       *toll.Credits        `json:"maxAmount,omitempty" doc:"Maximum number of credits to burn: 0, or at least the minimum of the plan. Defaults to the held amount, else to the maximum of the plan. 0 burns nothing and releases the hold."`
 	AgentRequestID  string               `json:"agentRequestId,omitempty" minLength:"1" maxLength:"128" doc:"Idempotency id. Without it, each call is a new request, unless the payload identifies the request."`
 	MarginPercent   *x402.Margin         `json:"marginPercent,omitempty" doc:"Instead of maxAmount: burns the credits of the recorded sub-tasks plus this percentage, rounded up. Only for dynamic plans."`
-	Batch           *toll.Bool           `json:"batch,omitempty" doc:"Stored only; has no effect."`
+	Batch           *toll.Bool           `json:"batch,omitempty" doc:"Stored, but has no effect."`
 }
 
 var errorType = reflect.TypeFor[verdict]()

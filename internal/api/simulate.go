@@ -32,12 +32,12 @@ func (s rehearsals) routes() []route {
 	return []route{
 		{
 			op: "startSimulation", method: "POST", path: at + "/start", auth: keyed, right: toll.RightSell, tag: "Agents",
-			summary: "Start the simulation of a paid request. Stores nothing",
+			summary: "Start the simulation of a paid request; nothing is stored",
 			action:  takes(s.startSimulation), codes: []toll.Code{toll.CodeBadNumber},
 		},
 		{
 			op: "finishSimulation", method: "POST", path: at + "/finish", auth: self, right: toll.RightSell, tag: "Agents",
-			summary: "Calculate the credits that settling the simulated request would burn. Burns nothing",
+			summary: "Calculate the credits that settling the simulated request would burn",
 			action:  takes(s.finishSimulation), codes: []toll.Code{toll.CodeBadNumber, toll.CodeSubTaskRequestUnknown},
 		},
 	}

@@ -41,7 +41,7 @@ func (s wallets) routes() []route {
 		},
 		{
 			op: "exportWallet", method: "POST", path: at + "/export", auth: keyed, right: toll.RightExport, session: true, fresh: true, tag: "Wallet",
-			summary: "Export the private key of the wallet, once. Requires an owner, or an API key created by the operator while the workspace has no people. Custody is shared afterwards",
+			summary: "Export the private key of the wallet; you can do this only once. Requires an owner, or an API key created by the operator while the workspace has no people. Afterwards, both you and the service have the key",
 			action:  reads(s.exportWallet), codes: []toll.Code{toll.CodeForbidden, toll.CodeExists},
 		},
 		{
@@ -191,7 +191,7 @@ func (s sandbox) readClock(*call) (*Clock, error) {
 }
 
 type ClockInput struct {
-	AdvanceSecs toll.Int `json:"advanceSecs" minimum:"0" doc:"Seconds to move the clock forward. It never goes back."`
+	AdvanceSecs toll.Int `json:"advanceSecs" minimum:"0" doc:"Seconds to move the clock forward. The clock never goes back."`
 }
 
 func (*ClockInput) required() []string { return []string{"advanceSecs"} }

@@ -35,7 +35,7 @@ func (s webhooks) routes() []route {
 		},
 		{
 			op: "updateWebhook", method: "PATCH", path: at + "/{webhookId}", auth: self, right: toll.RightManage, session: true, ownMail: true, tag: tag,
-			summary: "Update, pause, or resume a webhook; after a pause, it resumes where it stopped", action: takes(s.updateWebhook),
+			summary: "Update, pause, or resume a webhook; after a pause, deliveries continue where they stopped", action: takes(s.updateWebhook),
 			codes: append([]toll.Code{toll.CodeWebhookURL}, one...),
 		},
 		{
@@ -63,7 +63,7 @@ func (s webhooks) routes() []route {
 }
 
 type WebhookInput struct {
-	URL         *string  `json:"url" maxLength:"2048" doc:"An https URL with a public host and port 443 or 8443. Or mailto: and a verified email address of the person of the session, to receive the events in types by email."`
+	URL         *string  `json:"url" maxLength:"2048" doc:"An https URL with a public host and port 443 or 8443. To receive events by email, send mailto: and a verified email address of the person of the session."`
 	Types       []string `json:"types,omitzero" doc:"Types of events. Defaults to all. For email, at least one of these types is required: credits.low, order.failed, order.disputed, order.dispute_closed, delegation.exhausted, delegation.frozen, delegation.expired, api_key.created, wallet.exported, webhook.disabled."`
 	Description *string  `json:"description,omitzero" maxLength:"1024"`
 }

@@ -48,7 +48,7 @@ func (v Version) Before(w Version) bool {
 func Parse(s string) (Version, error) {
 	v, ok := scan(s)
 	if !ok {
-		return Version{}, fmt.Errorf("%w: not MAJOR.MINOR", ErrVersion)
+		return Version{}, fmt.Errorf("%w: the format must be MAJOR.MINOR", ErrVersion)
 	}
 	if v.Before(Floor) || Current.Before(v) {
 		return Version{}, fmt.Errorf("%w: %s is not between %s and %s", ErrVersion, v, Floor, Current)
@@ -136,7 +136,7 @@ func Up(op string, v Version, body []byte) ([]byte, error) {
 	for _, c := range changes {
 		if c.Up != nil && v.Before(c.Since) && slices.Contains(c.Ops, op) {
 			if body, err = c.Up(body); err != nil {
-				return nil, fmt.Errorf("gate %s, %s: %w", c.Since, op, err)
+				return nil, fmt.Errorf("API version %s, operation %s: %w", c.Since, op, err)
 			}
 		}
 	}
@@ -149,7 +149,7 @@ func Down(op string, v Version, body []byte) ([]byte, error) {
 	for _, c := range slices.Backward(changes) {
 		if c.Down != nil && v.Before(c.Since) && slices.Contains(c.Ops, op) {
 			if body, err = c.Down(body); err != nil {
-				return nil, fmt.Errorf("gate %s, %s: %w", c.Since, op, err)
+				return nil, fmt.Errorf("API version %s, operation %s: %w", c.Since, op, err)
 			}
 		}
 	}

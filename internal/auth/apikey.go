@@ -106,7 +106,7 @@ func (a *Auth) otherBrand(members map[string]json.RawMessage) *toll.Error {
 			(env.Environment == toll.Sandbox || env.Environment == toll.Live) {
 			return toll.Errorf(toll.CodeKeyForeign, "This API key belongs to the namespace %q; the namespace here is %q.",
 				name, a.claimObject).
-				WithHint("Use a key of this service, or the address of the service that created this key.")
+				WithHint("Use an API key of this service, or call the service that created this key.")
 		}
 	}
 	return toll.NewError(toll.CodeKeyForeign)
@@ -122,7 +122,7 @@ func (a *Auth) CreateKey(ctx context.Context, m Maker, p KeyParams, once *store.
 	}
 	p.Prefix, p.Version = cmp.Or(p.Prefix, a.prefix), cmp.Or(p.Version, a.version)
 	if p.Prefix != a.prefix && p.Prefix != string(a.environment) {
-		return toll.APIKey{}, toll.Errorf(toll.CodeBadRequest, "The prefix must belong to this service.")
+		return toll.APIKey{}, toll.Errorf(toll.CodeBadRequest, "The prefix must be the configured key prefix or the environment of this service.")
 	}
 	ends := p.ExpiresAt.Truncate(time.Second)
 	if !p.ExpiresAt.IsZero() && (!ends.After(now) || ends.Unix() > lastSecond) {

@@ -127,7 +127,7 @@ func Bootstrap(ctx context.Context, st *store.Store, ring *seal.Ring, first Conf
 		return nil, fmt.Errorf("auth: the claim object name %q is invalid", a.claimObject)
 	}
 	if reserved[a.claimObject] {
-		return nil, fmt.Errorf("auth: the claim object name %q is reserved for a claim", a.claimObject)
+		return nil, fmt.Errorf("auth: the claim object name %q is already the name of a claim", a.claimObject)
 	}
 	issuer, err := normalIssuer(first.Issuer)
 	if err != nil {

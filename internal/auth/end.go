@@ -317,7 +317,7 @@ func (a *Auth) EndKeyOnly(ctx context.Context, c Caller, id toll.Hash) (toll.Key
 		return a.keepByPerson(ctx, c, id)
 	}
 	if c.KeyID == id {
-		return toll.KeyRevoked{}, toll.Errorf(toll.CodeBadRequest, "A key that revokes itself cannot keep its keys and consents.").
+		return toll.KeyRevoked{}, toll.Errorf(toll.CodeBadRequest, "A key cannot revoke itself and keep the keys and consents that it created.").
 			WithHint("Revoke it with another API key.")
 	}
 	var key store.APIKey
@@ -459,7 +459,7 @@ func (c Caller) covers(rights toll.Rights, ends time.Time) error {
 		return MissingRight(r)
 	}
 	if !c.Ends.IsZero() && (ends.IsZero() || ends.After(c.Ends)) {
-		return toll.Errorf(toll.CodeForbidden, "The API key of this call expires before the keys and consents that it should keep.").
+		return toll.Errorf(toll.CodeForbidden, "A key or consent to keep expires later than the API key of this call.").
 			WithHint("Call with an API key that expires later or never.")
 	}
 	return nil

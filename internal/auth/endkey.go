@@ -45,7 +45,8 @@ func (a *Auth) EndSigningKey(ctx context.Context, purpose, kid string) (EndedKey
 		at := slices.IndexFunc(rows, func(k store.SigningKey) bool { return k.KID == kid || kid == "" && signs(k, now) })
 		switch {
 		case at < 0 && kid != "":
-			return fmt.Errorf("auth: unknown signing key %q for this purpose: the public key document lists the key ids", kid)
+			return fmt.Errorf("auth: no signing key for this purpose has the id %q: "+
+				"the JWKS, or the DID document for offers and receipts, lists the key ids", kid)
 		case at < 0:
 			return errAllRetired
 		}

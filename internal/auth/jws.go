@@ -19,11 +19,11 @@ const maxJWS = 8 << 10
 // Causes of a refused signed text. They are logged, never sent, and carry nothing of the text.
 var (
 	errNotJWS        = errors.New("auth: not a compact JWS")
-	errHeader        = errors.New("auth: the JOSE header must be EdDSA and JWT with a key id")
+	errHeader        = errors.New("auth: the JOSE header must have the alg EdDSA, the typ JWT, and a kid")
 	errUnknownKey    = errors.New("auth: unknown key id")
 	errBadSignature  = errors.New("auth: the signature is invalid")
 	errRetiredKey    = errors.New("auth: signed after the key was retired")
-	errMalformedText = errors.New("auth: the payload must be a JSON object of the expected types")
+	errMalformedText = errors.New("auth: the payload must be a JSON object with members of the expected types")
 )
 
 // splitCompact cuts a compact JWS at its two dots. It takes base64url characters only: the decoder of the standard

@@ -19,7 +19,8 @@ func (c Caller) MayManage(k toll.APIKey) error {
 	if missing == "" || c.KeyID == k.ID || c.KeyID.IsZero() && c.Rights.Has(toll.RightMembers) {
 		return nil
 	}
-	return MissingRight(missing).WithHint("This key has more rights than the caller. Ask an owner or admin of the workspace to sign in and change it.")
+	return MissingRight(missing).WithHint("To change a key, the caller needs every right of that key. " +
+		"Ask an owner or admin of the workspace to sign in and change the key.")
 }
 
 // RotateAPIKey makes a key in the place of another one, with its name, rights, version and end, and the same maker and parent. The old
@@ -102,8 +103,8 @@ func (a *Auth) mayRotate(ctx context.Context, tx *store.Tx, c Caller, old store.
 		return MissingRight(r)
 	}
 	if old.UserID != c.UserID && !(c.KeyID.IsZero() && c.Rights.Has(toll.RightMembers)) {
-		return toll.Errorf(toll.CodeForbidden, "The key belongs to another member, or to no member.").
-			WithHint("Ask the member that it belongs to, or an owner or admin of the workspace, to sign in and rotate it.")
+		return toll.Errorf(toll.CodeForbidden, "The key to rotate belongs to another member, or to no member.").
+			WithHint("Ask that member, or an owner or admin of the workspace, to sign in and rotate the key.")
 	}
 	if old.MadeBy == toll.MadeByGrant {
 		return toll.Errorf(toll.CodeForbidden, "Only the app itself can renew this key.").WithHint("Revoke the access of the app on the page Connected apps.")
@@ -114,7 +115,7 @@ func (a *Auth) mayRotate(ctx context.Context, tx *store.Tx, c Caller, old store.
 			WithHint("Sign in as a person, or create another key with toll keys create --local.")
 	}
 	if err == nil && !c.Ends.IsZero() && (old.ExpiresAt.IsZero() || old.ExpiresAt.After(c.Ends)) {
-		err = toll.Errorf(toll.CodeForbidden, "The key expires later than the API key of this call.")
+		err = toll.Errorf(toll.CodeForbidden, "The key to rotate expires later than the API key of this call.")
 	}
 	return err
 }

@@ -17,7 +17,7 @@ func (a *Auth) SignStatement(payload []byte) (string, error) {
 	}
 	jws := key.sign(payload)
 	if len(jws) > maxJWS {
-		return "", toll.Errorf(toll.CodeBadRequest, "The statement would be longer than 8 KiB.")
+		return "", toll.Errorf(toll.CodeBadRequest, "The signed offer or receipt would be longer than 8 KiB.")
 	}
 	return jws, nil
 }

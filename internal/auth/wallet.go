@@ -22,7 +22,8 @@ func (a *Auth) OpenWallet(ctx context.Context, addr toll.Address) ([]byte, error
 }
 
 // ErrExternal says that the workspace is a wallet whose key the service never had.
-var ErrExternal = toll.Errorf(toll.CodeForbidden, "This workspace is an external wallet: the service does not have its private key and cannot sign with it or export it.").
+var ErrExternal = toll.Errorf(toll.CodeForbidden, "The wallet of this workspace is external: "+
+	"the service does not have the private key, so it cannot sign with the key or export it.").
 	WithHint("Pay with an x402 payment or a delegation that the wallet signs.")
 
 // Wallet is what is known of a wallet beside the chain.
@@ -46,7 +47,7 @@ func (a *Auth) ExportWallet(ctx context.Context, c Caller) ([]byte, error) {
 	}
 	if c.MadeBy != toll.MadeLocally && !c.KeyID.IsZero() {
 		return nil, toll.Errorf(toll.CodeForbidden, "Only an owner, or an API key created by the operator, can export the key of a wallet.").
-			WithHint("Sign in as a person, or export with toll wallet export --local.")
+			WithHint("Sign in as an owner, or run toll wallet export --local.")
 	}
 	return a.export(ctx, c.Address, func(tx *store.Tx) error { return a.Lock(ctx, tx, c, toll.RightExport) })
 }

@@ -31,7 +31,7 @@ const (
 	maxHeader = 4 << 10
 )
 
-var errOtherFile = errors.New("the file is not a backup of this program")
+var errOtherFile = errors.New("the file is not a Toll backup")
 
 // Info is what a backup says of itself. Nothing of it is secret.
 type Info struct {
@@ -82,7 +82,7 @@ func Write(
 		return info, fmt.Errorf("backup: %w", err)
 	}
 	if _, err := Verify(ctx, ring, folder(""), out.Name()); err != nil {
-		return info, fmt.Errorf("backup: the file cannot be read back: %w", err)
+		return info, fmt.Errorf("backup: the new backup cannot be verified: %w", err)
 	}
 	return info, to.publish(ctx, out, name)
 }
@@ -216,7 +216,7 @@ func Verify(ctx context.Context, ring *seal.Ring, from Destination, name string)
 	return openFile(ctx, ring, from, name, io.Discard)
 }
 
-var errDamaged = errors.New("the backup is damaged or cut off")
+var errDamaged = errors.New("the backup is damaged or truncated")
 
 // sized reads a part that follows its length.
 func sized(in io.Reader, most uint32) ([]byte, error) {

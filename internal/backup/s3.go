@@ -356,7 +356,7 @@ func code(err error) string {
 
 // advice says what to do about a refusal of the store.
 var advice = map[string]string{
-	minio.AccessDenied:             "the access key does not have the permission, or the clock of this machine is wrong",
+	minio.AccessDenied:             "the access key does not have permission, or the clock of this machine is wrong",
 	minio.InvalidAccessKeyID:       "fix the access key",
 	"SignatureDoesNotMatch":        "fix the secret of the access key",
 	"RequestTimeTooSkewed":         "the clock of this machine is wrong",

@@ -222,7 +222,7 @@ func (m *money) beginRefund(cents int64) (int64, error) {
 	case store.DisputeOpen:
 		return 0, refundRefused("The payment is disputed, so it cannot be refunded: the bank decides who gets the money.")
 	case store.DisputeLost:
-		return 0, refundRefused("A dispute of the payment was lost, so the card processor does not refund it.")
+		return 0, refundRefused("A dispute about the payment was lost, so the payment cannot be refunded.")
 	}
 	left := m.payment.Cents
 	for _, re := range m.refunds {

@@ -140,7 +140,7 @@ func TestOldDatabase(t *testing.T) {
 		if must.Do(s, err); len(orphans) != 1 || orphans[0].Object != pi.ID || orphans[0].OrderID != lost || orphans[0].Cents != 500 {
 			s.Errorf("got %+v", orphans)
 		}
-		if got := s.log.with("money at the card processor does not belong"); len(got) != 1 {
+		if got := s.log.with("a payment, refund, or dispute at the card processor does not belong"); len(got) != 1 {
 			s.Errorf("alarms: %v", got)
 		}
 	})

@@ -212,7 +212,7 @@ var revokedFailure = &failure{Code: toll.CodeDelegationRevoked, Reason: "The del
 
 // limitFailure fails an order that no longer fits into the limit of its delegation.
 var limitFailure = &failure{
-	Code: toll.CodeDelegationInsufficient, Reason: "An earlier payment that was not recorded has used the rest of the delegation's limit.",
+	Code: toll.CodeDelegationInsufficient, Reason: "An earlier payment that was missing from the records has used up the delegation's limit.",
 }
 
 // intent fetches a payment intent with its charge and its balance transaction.

@@ -115,10 +115,10 @@ func (i *inbox) CheckHead(signature string) error {
 	refused := toll.NewError(toll.CodeWebhookSignature)
 	at, ok := signedAt(signature)
 	if !ok {
-		return refused.WithDetails("Stripe-Signature must have exactly one time t, in Unix seconds.")
+		return refused.WithDetails("The Stripe-Signature header must contain exactly one timestamp t, in Unix seconds.")
 	}
 	if i.cfg.Machine().Sub(at).Abs() > signatureAge {
-		return refused.WithDetails("The time of the signature differs from the clock of this service by more than 300 seconds.")
+		return refused.WithDetails("The timestamp of the signature differs from the clock of this service by more than 300 seconds.")
 	}
 	return nil
 }
@@ -138,14 +138,15 @@ func (i *inbox) Receive(ctx context.Context, signature string, body []byte) erro
 		return webhook.ValidatePayloadIgnoringTolerance(body, signature, secret) == nil
 	}) {
 		if i.cfg.seldom(&i.badSecret) {
-			i.cfg.Log.WarnContext(ctx, "a webhook of the card processor cannot be verified: check that the webhook secret matches the endpoint at Stripe",
+			i.cfg.Log.WarnContext(ctx,
+				"a webhook from the card processor cannot be verified: check that the webhook secret matches the endpoint at Stripe",
 				"secrets", len(secrets))
 		}
 		return toll.NewError(toll.CodeWebhookSignature)
 	}
 	var e event
 	if err := json.Unmarshal(body, &e); err != nil {
-		i.cfg.alarm(ctx, &i.oddEvent, alarm.CardOddEvent, "an event of the card processor cannot be read")
+		i.cfg.alarm(ctx, &i.oddEvent, alarm.CardOddEvent, "an event from the card processor cannot be parsed")
 		return nil
 	}
 	if other, err := i.otherAccount(ctx, &e); other || err != nil {
@@ -166,7 +167,8 @@ func (i *inbox) Receive(ctx context.Context, signature string, body []byte) erro
 // otherAccount reports whether an event is of another mode, or of another account than that of the key.
 func (i *inbox) otherAccount(ctx context.Context, e *event) (bool, error) {
 	if e.Livemode != (i.cfg.Environment == toll.Live) {
-		i.cfg.alarm(ctx, &i.oddEvent, alarm.CardOddEvent, "an event of the card processor belongs to another mode (test or live)", "event", e.ID, "live", e.Livemode)
+		i.cfg.alarm(ctx, &i.oddEvent, alarm.CardOddEvent, "an event from the card processor belongs to another mode (test or live)",
+			"event", e.ID, "live", e.Livemode)
 		return true, nil
 	}
 	if e.Account == "" {
@@ -179,7 +181,8 @@ func (i *inbox) otherAccount(ctx context.Context, e *event) (bool, error) {
 	if e.Account == string(ours) {
 		return false, nil
 	}
-	i.cfg.alarm(ctx, &i.oddEvent, alarm.CardOddEvent, "an event of the card processor belongs to another account", "event", e.ID, "account", e.Account)
+	i.cfg.alarm(ctx, &i.oddEvent, alarm.CardOddEvent, "an event from the card processor belongs to another account",
+		"event", e.ID, "account", e.Account)
 	return true, nil
 }
 
@@ -331,7 +334,8 @@ func (l *eventReader) write(ctx context.Context, f func(tx *store.Tx) error) err
 // readObjects puts a job for each object that may have changed while no events were read for so long that Stripe has forgotten some: those
 // that it lists as made since, and those of the database that may still change.
 func (l *eventReader) readObjects(ctx context.Context, s span) error {
-	alarm.Log(ctx, l.cfg.Log, alarm.CardEventsGap, "no events of the card processor were read for more than 28 days; its objects are compared instead", "since", s.from)
+	alarm.Log(ctx, l.cfg.Log, alarm.CardEventsGap,
+		"no events from the card processor were read for more than 28 days; reading all objects that may have changed", "since", s.from)
 	ids, err := store.UnsettledCardObjects(ctx, l.cfg.Store, s.from.Add(-listedFor))
 	for part := range slices.Chunk(ids, perPage) {
 		if err == nil {

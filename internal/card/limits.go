@@ -81,7 +81,7 @@ func (r *Rail) admitCharge(ctx context.Context, payer toll.Address) error {
 		return err
 	}
 	return toll.NewError(toll.CodeCardDeclined).WithDetails(
-		"%d charges of your cards failed within 10 minutes, so this one was not tried. Wait up to 10 minutes.", most)
+		"%d charges of your cards failed within 10 minutes, so this charge was not attempted. Wait up to 10 minutes.", most)
 }
 
 // admitRefund refuses a refund when the payments of which the seller began a refund today, UTC, have cost more than
@@ -109,6 +109,6 @@ func (r *refunds) admitRefund(ctx context.Context, tx *store.Tx, m *money) error
 	if err != nil || sum <= most || sum == fee {
 		return err
 	}
-	return refundRefused("This refund would exceed the daily limit of %d cents for the fees of payments that this builder refunds.", most).
+	return refundRefused("This refund would exceed the builder's daily limit of %d cents for processing fees of refunded payments.", most).
 		WithHint("Wait until the next day (UTC), or ask the operator to refund the payment at the card processor.")
 }

@@ -18,7 +18,7 @@ const (
 )
 
 // errLookup reports that a list was too long to find an object in it.
-var errLookup = errors.New("card: the list has too many objects to find one")
+var errLookup = errors.New("card: the list has too many objects to search")
 
 // list reads a list, the newest object first, until is reports that it needs no more. The error is errLookup for a list that is too long.
 func list[T any](ctx context.Context, from *processor, path string, in stripe.ListParamsContainer, is func(o *T) (bool, error)) error {

@@ -111,7 +111,8 @@ func next(p payment, a facts, now time.Time) transition {
 	state, s, pi := State(p.State), a.session, a.intent
 	switch {
 	case a.gone:
-		t.notify(alarm.CardPaymentLost, "the card processor no longer has a payment; its order fails", "order", p.OrderID, "state", p.State)
+		t.notify(alarm.CardPaymentLost, "the card processor no longer has the payment of an order; the order fails",
+			"order", p.OrderID, "state", p.State)
 		t.fail(&failure{Code: toll.CodeCheckoutFailed, Reason: "The card processor no longer has the payment."}, "")
 	case state == Calling && s != nil && (a.to == askSend || a.to == askState):
 		t.keep()
@@ -308,7 +309,7 @@ func (t *transition) refused(a facts, now time.Time) {
 	if r.kind == missing || r.param == "payment_method" || r.param == "customer" {
 		f = &failure{Code: toll.CodePaymentMethodUnusable, Reason: "The card processor no longer has the card."}
 	}
-	t.notify(alarm.CardRequestRefused, "the card processor rejects a payment of this service", "order", t.OrderID, "answer", r)
+	t.notify(alarm.CardRequestRefused, "the card processor rejected a payment", "order", t.OrderID, "answer", r)
 	t.fail(f, "")
 }
 
@@ -328,7 +329,8 @@ func (t *transition) notListed(r *answer, now time.Time) {
 		}
 		t.write, t.answered = writeRow, nil
 	case giveUp, now.Sub(t.d.Missing) >= missingTime:
-		t.notify(alarm.CardPaymentLost, "the card processor has no record of a payment whose response was lost; its order fails", "order", t.OrderID)
+		t.notify(alarm.CardPaymentLost, "the card processor has no record of a payment whose response was lost; the order fails",
+			"order", t.OrderID)
 		c := *t.answered
 		c.Status, t.answered = http.StatusNotFound, &c
 		t.fail(&failure{
@@ -405,7 +407,8 @@ func (t *transition) settle(a facts) {
 	why := t.rejection(a, decided)
 	switch {
 	case why != "":
-		t.notify(alarm.CardRejected, "a captured payment does not pay its order and is refunded", "order", t.OrderID, "intent", pi.ID, "why", why)
+		t.notify(alarm.CardRejected, "a captured payment does not match its order and is refunded",
+			"order", t.OrderID, "intent", pi.ID, "why", why)
 		t.refund = &store.CardRefund{
 			OrderID: t.OrderID, Account: t.Account, Origin: originRejected, State: refundCreated, Cents: pi.AmountReceived, Intent: pi.ID, Reason: why,
 		}
@@ -445,16 +448,16 @@ func (t *transition) rejection(a facts, decided bool) string {
 	pi := a.intent
 	switch {
 	case decided:
-		return "a second payment of the order"
+		return "a second payment for the order"
 	case a.noPlace:
-		return "paid late, after the plan reached its maximum number of orders"
+		return "the payment came after the plan reached its maximum number of orders"
 	}
 	if member := wrong(t.terms(), pi, a.session); member != "" {
-		return "different terms: " + member
+		return "the payment does not match the order: " + member
 	}
 	switch {
 	case pi.LatestCharge != nil && pi.LatestCharge.Refunded:
-		return "refunded before it was settled"
+		return "the payment was refunded before it was settled"
 	case State(t.State) == Failed && t.d.Failure != nil && t.d.Failure.Unsure:
 		return "the order failed before the payment was found"
 	}

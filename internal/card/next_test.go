@@ -289,9 +289,9 @@ func TestNext(t *testing.T) {
 			"failed":         "outcome, paid, pi_1, paid at 12:00, answered 200, alarm",
 		}},
 		{"a discounted page", nextPage, nil, onPage(func() *stripe.CheckoutSession { s := nextSession(done, succeeded(nil)); s.AmountTotal = 100; return s }()), want{
-			"created ending failed": "outcome, rejected, pi_1, BCK.STRIPE.0002, answered 200, refund 500: different terms: session.amount_total, alarm",
+			"created ending failed": "outcome, rejected, pi_1, BCK.STRIPE.0002, answered 200, refund 500: the payment does not match the order: session.amount_total, alarm",
 			"calling":               "row, page, session \"cs_1\", page until 13:00, answered 200",
-			"page pending":          "outcome, rejected, pi_1, BCK.STRIPE.0002, answered 200, refund 500: different terms: session.amount_total, again 30s, alarm",
+			"page pending":          "outcome, rejected, pi_1, BCK.STRIPE.0002, answered 200, refund 500: the payment does not match the order: session.amount_total, again 30s, alarm",
 			"paid rejected":         "move",
 		}},
 		{"the bank decides", nextRow, nil, facts{to: askState, call: call(200), intent: nextIntent(processing)}, want{
@@ -354,15 +354,15 @@ func TestNext(t *testing.T) {
 		}},
 		{"another payment", nextRow, nil, facts{intent: succeeded(func(pi *stripe.PaymentIntent) { pi.ID = "pi_2" })}, want{
 			"created calling page pending ending": "outcome, paid, pi_2, paid at 12:00",
-			"paid rejected":                       "refund, move rejected, refund 500: a second payment of the order, alarm",
+			"paid rejected":                       "refund, move rejected, refund 500: a second payment for the order, alarm",
 			"failed":                              "outcome, paid, pi_2, paid at 12:00, alarm",
 		}},
 		{"another amount", nextRow, nil, facts{intent: succeeded(func(pi *stripe.PaymentIntent) { pi.AmountReceived = 499 })}, want{
-			"created calling page pending ending failed": "outcome, rejected, pi_1, BCK.STRIPE.0002, refund 499: different terms: amount_received, alarm",
+			"created calling page pending ending failed": "outcome, rejected, pi_1, BCK.STRIPE.0002, refund 499: the payment does not match the order: amount_received, alarm",
 			"paid rejected": "move",
 		}},
 		{"refunded before it settled", nextRow, nil, facts{intent: succeeded(func(pi *stripe.PaymentIntent) { pi.LatestCharge.Refunded = true })}, want{
-			"created calling page pending ending failed": "outcome, rejected, pi_1, BCK.STRIPE.0002, refund 500: refunded before it was settled, alarm",
+			"created calling page pending ending failed": "outcome, rejected, pi_1, BCK.STRIPE.0002, refund 500: the payment was refunded before it was settled, alarm",
 			"paid rejected": "move",
 		}},
 		{"refunded in part before it settled", nextRow, nil, facts{intent: back}, want{
@@ -397,7 +397,7 @@ func TestNext(t *testing.T) {
 			"failed":                              "outcome, rejected, pi_1, BCK.STRIPE.0002, refund 500: the order failed before the payment was found, alarm",
 		}},
 		{"the plan has no place", nextRow, nil, facts{intent: succeeded(nil), noPlace: true}, want{
-			"created calling page pending ending failed": "outcome, rejected, pi_1, BCK.STRIPE.0002, refund 500: paid late, after the plan reached its maximum number of orders, alarm",
+			"created calling page pending ending failed": "outcome, rejected, pi_1, BCK.STRIPE.0002, refund 500: the payment came after the plan reached its maximum number of orders, alarm",
 			"paid rejected": "move",
 		}},
 	} {

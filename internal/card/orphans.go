@@ -57,7 +57,8 @@ func (r *orphans) orphan(ctx context.Context, o *store.CardOrphan) error {
 		})
 	})
 	if opened && err == nil {
-		alarm.Log(ctx, r.cfg.Log, alarm.PaymentUnmatched, "money at the card processor does not belong to an order", "object", o.Object, "order", o.OrderID, "cents", o.Cents,
+		alarm.Log(ctx, r.cfg.Log, alarm.PaymentUnmatched, "a payment, refund, or dispute at the card processor does not belong to an order",
+			"object", o.Object, "order", o.OrderID, "cents", o.Cents,
 			"currency", o.Currency, "reason", o.Reason)
 	}
 	return err
@@ -70,7 +71,8 @@ func (r *orphans) unexplained(ctx context.Context, p *store.CardPayment, object 
 		return &jobs.Retry{After: min(max(age, explainFirst), explainMost)}
 	}
 	return r.orphan(ctx, &store.CardOrphan{
-		Object: object, OrderID: p.OrderID, Cents: cents, Currency: currency, Reason: "the service has no captured payment for it",
+		Object: object, OrderID: p.OrderID, Cents: cents, Currency: currency,
+		Reason: "the service has no captured payment for this refund or dispute",
 	})
 }
 

@@ -42,7 +42,7 @@ func New(cfg Config) (*Rail, error) {
 	case !key:
 		return nil, errors.New("the secret key of the card processor must start with sk_test_, sk_live_, rk_test_, or rk_live_")
 	case live != (cfg.Environment == toll.Live):
-		return nil, fmt.Errorf("the secret key of the card processor does not fit the environment %s", cfg.Environment)
+		return nil, fmt.Errorf("the secret key of the card processor does not match the environment %s", cfg.Environment)
 	case len(cfg.WebhookSecrets) > 2:
 		return nil, errors.New("at most two webhook secrets can be in use at a time")
 	}

@@ -134,7 +134,7 @@ func (r *refunds) makeRefund(ctx context.Context, re *store.CardRefund) (id stri
 			return "", err
 		}
 	}
-	return "", fmt.Errorf("card: no response to refund %s for %d days", re.ID, refundCalls)
+	return "", fmt.Errorf("card: the card processor has not responded to refund %s for %d days", re.ID, refundCalls)
 }
 
 // refuseRefund stores that Stripe will not make a refund. Money that bought nothing and stays here is an orphan.
@@ -161,7 +161,7 @@ func (r *refunds) refuseRefund(ctx context.Context, re *store.CardRefund, a *ans
 		}
 		_, err := store.InsertCardOrphan(ctx, tx, &store.CardOrphan{
 			Object: re.Intent, OrderID: re.OrderID, Cents: re.Cents, Currency: p.Currency, SeenAt: r.cfg.now(),
-			Reason: "the payment does not pay its order, and its refund was rejected",
+			Reason: "the payment does not match its order, and its refund was rejected",
 		})
 		return err
 	})
@@ -200,7 +200,7 @@ func (r *refunds) syncRefund(ctx context.Context, id string) error {
 	if err != nil {
 		return ignoreMissing(err)
 	}
-	return r.orphans.lost(ctx, pi, asked, "the payment does not pay its order, and its refund failed")
+	return r.orphans.lost(ctx, pi, asked, "the payment does not match its order, and its refund failed")
 }
 
 // changeOfRefund returns what a refund says of the money of its payment.
@@ -309,7 +309,8 @@ func changeOfDispute(ctx context.Context, cfg *Config, payment *store.CardPaymen
 	}
 	row.Withdrawn = withdrawn(d) > 0
 	if payment.Intent != d.PaymentIntent.ID {
-		alarm.Log(ctx, cfg.Log, alarm.CardRejectedDisputed, "a payment that did not pay its order is disputed", "order", payment.OrderID, "dispute", d.ID)
+		alarm.Log(ctx, cfg.Log, alarm.CardRejectedDisputed, "a payment that does not match its order is disputed",
+			"order", payment.OrderID, "dispute", d.ID)
 		c.dispute = nil
 	}
 	return c

@@ -24,7 +24,7 @@ func (r *Rail) Sync(ctx context.Context, objectID []byte) error {
 		"du": r.refunds.syncDispute, "seti": r.enrolments.syncSetup, "pm": r.enrolments.syncMethod,
 	}[kind]
 	if sync == nil {
-		r.cfg.Log.WarnContext(ctx, "an event of the card processor is about an unknown object", "object", id)
+		r.cfg.Log.WarnContext(ctx, "an event from the card processor is about an unknown object", "object", id)
 		return nil
 	}
 	return later(sync(ctx, id))

@@ -287,7 +287,7 @@ func TestRefundFails(t *testing.T) {
 				if err != nil || o.Resolution != "" || !o.ResolvedAt.IsZero() || o.Left() != last.Captured {
 					s.Fatalf("%v: %+v, refunds %q", err, o, s.refunds(id))
 				}
-				if n := len(s.log.with("money at the card processor does not belong")); n != c.alarms {
+				if n := len(s.log.with("a payment, refund, or dispute at the card processor does not belong")); n != c.alarms {
 					s.Errorf("%d alarms", n)
 				}
 			})

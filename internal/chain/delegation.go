@@ -52,9 +52,9 @@ func (r *delegations) onChain(d *rail.Delegation) (*userop.Delegation, error) {
 	}
 	switch {
 	case d.ID == "" || t.Delegator == common.Address{} || t.Before == 0:
-		return nil, errors.New("chain: a delegation has no id, account, or expiry")
+		return nil, errors.New("chain: a delegation must have an id, an account, and an expiry")
 	case t.Token == common.Address{} || d.LimitCents <= 0:
-		return nil, fmt.Errorf("chain: delegation %s does not limit exactly one token", d.ID)
+		return nil, fmt.Errorf("chain: delegation %s must limit exactly one token", d.ID)
 	}
 	if len(d.AllowedRecipients) == 1 {
 		t.Receiver = new(common.Address(d.AllowedRecipients[0]))
@@ -181,7 +181,7 @@ func (r *delegations) redeems(ctx context.Context, by *userop.SignedDelegation, 
 func (r *delegations) authorization(d *rail.Delegation, nonce uint64) (*types.SetCodeAuthorization, error) {
 	if len(d.Authorization) == 0 {
 		e := unsupportedCode(delegatorOf(d))
-		e.Message = "The account has no code, and no authorization gives it the code of this service."
+		e.Message = "The account has no contract code, and the delegation includes no EIP-7702 authorization."
 		return nil, e
 	}
 	a, err := ParseAuthorization(d.Authorization)
@@ -197,9 +197,9 @@ func (r *delegations) authorization(d *rail.Delegation, nonce uint64) (*types.Se
 	case a.ChainID.CmpBig(r.chainID) != 0:
 		wrong = fmt.Sprintf("the authorization is for chain %s, not %s", a.ChainID.Dec(), r.chainID)
 	case a.Address != contracts.AccountCode:
-		wrong = fmt.Sprintf("the authorization gives the account the code of %s, not %s", a.Address, contracts.AccountCode)
+		wrong = fmt.Sprintf("the authorization is for the contract %s, not %s", a.Address, contracts.AccountCode)
 	case a.Nonce != nonce:
-		wrong = fmt.Sprintf("the authorization is for nonce %d, but the account is at %d", a.Nonce, nonce)
+		wrong = fmt.Sprintf("the authorization is for nonce %d, but the nonce of the account is %d", a.Nonce, nonce)
 	default:
 		return a, nil
 	}
@@ -211,7 +211,7 @@ func (r *delegations) authorization(d *rail.Delegation, nonce uint64) (*types.Se
 // ParseAuthorization reads a signed EIP-7702 authorization as wallets give it: {"chainId", "address", "nonce", "yParity" or
 // "v", "r", "s"}, numbers as JSON numbers, decimal strings or hexadecimal strings. Error: [toll.CodeChainSignature].
 func ParseAuthorization(text json.RawMessage) (*types.SetCodeAuthorization, error) {
-	bad := toll.NewError(toll.CodeChainSignature).WithDetails("the authorization needs valid chainId, address, nonce, yParity, r, and s")
+	bad := toll.NewError(toll.CodeChainSignature).WithDetails("the authorization must have a valid chainId, address, nonce, yParity, r, and s")
 	var in struct {
 		ChainID, Nonce, YParity, V, R, S any
 		Address                          *common.Address

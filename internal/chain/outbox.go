@@ -153,7 +153,7 @@ func (w *relayer) refuse(ctx context.Context, op *Op, f *Failure) {
 		return
 	}
 	if !op.SentAt.IsZero() {
-		w.rail.log.WarnContext(ctx, "a sent operation would fail now; it waits for the chain to decide", "op", op.ID, "reason", f.Reason)
+		w.rail.log.WarnContext(ctx, "a sent operation would now fail; waiting for its outcome on the chain", "op", op.ID, "reason", f.Reason)
 		w.rail.outbox.pause(op)
 		return
 	}

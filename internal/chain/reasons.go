@@ -124,7 +124,7 @@ func (r *Rail) correct(ctx context.Context, op *Op) {
 		err = r.reportSpent(ctx, op.DelegationID, units)
 	}
 	if err != nil {
-		r.log.WarnContext(ctx, "the budget of a delegation could not be corrected from the chain", "delegation", op.DelegationID, "err", err)
+		r.log.WarnContext(ctx, "the spent amount of a delegation could not be updated from the chain", "delegation", op.DelegationID, "err", err)
 	}
 }
 
@@ -160,7 +160,7 @@ func (r *Rail) verdict(ctx context.Context, op *Op, err error) error {
 	case strings.Contains(v.reason, "AA95 "):
 		return err // of this gas; another try has another estimate
 	}
-	alarm.Log(ctx, r.log, alarm.ChainRefused, "the EntryPoint rejects an operation of this service", "op", op.ID, "reason", v.reason)
+	alarm.Log(ctx, r.log, alarm.ChainRefused, "the EntryPoint rejected an operation", "op", op.ID, "reason", v.reason)
 	return &Failure{Code: toll.CodeChainFailed, Reason: "The EntryPoint rejected the operation: " + v.reason}
 }
 

@@ -40,7 +40,7 @@ func (r *Rail) sameChain(ctx context.Context) error {
 		return err
 	}
 	if first.Hash() != cursor.Genesis {
-		return r.mismatch(ctx, 0, cursor.Genesis, fmt.Errorf("%w: its first block is %s, not %s", ErrOtherChain, first.Hash(), cursor.Genesis))
+		return r.mismatch(ctx, 0, cursor.Genesis, fmt.Errorf("%w: the genesis block is %s, not %s", ErrOtherChain, first.Hash(), cursor.Genesis))
 	}
 	return nil
 }
@@ -363,7 +363,7 @@ func (t *tracker) applyOne(ctx context.Context, l *types.Log, reasons map[common
 		return "", err
 	}
 	if l.Topics[0] == topicRedeemed && l.Address == contracts.DelegationManager && !ours[l.TxHash] {
-		return "", t.orphan(ctx, l, &event{place: positionOf(l)}, "a redemption outside of an operation")
+		return "", t.orphan(ctx, l, &event{place: positionOf(l)}, "a delegation was redeemed outside of an operation")
 	}
 	return "", t.heard(ctx, l)
 }

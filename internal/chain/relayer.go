@@ -134,7 +134,8 @@ type outlook struct {
 	balance *big.Int
 }
 
-var errRelayerCode = errors.New("chain: the relayer account has code, and pools accept only one pending transaction from such an account")
+var errRelayerCode = errors.New("chain: the relayer account has code, and transaction pools accept only one pending transaction " +
+	"from such an account")
 
 func (w *relayer) look(ctx context.Context) (outlook, error) {
 	r := w.rail
@@ -160,7 +161,7 @@ func (w *relayer) look(ctx context.Context) (outlook, error) {
 		return v, err
 	}
 	if len(code) > 0 {
-		alarm.Log(ctx, r.log, alarm.RelayerHasCode, "a relayer account has code and is not used", "relayer", w.address)
+		alarm.Log(ctx, r.log, alarm.RelayerHasCode, "a relayer account has contract code, so it is not used", "relayer", w.address)
 		return v, errRelayerCode
 	}
 	if err := r.sameChain(ctx); err != nil {
@@ -186,7 +187,7 @@ func (w *relayer) send(ctx context.Context, now outlook, open int) (time.Duratio
 		case len(waiting) == 0, open >= maxInFlight:
 			return min(pause, w.pollPause()), nil
 		case now.head.BaseFee != nil && now.head.BaseFee.Cmp(r.cfg.MaxBaseFee) > 0:
-			w.warn("the base fee is above the cap; nothing is sent", "base_fee", now.head.BaseFee)
+			w.warn("the base fee is above the cap; no transactions are sent", "base_fee", now.head.BaseFee)
 			return 2 * time.Second, nil
 		case time.Now().Before(w.poorTo):
 			return time.Until(w.poorTo), nil
@@ -243,7 +244,7 @@ func (w *relayer) next(ctx context.Context, chain uint64) (uint64, error) {
 
 // beg says that this relayer cannot pay. What waits is left to the others.
 func (w *relayer) beg(ctx context.Context) {
-	alarm.Log(ctx, w.rail.log, alarm.RelayerLow, "the balance of a relayer is too low to send", "relayer", w.address)
+	alarm.Log(ctx, w.rail.log, alarm.RelayerLow, "the balance of a relayer is too low to send transactions", "relayer", w.address)
 	w.poorTo = time.Now().Add(poor)
 	w.rail.work.Fire()
 }

@@ -179,7 +179,7 @@ func (t *tracker) sold(ctx context.Context, op *Op, at Position) error {
 		return nil
 	case what == carried:
 		if op.State == Failed {
-			alarm.Log(ctx, r.log, alarm.LatePayment, "a failed sale moved money after all", "order", op.ID, "tx", at.Tx)
+			alarm.Log(ctx, r.log, alarm.LatePayment, "a failed purchase moved money after all", "order", op.ID, "tx", at.Tx)
 		}
 		op.State, op.Position, op.Tx, op.Failure = Included, at, at.Tx, nil
 	case op.State == Failed:
@@ -209,9 +209,10 @@ func (t *tracker) ran(ctx context.Context, op *Op, e *event, reason string) {
 	switch landed := op.Position != (Position{}); {
 	case landed && (!e.success || op.Position.Tx == e.place.Tx):
 	case e.success:
-		alarm.Log(ctx, t.rail.log, alarm.ChainMovedNothing, "the operation of a sale ran, but the token did not execute the authorization", "order", op.ID, "tx", e.place.Tx)
+		alarm.Log(ctx, t.rail.log, alarm.ChainMovedNothing, "the operation of a purchase ran, but the token did not execute the authorization",
+			"order", op.ID, "tx", e.place.Tx)
 	default:
-		t.rail.log.WarnContext(ctx, "the operation of a sale has failed", "order", op.ID, "tx", e.place.Tx, "reason", reason)
+		t.rail.log.WarnContext(ctx, "the operation of a purchase has failed", "order", op.ID, "tx", e.place.Tx, "reason", reason)
 	}
 }
 

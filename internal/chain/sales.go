@@ -77,7 +77,7 @@ func (o *Op) authorization() *evm.Authorization {
 // those of [Rail.Resume].
 func (r *Rail) Sell(ctx context.Context, s rail.Sale) (rail.Payment, error) {
 	if s.OrderID == "" {
-		return rail.Payment{}, errors.New("chain: a sale needs an order")
+		return rail.Payment{}, errors.New("chain: a purchase must have an order id")
 	}
 	if err := r.cfg.Start(ctx); err != nil {
 		return rail.Payment{}, err
@@ -142,7 +142,7 @@ func (r *Rail) Recheck(ctx context.Context, orderID string) (bool, error) {
 	if err := r.records.update(ctx, op); err != nil {
 		return false, err
 	}
-	r.log.WarnContext(ctx, "a failed sale was paid by another sender", "order", orderID, "tx", op.Tx)
+	r.log.WarnContext(ctx, "another sender executed the authorization of a failed purchase", "order", orderID, "tx", op.Tx)
 	r.moved.Fire()
 	return true, nil
 }
@@ -275,7 +275,7 @@ func (r *Rail) inTime(ctx context.Context, op *Op) error {
 	case op.Before < now+minSaleLife:
 		return saleFailed(toll.CodePaymentRequired, wordBefore, "The authorization expires before it can be carried out.")
 	case op.Before > now+maxSaleLife:
-		return saleFailed(toll.CodePaymentRequired, wordBefore, "The authorization is valid for more than an hour.")
+		return saleFailed(toll.CodePaymentRequired, wordBefore, "The authorization must expire within an hour.")
 	}
 	return nil
 }

@@ -32,7 +32,7 @@ var underWay = []State{Signed, Sent, Included}
 
 // ErrOtherChain says that the chain is not the one that the database is about, or has changed so deeply that nothing that follows
 // from it may be done without a person.
-var ErrOtherChain = errors.New("chain: this is not the chain that was followed before (chain_mismatch)")
+var ErrOtherChain = errors.New("chain: the chain does not match the chain in the database (chain_mismatch)")
 
 // tracker follows the chain: it finds the events of operations, tells how deep they are, and whether they are still there. One
 // process at a time does so, under a lease.

@@ -94,7 +94,7 @@ func (w *relayer) broadcast(ctx context.Context, now outlook, tx *Tx) error {
 			tx = next
 		case endpoints.TooLarge:
 			w.most = max(1, len(tx.Ops)/2)
-			r.log.WarnContext(ctx, "a transaction is too large", "relayer", w.address, "ops", len(tx.Ops), "err", err)
+			r.log.WarnContext(ctx, "a transaction is too large; sending a smaller one", "relayer", w.address, "ops", len(tx.Ops), "err", err)
 			keep := len(tx.Ops) / 2
 			if tx, err = w.replace(ctx, now, tx, keep); err != nil || tx == nil {
 				return err
@@ -109,7 +109,7 @@ func (w *relayer) broadcast(ctx context.Context, now outlook, tx *Tx) error {
 			return fmt.Errorf("sending transaction %s: %w", tx.Hash, err)
 		}
 	}
-	return fmt.Errorf("chain: no endpoint accepts transaction %s at any price", tx.Hash)
+	return fmt.Errorf("chain: no endpoint accepts transaction %s at any fee", tx.Hash)
 }
 
 // abandon frees the operations of a transaction that no endpoint took, for another relayer. Its nonce is filled later.
@@ -138,7 +138,8 @@ func (w *relayer) replace(ctx context.Context, now outlook, old *Tx, keep int) (
 	tip, feeCap, ok := r.cfg.raised(&before, now.head.BaseFee)
 	if !ok {
 		if w.seldom() {
-			alarm.Log(ctx, r.log, alarm.TransactionStuck, "a transaction is not included at any price", "tx", old.Hash, "relayer", w.address)
+			alarm.Log(ctx, r.log, alarm.TransactionStuck, "a transaction is stuck: its fees are at the maximum",
+				"tx", old.Hash, "relayer", w.address)
 		}
 		return nil, nil
 	}
@@ -199,7 +200,7 @@ func (w *relayer) settle(ctx context.Context, now outlook, pending []*Tx) (open 
 
 // fill uses up a nonce that no stored transaction has, for those after it.
 func (w *relayer) fill(ctx context.Context, now outlook, nonce uint64) error {
-	w.rail.log.WarnContext(ctx, "an unused nonce of a relayer is filled", "relayer", w.address, "nonce", nonce)
+	w.rail.log.WarnContext(ctx, "filling an unused relayer nonce with an empty transaction", "relayer", w.address, "nonce", nonce)
 	tip, feeCap := w.rail.cfg.fees(now.head.BaseFee)
 	tx, err := w.store(ctx, now, nonce, nil, tip, feeCap, nil)
 	if err != nil {
@@ -244,7 +245,7 @@ func (w *relayer) pursue(ctx context.Context, now outlook, group []*Tx) error {
 		if err != nil || next == nil {
 			return err
 		}
-		w.rail.log.InfoContext(ctx, "a transaction was stuck and is replaced", "relayer", w.address, "nonce", tx.Nonce, "by", next.Hash)
+		w.rail.log.InfoContext(ctx, "replacing a stuck transaction", "relayer", w.address, "nonce", tx.Nonce, "by", next.Hash)
 		return w.broadcast(ctx, now, next)
 	}
 	return nil

@@ -83,7 +83,8 @@ func (t *tracker) expire(ctx context.Context, op *Op) (bool, error) {
 		case ctx.Err() != nil:
 			return false, ctx.Err()
 		case err != nil:
-			alarm.Log(ctx, r.log, alarm.OrderStuck, "the payment of an order that does not land cannot be voided", "order", op.ID, "err", err)
+			alarm.Log(ctx, r.log, alarm.OrderStuck, "the payment of an order is not included in a block and cannot be voided",
+				"order", op.ID, "err", err)
 		case void.Position != (Position{}):
 			return false, nil // it decides when it is final
 		}
@@ -109,6 +110,6 @@ func (w *relayer) needless(ctx context.Context, op *Op) (bool, error) {
 	if err != nil || order.State == Signed || order.State == Sent {
 		return false, err
 	}
-	w.end(ctx, op, &Failure{Code: toll.CodeChainFailed, Reason: "The order was already decided."})
+	w.end(ctx, op, &Failure{Code: toll.CodeChainFailed, Reason: "The order is already paid or failed."})
 	return true, nil
 }

@@ -110,7 +110,7 @@ func (c *Delegations) Spent(ctx context.Context, tx *store.Tx, delegationID stri
 	events, err := c.changeBudget(ctx, tx, delegationID, func(b budget) error {
 		was := b.Spent
 		if b.count(cents); b.Spent > was {
-			c.log.WarnContext(ctx, "a delegation was spent outside this service", "delegation", b.ID, "cents", b.Spent-was)
+			c.log.WarnContext(ctx, "a delegation made a payment outside this service", "delegation", b.ID, "cents", b.Spent-was)
 		}
 		c.failpoint("counting")
 		return nil

@@ -71,7 +71,8 @@ func (c *Decisions) drop(ctx context.Context, t *ledger.Tx, account [16]byte, id
 	}
 	first, err := store.ReturnSlot(ctx, t.Tx, o)
 	if first {
-		c.log.WarnContext(ctx, "the outcome of a payment cannot be determined; its order no longer takes a slot of the plan", "order", o.ID, "plan", o.Plan)
+		c.log.WarnContext(ctx, "the outcome of a payment is unknown; its order no longer counts toward the maximum orders of the plan",
+			"order", o.ID, "plan", o.Plan)
 	}
 	return err
 }
@@ -106,7 +107,7 @@ func (c *Decisions) decide(ctx context.Context, t *ledger.Tx, account [16]byte, 
 	}
 	switch {
 	case !out.Decided():
-		return nil, toll.Errorf(toll.CodeInternal, "The outcome %q does not decide an order.", out.Status)
+		return nil, toll.Errorf(toll.CodeInternal, "The payment outcome %q neither confirms nor fails an order.", out.Status)
 	case out.Status == toll.OrderFailed:
 		return o, c.decideFailed(ctx, t, plan, o, out)
 	case !isPaid(o.Status):
@@ -219,7 +220,7 @@ func (c *Decisions) decideFailed(ctx context.Context, t *ledger.Tx, plan *toll.P
 		}
 		return c.changeBudgetOf(ctx, t, o, out, func(b budget) { b.giveBack(o) })
 	case toll.OrderFinal:
-		c.log.ErrorContext(ctx, "a final order was reported as failed; nothing is taken back", "order", o.ID, "reason", out.FailureReason)
+		c.log.ErrorContext(ctx, "a final order was reported as failed; the report is ignored", "order", o.ID, "reason", out.FailureReason)
 		return nil
 	}
 	giveBack := budget.giveBack
@@ -237,7 +238,7 @@ func (c *Decisions) decideFailed(ctx context.Context, t *ledger.Tx, plan *toll.P
 		o.Reversed = true
 		setTakenBack(o, moved)
 		giveBack = budget.undo
-		c.log.ErrorContext(ctx, "the chain reversed a paid order", "order", o.ID, "reason", out.FailureReason, "credits", o.Credits,
+		c.log.ErrorContext(ctx, "the chain reversed the payment of an order", "order", o.ID, "reason", out.FailureReason, "credits", o.Credits,
 			"taken_back", o.TakenBack, "loss", o.Loss, "held", o.HeldBack)
 	}
 	if err := c.setFailed(o, out); err != nil {

@@ -231,7 +231,8 @@ func checkProvider(d *store.Delegation, in *toll.DelegationInput) error {
 		return toll.NewError(toll.CodeBadProvider).WithHint("Send erc4337 or stripe.")
 	}
 	if !slices.Contains(currencies, d.Currency) {
-		return toll.Errorf(toll.CodeUnsupportedScheme, "A delegation of this provider must be in %s.", strings.Join(currencies, " or "))
+		return toll.Errorf(toll.CodeUnsupportedScheme, "The currency of a delegation with this provider must be %s.",
+			strings.Join(currencies, " or "))
 	}
 	var faults []toll.Fault
 	bad := func(path, message string) { faults = append(faults, toll.Fault{Path: path, Message: message}) }
@@ -461,7 +462,7 @@ func (c *Delegations) authorized(
 		return refuse(toll.CodeDelegationFrozen)
 	case d.Pending():
 		return toll.Errorf(toll.CodeDelegationNotFound, "The delegation is not signed yet.").WithDetails("delegationId %s", d.ID).
-			WithHint("Sign its typed data with its account, then submit the signature.")
+			WithHint("Sign the typed data of the delegation with its account, then submit the signature.")
 	case d.Plan != "" && d.Plan != plan.ID:
 		return refuse(toll.CodeDelegationPlanMismatch)
 	case d.MerchantAccount != "": // plans name no account of a seller at Stripe
@@ -480,7 +481,7 @@ func reaches(d *store.Delegation, plan *toll.Plan) error {
 	}
 	for _, r := range plan.Price.Receivers {
 		if !slices.Contains(d.AllowedReceivers, r) {
-			return toll.Errorf(toll.CodeDelegationPlanMismatch, "The delegation does not allow payments to a receiver of this plan.").
+			return toll.Errorf(toll.CodeDelegationPlanMismatch, "A receiver of this plan is not in the allowedRecipients of the delegation.").
 				WithDetails("receiver %s", r)
 		}
 	}

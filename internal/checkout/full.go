@@ -77,7 +77,7 @@ func (c *Checkout) freeSlot(ctx context.Context, plan *toll.Plan) bool {
 	for _, o := range orders {
 		var ended bool
 		if ended, err = pages.EndUnpaid(ctx, o.ID); ended {
-			c.log.InfoContext(ctx, "an unpaid payment page was expired to free a slot of its plan for another buyer", "order", o.ID, "plan", plan.ID)
+			c.log.InfoContext(ctx, "an unpaid payment page was expired so that another buyer can order the plan", "order", o.ID, "plan", plan.ID)
 			return true
 		}
 		if err != nil {

@@ -79,7 +79,7 @@ func (c *Reports) Owes(ctx context.Context, owner toll.Address) error {
 		return Fault(err)
 	}
 	if open > 0 {
-		return toll.Errorf(toll.CodeWorkspaceOwes, "Pending or disputed orders of this workspace: %d.", open)
+		return toll.Errorf(toll.CodeWorkspaceOwes, "The workspace cannot be deleted yet. Pending or disputed orders: %d.", open)
 	}
 	now := c.clock()
 	return eachOf(func(p store.Page) (store.List[*toll.Plan], error) { return store.PlansOfOwner(ctx, c.store, owner, p) }, func(plan *toll.Plan) error {

@@ -107,7 +107,7 @@ func (c *Checkout) failure(ctx context.Context, o *store.Order) *toll.Error {
 	}
 	page, err := pages.ReplaceURL(o.Subscriber, o.ID, o.UpdatedAt.Add(replaceTime))
 	if err != nil {
-		c.log.ErrorContext(ctx, "the address of the new payment page for a failed order cannot be signed", "order", o.ID, "err", err)
+		c.log.ErrorContext(ctx, "cannot sign the URL of the new payment page for a failed order", "order", o.ID, "err", err)
 		return e
 	}
 	return e.WithParam("checkoutUrl", page)

@@ -87,7 +87,7 @@ func mayChange(ctx context.Context, q store.Querier, caller Owner, maker toll.UU
 	}
 	m, err := store.MembershipOf(ctx, q, caller.Address, caller.UserID)
 	if errors.Is(err, store.ErrNotFound) || err == nil && !m.Role.Manages(toll.RoleDeveloper) {
-		err = toll.Errorf(toll.CodeForbidden, "Only the person who created it, an owner, or an admin can change it.")
+		err = toll.Errorf(toll.CodeForbidden, "Only the creator of this card or delegation, an owner, or an admin can change it.")
 	}
 	return err
 }
@@ -208,7 +208,8 @@ func printable(s string) bool {
 func (c *PaymentMethods) Remove(ctx context.Context, caller Owner, id string) error {
 	id, isWallet := methodID(caller.Address, id)
 	if isWallet {
-		return toll.Errorf(toll.CodeForbidden, "The wallet cannot be removed.").WithHint("Revoke the delegations that pay with it.")
+		return toll.Errorf(toll.CodeForbidden, "The wallet cannot be removed.").
+			WithHint("To stop payments, revoke the delegations that pay with the wallet.")
 	}
 	var revoked []*store.Delegation
 	err := c.store.Tx(ctx, func(tx *store.Tx) error {

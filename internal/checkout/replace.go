@@ -31,7 +31,7 @@ func (c *Checkout) Replace(
 	}
 	if !replaceable(failed, c.now()) {
 		return nil, toll.NewError(toll.CodeOrderNotFound).WithDetails("orderId %s", failedID).
-			WithHint("A payment can be confirmed on its page only within an hour. Place a new order.")
+			WithHint("A payment page for a failed order opens only within an hour of the failure. Place a new order.")
 	}
 	if err := checkSession(&page); err != nil {
 		return nil, err

@@ -103,7 +103,7 @@ func (c *Delegations) revocation(ctx context.Context, d *store.Delegation) map[s
 	}
 	call, err := by.Revocation(ctx, details(d))
 	if err != nil || call == nil {
-		c.log.WarnContext(ctx, "the call that disables a delegation on the chain cannot be prepared", "delegation", d.ID, "err", err)
+		c.log.WarnContext(ctx, "cannot prepare the transaction that disables a delegation on the chain", "delegation", d.ID, "err", err)
 		return nil
 	}
 	return map[string]any{

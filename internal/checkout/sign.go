@@ -30,7 +30,7 @@ func (c *Delegations) delegator() (rail.Delegator, error) {
 	by, ok := c.rails[rail.Crypto].(rail.Delegator)
 	if !ok {
 		return nil, toll.NewError(toll.CodeChainUnreachable).
-			WithHint("A delegation of your own account needs the chain, which is not configured on this service: omit ownerAccount.")
+			WithHint("ownerAccount needs a chain, and no chain is configured on this service. Omit ownerAccount.")
 	}
 	return by, nil
 }

@@ -75,7 +75,8 @@ func (c *Checkout) countOrder(ctx context.Context, tx *store.Tx, in *intent, o *
 	}
 	m, err := limited(ctx, tx, in.subscriber, in.user)
 	if m != nil && err == nil {
-		err = toll.Errorf(toll.CodeSpendLimit, "The price of this plan cannot be counted against your spending limit.").
+		err = toll.Errorf(toll.CodeSpendLimit, "The price of this plan cannot be converted to cents, "+
+			"so members with a spending limit cannot order the plan.").
 			WithDetails("planId %s", in.plan.ID)
 	}
 	return err

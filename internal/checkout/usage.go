@@ -48,7 +48,7 @@ func (c *Reports) Usage(ctx context.Context, caller toll.Address, q UsageQuery) 
 	case q.AsBuyer && (f.By == store.BySubscriber || !q.Subscriber.IsZero()):
 		err = by("role", "must be seller to see subscribers; buyers see only their own usage")
 	case daily && (f.By == store.ByHour || f.By == store.ByAgent):
-		err = by("by", "must be day or plan with role=buyer, and day with subscriber")
+		err = by("by", "must be day or plan if role is buyer, and day if subscriber is set")
 	case daily && q.Agent != nil:
 		err = by("agentId", "cannot be combined with role=buyer, subscriber, or by=subscriber, because this usage is not counted by agent")
 	case daily && !q.AsBuyer && q.Plan == "":
@@ -91,7 +91,7 @@ func (c *Reports) usageFilter(ctx context.Context, caller toll.Address, q UsageQ
 	unit, usual, most, text := 24*time.Hour, usualDays, maxDays, "400 days"
 	switch {
 	case f.By == store.ByHour:
-		unit, usual, most, text = time.Hour, usualHours, maxHours, "31 days by hour"
+		unit, usual, most, text = time.Hour, usualHours, maxHours, "31 days with by=hour"
 	case f.By != store.ByDay && f.By != store.BySubscriber && !q.AsBuyer && q.Subscriber.IsZero():
 		unit = time.Hour
 	}

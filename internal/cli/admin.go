@@ -50,8 +50,11 @@ func exportCommand(con *console) *cobra.Command {
 	if err := c.MarkFlagRequired("before"); err != nil {
 		panic(err) // the flag is there
 	}
-	c.Long = `Write the journal entries of all balances, with the requests of settlements, to a new JSON Lines file with a checksum. The service can
-keep running. Nothing is deleted from the database: toll serve --retain-days sets when requests are deleted. Export them before that to keep them.
+	c.Long = `Write the journal entries of all balances to a new JSON Lines file with a checksum. The entry of a settlement
+includes its request. The service can keep running.
+
+The command deletes nothing from the database. The service deletes requests after the number of days in toll serve --retain-days.
+To keep requests for longer, export them before then.
 
 Each archive begins where the previous archive ended. Credits are decimal strings, and times are microseconds since 1970.`
 	c.Example = "toll export --data ./toll-data --before 2026-01-01 journal-2025.ndjson\n" +
@@ -85,7 +88,7 @@ func auditCommand(con *console) *cobra.Command {
 			return err
 		}
 		if len(findings) > 0 {
-			return fmt.Errorf("%s in the ledger: copy the database before you do anything else", count(len(findings), "error"))
+			return fmt.Errorf("the audit found %s in the ledger: copy the database before you do anything else", count(len(findings), "error"))
 		}
 		took := time.Since(began).Round(time.Millisecond)
 		if since {
@@ -97,17 +100,19 @@ func auditCommand(con *console) *cobra.Command {
 		return nil
 	})
 	c.Long = `Verify the ledger of a database, balance by balance. The service can keep running. The audit checks that minted credits equal remaining
-plus burned credits, that every hold is covered, that each request burned its credits once, that no limit was exceeded, that the chain of entries
-is complete, that every paid order has its credits, that card payments match their orders and the changes of the balance at the processor,
-that no audit log entry was changed, and that records match their last audit log entry. docs/OPERATING.md lists the columns that the audit cannot verify. With --archive, it also checks that a toll export file is complete, that its chains recompute, and that the database
-has the same entries. Exit code 1 means that the audit found an error.
+plus burned credits, that every hold is covered by credits, that each request burned its credits once, that no limit was exceeded, that
+the hash chain of entries is complete, that every paid order has its credits, that card payments match their orders and the balance
+changes at the card processor, that no audit log entry was changed, and that records match their last audit log entry.
+docs/OPERATING.md lists the columns that the audit cannot verify. With --archive, the audit also checks that the file is complete, that
+its hash chains are correct, and that the database has the same entries. Exit code 1 means that the audit found an error.
 
-The audit changes nothing in the database without --record. With --record, it stores its time and result for the metrics of the service
-and, if it found no error, seals the journal. Run it every day with this flag. With --since-last, it verifies only entries after the last
-seal, and all records except events and usage; the age of the last audit does not change. A full audit also verifies the seal.`
+Without --record, the audit changes nothing in the database. With --record, it stores its time and result for the metrics of the service
+and, if it found no error, seals the journal. Run toll audit --record every day. With --since-last, the audit verifies only entries after
+the last seal, and all records except events and usage. It does not change the age of the last audit. A full audit also verifies the seal.`
 	c.Flags().BoolVar(&record, "record", false, "store time and result in the database, for toll_audit_age_seconds and toll_audit_findings, and seal the journal")
 	c.Flags().BoolVar(&since, "since-last", false, "verify only entries after the last seal, which an audit with --record sets")
-	c.Flags().StringArrayVar(&archives, "archive", nil, "also verify this toll export file; repeat the flag for several files, in their order")
+	c.Flags().StringArrayVar(&archives, "archive", nil,
+		"also verify this file of toll export; repeat the flag for several files, oldest first")
 	c.Example = "toll audit --data ./toll-data\ntoll audit --data ./toll-data --since-last --record\ntoll audit --data ./toll-data --archive journal-2025.ndjson\ntoll audit --database postgres://… --master-key-file master.key -o json"
 	return c
 }
@@ -132,7 +137,7 @@ func migrateCommand(a *app) *cobra.Command {
 				done.Floor)
 		default:
 			a.say("", "Releases with a schema before %d can no longer use this database. To roll back, restore an "+
-				"earlier backup: with toll restore, or your dump on PostgreSQL.", done.Floor)
+				"earlier backup with toll restore or, on PostgreSQL, an earlier dump.", done.Floor)
 		}
 		return a.built(done)
 	}
@@ -194,7 +199,7 @@ func backupCommand(con *console) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		con.say("", "Only the master key decrypts this file, which does not contain the key: keep a copy of the key in another place.")
+		con.say("", "Only the master key can decrypt this file, and the file does not contain the key. Keep a copy of the key in another place.")
 		return con.built(info)
 	})
 	c.Flags().BoolVar(&verify, "verify", false, "read and decrypt a complete backup with the master key, without restoring it")
@@ -203,8 +208,8 @@ func backupCommand(con *console) *cobra.Command {
 	c.MarkFlagsMutuallyExclusive("verify", "list", "record")
 	c.Flags().StringVar(&tmp, "tmp", "", "folder for the unencrypted copy of the database during the backup; default the data directory")
 	objectStoreFlags(c, &objects)
-	c.Long = `Write an encrypted copy of an embedded database, as of one moment. The service can keep running. The command reads the backup back
-before the file gets its name. A backup belongs to one environment, and does not contain the master key that decrypts it. A database
+	c.Long = `Write an encrypted, consistent copy of an embedded database. The service can keep running. The command verifies the backup before
+the file gets its final name. A backup belongs to one environment, and does not contain the master key that decrypts it. A database
 with an older schema is copied unchanged. With -, the backup is written to stdout, for a program that stores it in another place, and
 s3://bucket/prefix/name is an object in an S3-compatible store.
 
@@ -227,7 +232,8 @@ func restoreCommand(con *console) *cobra.Command {
 			return err
 		}
 		con.say("", "The database is restored as it was %s ago, without later changes. Verify its ledger with toll audit.", info.Age(time.Now()))
-		con.say("", "Start toll serve: it reads all payments since the backup. toll recovery show reports the progress, and toll orders unmatched lists payments without an order.")
+		con.say("", "Start toll serve, which reads all payments since the backup. "+
+			"toll recovery show reports the progress, and toll orders unmatched lists payments without an order.")
 		return con.built(info)
 	})
 	c.Long = `Restore the embedded database of a backup into a directory without a database. You need the master key of the backup, by default

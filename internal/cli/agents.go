@@ -43,7 +43,7 @@ func agentsCommand(a *app) *cobra.Command {
 		attachment(a, "attach", "add-plan-to-agent", "Attach a plan to an agent", http.MethodPost),
 		attachment(a, "detach", "remove-plan-from-agent", "Detach a plan from an agent", http.MethodDelete),
 		a.act("publish AGENT", "Allow payments to an agent", http.MethodPut, "/protocol/agents/AGENT/list/true"),
-		a.act("unpublish AGENT", "Stop new payments to an agent; its open holds still settle",
+		a.act("unpublish AGENT", "Stop new payments to an agent; open holds can still be settled",
 			http.MethodPut, "/protocol/agents/AGENT/list/false"),
 	)
 }
@@ -71,11 +71,14 @@ func agentsUpdate(a *app, flags ...flag) *cobra.Command {
 	var version int64
 	c := a.resource(call{
 		use: "update AGENT", short: "Change an agent", aliases: []string{"update-agent-metadata"},
-		long: `Change an agent. Each given member replaces the stored one, null clears it, and members that you leave out stay.
+		long: `Change an agent. Each JSON member that you set replaces the stored value, and null clears it. Members that you leave out do
+not change.
 
-The command reads the agent first and changes it only if it has not changed since; otherwise it reads and tries again, a few times.
-It shows the endpoints that a new list removes; add-endpoints adds endpoints without removing any. With --if-version, the
-command fails if the agent has changed since you read it.`,
+The command reads the agent and then changes it. If the agent was changed in between, the command tries again, a few times. With
+--if-version, the command fails instead if the agent has changed since you read it.
+
+If a new list of endpoints removes endpoints, the command shows them. To add endpoints and keep the existing ones, use
+toll agents add-endpoints.`,
 		example: `toll agents update 5063 --agent-api '{"endpoints":[{"POST":"https://agent.example.com/ask"}]}'`,
 		flags:   flags, oneOf: true,
 		change: func(cmd *cobra.Command, _ *request) error { return checkIfVersion(cmd, version) },
@@ -122,7 +125,7 @@ func updateAgent(ctx context.Context, a *app, id toll.AgentID, in body, version 
 		err = change(client.WithIfMatch(ctx, version), agent)
 	}
 	if err == nil && len(removed) > 0 {
-		a.say("note", "removed from the agent: %s", endpointTexts(removed))
+		a.say("note", "removed these endpoints from the agent: %s", endpointTexts(removed))
 	}
 	return got, err
 }
@@ -163,7 +166,7 @@ func agentsAddEndpoints(a *app) *cobra.Command {
 			verb, url, ok := strings.Cut(strings.TrimSpace(t), " ")
 			verb = strings.ToUpper(verb)
 			if !ok || !slices.Contains(toll.Verbs, verb) {
-				return nil, usagef(`--endpoint must be a verb and a URL, such as "POST https://agent.example.com/ask"; got %q`, t)
+				return nil, usagef(`--endpoint must be an HTTP method and a URL, such as "POST https://agent.example.com/ask"; got %q`, t)
 			}
 			list = append(list, toll.Endpoint{Verb: verb, URL: strings.TrimSpace(url)})
 		}
@@ -175,7 +178,7 @@ func agentsAddEndpoints(a *app) *cobra.Command {
 		example: `toll agents add-endpoints 5063 --endpoint "POST https://agent.example.com/ask" --endpoint "GET https://agent.example.com/files/:name"`,
 		method:  http.MethodPost, path: "/protocol/agents/AGENT/endpoints", oneOf: true,
 		flags: []flag{
-			{"endpoint", "endpoints", texts, `verb and URL, as "POST https://agent.example.com/ask"`},
+			{"endpoint", "endpoints", texts, `HTTP method and URL, such as "POST https://agent.example.com/ask"`},
 			{"open-endpoint", "openEndpoints", urls, "URL that callers may use without payment"},
 		},
 	})

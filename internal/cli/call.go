@@ -38,14 +38,15 @@ func callCommand(a *app) *cobra.Command {
 	c := command("call URL", "Call a paid URL", nil)
 	c.Long = `Call a paid URL. The response goes to stdout, the receipt to stderr.
 
-With --plan, your API key creates an access token for this call only; --token uses an existing token. With --pay, the first
-request carries no payment, and the command then pays the x402 price that the server requires, within your limits: with
-credits of your plans, and, if you give a wallet key, with tokens (scheme exact). These payments are recorded: see toll payments list.
-Without any of these flags, the call carries no payment, and the command shows the price that the server requires.
+With --plan, the command creates an access token for this call only. With --token, it uses an existing access token.
 
-With --pay, credits are spent only at servers on which the agent of the plan is registered. If no endpoint of the agent names a
-host, set --plan. Without --plan, any of your plans may pay, within lower limits, which the command shows. The command
-does not pay a server for a resource on another host.`
+With --pay, the command first sends the request without payment, and then pays the x402 price that the server requires, within your
+limits. It pays with credits of your plans or, if you provide a wallet key, with ERC-20 tokens (scheme exact). toll payments list shows
+these payments. Without any of these flags, the command sends no payment and shows the price that the server requires.
+
+With --pay, the command spends credits only if an agent of the plan has an endpoint on the called server. If no endpoint of these
+agents names a host, set --plan. Without --plan, the command may use any of your plans, within lower limits, which it shows. The
+command does not pay a server for a resource on another host.`
 	c.Example = `toll call https://agent.example.com/ask --plan 4474 --data '{"prompt":"hello"}'
 toll call https://api.example.org/report --pay --wallet-key-file wallet.key --max-price 0.05`
 	fl := c.Flags()
@@ -56,7 +57,7 @@ toll call https://api.example.org/report --pay --wallet-key-file wallet.key --ma
 	fl.DurationVar(&f.timeout, "timeout", 2*time.Minute, "timeout of the whole call")
 	fl.BoolVar(&f.pay, "pay", false, "pay the price that the server requires, within limits")
 	named := append(payFlags,
-		flag{"plan", "plan", planID, "plan that pays"},
+		flag{"plan", "plan", planID, "plan whose credits pay for the call"},
 		flag{"agent-id", "agent", agentID, "restrict the access token to one agent"},
 		flag{"max-credits", "credits", credits, "maximum credits for the call; default the maximum per request of the plan, or 100 with --pay"})
 	inputs := a.inputs(c, named)
@@ -262,8 +263,8 @@ func hintOf(a *app, p x402.PaymentRequired) string {
 		return "toll delegations list shows which delegations are Frozen and which card each charges; toll cards list shows the cards."
 	case x402.ReasonDelegationNotFound, x402.ReasonDelegationRevoked, x402.ReasonDelegationExpired, x402.ReasonDelegationExhausted,
 		x402.ReasonDelegationShort, x402.ReasonOrderLimit:
-		return a.withIDs("toll delegations list shows the remaining limits. Create a delegation with toll delegations create, and " +
-			"an access token that buys within it with toll tokens create PLAN --delegation-id.")
+		return a.withIDs("toll delegations list shows the remaining limits. Create a delegation with toll delegations create, and then " +
+			"an access token that uses this delegation with toll tokens create PLAN --delegation-id.")
 	case x402.ReasonInsufficientFunds, x402.ReasonPlanExpired:
 		if byCard {
 			return a.withIDs("toll plans checkout PLAN shows the card payment page. To buy credits within a limit on a card, " +
@@ -273,7 +274,7 @@ func hintOf(a *app, p x402.PaymentRequired) string {
 			"Get more credits with toll plans order PLAN. If the plan has a price, your wallet pays it.",
 		)
 	case x402.ReasonExactBalance:
-		return "The wallet balance is below the price."
+		return "The balance of your wallet is below the price. Add funds to the wallet."
 	case x402.ReasonRedemptionLimit, n.ReasonExpired(), n.ReasonRevoked(), n.ReasonSignature(), n.ReasonUnknown():
 		return a.withIDs("Create a new access token with toll tokens create PLAN.")
 	}
@@ -290,7 +291,7 @@ func hintOf(a *app, p x402.PaymentRequired) string {
 func pageOfCall(a *app, p x402.PaymentRequired) string {
 	page := pageIn(at(p.Extensions[a.set.names.PlanExtension()], "info.checkoutUrl"))
 	if page != "" && !isPageOf(page, a.client().URL()) {
-		a.say("warning", "the payment page is not on %s: check its address before you pay", a.client().URL())
+		a.say("warning", "the payment page is not on %s: check the address of the page before you pay", a.client().URL())
 	}
 	return page
 }
@@ -348,7 +349,7 @@ func callRefused(a *app, res *http.Response, unit string) error {
 	}
 	code := exitOfStatus(res.StatusCode)
 	if code == exitDone {
-		return errors.New("the response is not a success")
+		return errors.New("the server returned an unexpected status")
 	}
 	return printed(code)
 }

@@ -269,7 +269,7 @@ func TestPayments_Check(t *testing.T) {
 		t.Errorf("after the settlement: %+v", p)
 	}
 	code, _, said = s.toll("payments", "check")
-	if code != exitDone || !strings.Contains(said, "no open payment can be checked") {
+	if code != exitDone || !strings.Contains(said, "no open payments to check") {
 		t.Errorf("exit %d: %s", code, said)
 	}
 }

@@ -59,10 +59,10 @@ func cardsEnroll(a *app) *cobra.Command {
 	var noBrowser bool
 	c := command("enroll", "Enroll a card in the browser", nil)
 	c.Aliases = []string{"setup"}
-	c.Long = `Enroll a card on a page of the service, which opens the page of the card processor, and show the card. The page asks you to sign in.
-You enter the card number only at the card processor.
+	c.Long = `Open a page of the service in the browser, wait until you have enrolled a card, and show the card. The page asks you to
+sign in, and then opens the page of the card processor. You enter the card number only there.
 
-Exit code 7: no card was enrolled within 10 minutes. toll cards list also shows a card that you enroll later, or enroll again.`
+Exit code 7 means that no card was enrolled within 10 minutes. If you enroll the card later, toll cards list shows it.`
 	c.Flags().BoolVar(&noBrowser, "no-browser", false, "print the address of the page, but do not open a browser")
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
 		ctx := cmd.Context()
@@ -131,7 +131,8 @@ func cardsByID(ctx context.Context, a *app) (map[string]json.RawMessage, error) 
 // cardFlags adds the flags for the card processor of fiat plans.
 func cardFlags(c *cobra.Command, cfg *rails.CardConfig) {
 	f := pflag.NewFlagSet("card", pflag.ContinueOnError)
-	f.StringVar((*string)(&cfg.Mode), "card", "", "off disables fiat plans; default the account of the Stripe keys, or without them a test double in a sandbox and off on live")
+	f.StringVar((*string)(&cfg.Mode), "card", "",
+		"off disables fiat plans; default Stripe if its keys are set, otherwise a test double in a sandbox and off on live")
 	f.StringVar(&cfg.SecretKeyFile, "stripe-secret-key-file", "", "file with the secret or restricted key of Stripe, mode 0600; or set the key itself in TOLL_STRIPE_SECRET_KEY")
 	f.StringVar(&cfg.PublishableKey, "stripe-publishable-key", "", "publishable key of Stripe, to embed Stripe's form in payment pages")
 	f.StringVar(&cfg.WebhookSecretFile, "stripe-webhook-secret-file", "", "file with one or two webhook secrets of Stripe, one per line, mode 0600; or set them in TOLL_STRIPE_WEBHOOK_SECRETS, separated by commas")
@@ -140,7 +141,8 @@ func cardFlags(c *cobra.Command, cfg *rails.CardConfig) {
 	f.BoolVar(&cfg.Tax, "stripe-tax", false, "let Stripe calculate and report the tax that is included in a price")
 	f.BoolVar(&cfg.Invoices, "stripe-invoices", false, "let Stripe create an invoice for each payment page")
 	f.StringVar(&cfg.Descriptor, "card-descriptor", "", "suffix on card statements, at most 10 characters")
-	f.Int64Var(&cfg.RefundFees, "card-refund-fees", 500, "maximum fees, in cents, of the payments that one builder refunds in a day (UTC); the operator must make further refunds")
+	f.Int64Var(&cfg.RefundFees, "card-refund-fees", 500,
+		"limit, in cents, on the processing fees of all payments that one builder refunds in a day (UTC); only the operator can exceed it")
 	addWithEnv(c, f)
 	secret(c, &cfg.SecretKey, "stripe-secret-key")
 	c.Flags().StringSliceVar(&cfg.WebhookSecrets, "stripe-webhook-secrets", nil, "")
@@ -154,10 +156,11 @@ func cardDoubleCommand(a *app) *cobra.Command {
 	o := double.Options{}
 	c := command("card-double", "Run a test double of Stripe: test cards, pages, webhooks, no money", nil)
 	c.Long = `Run a test double of Stripe's API, with pages that accept test cards. No money moves. To use it, start a sandbox service with --stripe-url
-and the same secret key, or set it as the base URL of any program that uses stripe-go.
+and the same secret key, or set its address as the base URL in any program that uses stripe-go.
 
-Without --secret-key, it accepts every key that starts with sk_test_, and listens only on this machine. POST /_double/faults makes it lose,
-duplicate, delay, or reorder webhooks, cut off responses, hang, or move its clock. GET /_double/books returns the payments.`
+Without --secret-key, the test double accepts every key that starts with sk_test_, and listens only on this machine. With
+POST /_double/faults, you can make it lose, duplicate, delay, or reorder webhooks, cut off responses, hang, or move its clock.
+GET /_double/books returns the payments.`
 	c.Example = "toll card-double --file double.json\nTOLL_STRIPE_SECRET_KEY=sk_test_0123456789 toll serve --stripe-url http://127.0.0.1:8406"
 	c.Annotations = withoutProfile
 	fl := c.Flags()
@@ -167,7 +170,8 @@ duplicate, delay, or reorder webhooks, cut off responses, hang, or move its cloc
 	fl.StringVar(&o.PublicURL, "public-url", "", "address at which browsers reach the pages; default the host of the API request")
 	fl.StringArrayVar(&hooks, "webhook", nil, "address that receives the events; repeat the flag for several addresses")
 	fl.StringArrayVar(&secrets, "webhook-secret", nil, "secret that signs the events, whsec_…; repeat the flag with a second secret during a rotation")
-	fl.DurationVar(&o.Later, "later", 2*time.Second, "delay of refunds that end later and disputes that begin later")
+	fl.DurationVar(&o.Later, "later", 2*time.Second,
+		"delay of events that Stripe sends later, such as the end of a pending refund or a new dispute")
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
 		for _, u := range hooks {
 			if _, err := httpURL(u); err != nil {

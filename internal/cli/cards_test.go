@@ -36,7 +36,8 @@ func TestHint_CardUnreachable(t *testing.T) {
 	const id = "6fa1c0de-0000-4000-8000-000000000000"
 	for want, e := range map[string]*toll.Error{
 		"Try again in 7 seconds.": e,
-		"The order is recorded, and repeating it would create another order. Wait for the result with toll orders get " + id + " --wait.": e.
+		"The order is recorded. Do not repeat this command, because it would create another order. " +
+			"Wait for the result with toll orders get " + id + " --wait.": e.
 			WithParam("orderId", id),
 		hints[toll.CodeCardUnreachable]: toll.NewError(toll.CodeCardUnreachable).WithParam("orderId", "x\ny"),
 	} {

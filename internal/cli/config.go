@@ -46,7 +46,7 @@ const defaultProfile = "default"
 func (con *console) openConfig() (*configuration, error) {
 	path, _ := con.configPath()
 	if path == "" {
-		return nil, errors.New("there is no home directory for the configuration file: set its path with TOLL_CONFIG")
+		return nil, errors.New("there is no home directory for the configuration file: set TOLL_CONFIG to the path of the file")
 	}
 	c := &configuration{path: path, top: document{}, profiles: map[string]document{}}
 	b, err := os.ReadFile(path)
@@ -265,10 +265,11 @@ func settingOf(con *console, c *configuration, key string) (profile, name string
 
 func configSet(con *console) *cobra.Command {
 	c := command("set KEY VALUE", "Change a setting of the active profile", nil)
-	c.Long = `Change a setting: apiKey, environment, or url of the active profile, activeProfile, or profiles.NAME.KEY.
+	c.Long = `Change a setting. KEY is apiKey, environment, or url for the active profile, a name such as profiles.live.url for another
+profile, or activeProfile.
 
-The value - is read from stdin, and @path from a file, which keeps an API key out of the shell history. An empty value removes
-the setting.`
+To keep an API key out of the shell history, use - as VALUE to read it from stdin, or @path to read it from a file. An empty value
+removes the setting.`
 	c.Example = "toll config set url https://pay.example.com\ntoll config set profiles.live.apiKey @live.key"
 	c.RunE = func(_ *cobra.Command, args []string) error {
 		c, err := con.openConfig()

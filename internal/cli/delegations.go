@@ -16,8 +16,8 @@ func delegationsCommand(a *app) *cobra.Command {
 		delegationsCreate(a, "create"),
 		a.resource(call{
 			use: "sign ID", short: "Submit the signature of the paying account",
-			long: `Submit the signature of the --owner-account over the typedData that toll delegations create printed. An account that
-still needs code (account.codeRequired) also signs an EIP-7702 authorization.`,
+			long: `Submit the signature of the --owner-account over the typedData that toll delegations create printed. If
+account.codeRequired is true in that output, the account must also sign an EIP-7702 authorization.`,
 			example: "toll delegations sign 6fa1c0de-0000-4000-8000-000000000000 --signature 0x… --authorization @authorization.json",
 			method:  http.MethodPost, path: "/delegation/ID/signature",
 			flags: []flag{
@@ -28,7 +28,7 @@ still needs code (account.codeRequired) also signs an EIP-7702 authorization.`,
 		}),
 		a.resource(call{
 			use: "list", short: "List your delegations", list: list.Delegations,
-			flags: []flag{{"accessible", "accessible", toggle, "only delegations that this API key can spend from now"}},
+			flags: []flag{{"accessible", "accessible", toggle, "only delegations that this API key can use now"}},
 		}),
 		a.get("get ID", "Show a delegation", "/delegation/ID"),
 		a.act("revoke ID", "Revoke a delegation and the access tokens that use it", http.MethodDelete, "/delegation/ID"),
@@ -59,8 +59,8 @@ func delegationsCreate(a *app, use string) *cobra.Command {
 		use: use, short: "Create a delegation, which allows orders up to a limit",
 		long: `Create a delegation, which allows orders up to a sum of money for a limited time. It applies to every plan unless you name a plan.
 
-With --owner-account, an account pays whose key you hold yourself. The delegation then waits for its signature: let the account
-sign the typedData of the response, and submit the signature with toll delegations sign.`,
+With --owner-account, the orders are paid by an account whose private key you hold. The delegation is usable only after this account
+has signed the typedData of the response, and you have submitted the signature with toll delegations sign.`,
 		example: "toll delegations create --spending-limit-cents 1000 --duration-secs 604800 --currency usdc\n" +
 			"toll delegations create --spending-limit-cents 1000 --duration-secs 604800 --currency usd --card pm_…",
 		method: http.MethodPost, path: "/delegation/create", made: "delegationId",
@@ -69,7 +69,7 @@ sign the typedData of the response, and submit the signature with toll delegatio
 			{"spending-limit-cents", "spendingLimitCents", digits, "spending limit, in cents of the currency"},
 			{"duration-secs", "durationSecs", digits, "lifetime in seconds, 60 or more"},
 			{"currency", "currency", word, "usdc or eurc for the wallet, usd or eur for a card"},
-			{"payment-method-id", "providerPaymentMethodId", word, "card to charge, see toll cards list; --card is the same"},
+			{"payment-method-id", "providerPaymentMethodId", word, "id of the card to charge, from toll cards list; --card is an alias"},
 			{"plan-id", "planId", planID, "restrict the delegation to one plan"},
 			{"max-transactions", "maxTransactions", digits, "maximum number of orders"},
 			{"api-key-id", "apiKeyId", word, "restrict the delegation to one API key"},

@@ -42,9 +42,9 @@ func devCommand(a *app) *cobra.Command {
 	var f devFlags
 	c := command("dev", "Run a complete demo on this machine", nil)
 	c.Long = `Run a complete demo on this machine: a service with an embedded database, an embedded chain, and a test double of Stripe, a
-builder with plans and a paid agent, and a subscriber. It buys a plan on the chain, makes a paid call, shows a refused call, and buys
-another plan with test cards. A month of earlier sales fills the pages of the builder. Then everything keeps running, with commands to
-paste, until you press Ctrl-C or the output cannot be written.`
+builder with plans and a paid agent, and a subscriber. The subscriber buys a plan on the chain, makes a paid call, and buys another
+plan with test cards. The agent also refuses calls without payment. A month of earlier sales fills the pages of the builder. The demo
+then prints commands to paste, and keeps running until you press Ctrl-C or the output cannot be written.`
 	c.Annotations = withoutProfile
 	fl := c.Flags()
 	fl.StringVar(&f.data, "data", "", "data directory to keep; default a temporary directory that is deleted at the end")
@@ -422,7 +422,7 @@ func statisticsAgent(w http.ResponseWriter, r *http.Request) {
 			Text string `json:"text"`
 		}
 		if err := json.Unmarshal(raw, &in); err != nil {
-			http.Error(w, `send {"text": "…"}, or text/plain`, http.StatusBadRequest)
+			http.Error(w, `send JSON such as {"text": "…"}, or plain text as text/plain`, http.StatusBadRequest)
 			return
 		}
 		text = in.Text

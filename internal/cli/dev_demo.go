@@ -20,9 +20,9 @@ import (
 )
 
 const (
-	devText = "Metering turns a call into an entry. An entry that is on disk is never lost, never doubled, never negative. " +
-		"The agent asks, the ledger holds, the work is done, the ledger burns; a repeated call gets the same response. " +
-		"That is the whole idea."
+	devText = "The service records each paid call as an entry in the ledger. An entry on disk is never lost and never counted twice. " +
+		"The ledger holds credits, the agent does its work, and the ledger burns the credits. " +
+		"A repeated call gets the same response."
 	devTokenHours = 1
 )
 
@@ -231,7 +231,8 @@ func (m *market) showCommands(ctx context.Context, s *stage) error {
 			m.agentURL(), x402.HeaderSignature, token.AccessToken, quote("Any text will do. Try your own!"))},
 		{"the same with the command line, which creates a token and shows the receipt", fmt.Sprintf("%s call %s --plan %s --data %s%s",
 			program(), m.agentURL(), m.planID, quote("Any text will do. Try your own!"), access)},
-		{"the page to pay for the plan in dollars, with the card " + devCard, fmt.Sprintf("%s plans checkout %s%s", program(), m.cardPlan, access)},
+		{"the page on which you pay for the plan in dollars, with the test card " + devCard,
+			fmt.Sprintf("%s plans checkout %s%s", program(), m.cardPlan, access)},
 		{"a call that buys this plan within the limit on the card if credits are short", fmt.Sprintf("%s call %s --pay --plan %s --delegation-id %s --data %s%s",
 			program(), m.cardURL(), m.cardPlan, m.cardLimit, quote("Any text will do. Try your own!"), access)},
 		{"the remaining balance", fmt.Sprintf("%s plans balance %s%s", program(), m.planID, access)},

@@ -152,7 +152,7 @@ func (m *market) showChat(ctx context.Context, s *stage, c *devChat) error {
 		return err
 	}
 	if !quote.RequiresConfirmation || !bought.Success || answered.Payment == nil || answered.Payment.CreditsRedeemed != "1" {
-		return fmt.Errorf("the chat got %+v, %+v, and %s", quote, bought, answered.Response)
+		return fmt.Errorf("the chat returned the quote %+v, the order %+v, and the answer %s", quote, bought, answered.Response)
 	}
 	s.facts(
 		"quote", strings.TrimSpace(quote.Price+" "+quote.Currency)+"   nothing is bought before you confirm",
@@ -170,7 +170,7 @@ func (m *market) showHosts(s *stage, c *devChat) error {
 		return err
 	}
 	names := m.service.Namespace()
-	s.title("For a chat host on this machine")
+	s.title("Connect a chat host on this machine")
 	field := "openclaw config set plugins.entries." + names.PluginID() + ".config."
 	url := c.buyer.url()
 	for _, l := range []struct{ what, lines string }{

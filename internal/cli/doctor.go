@@ -36,13 +36,14 @@ func doctorCommand(a *app) *cobra.Command {
 	var operator string
 	c := command("doctor", "Check the configuration and health of a service", nil)
 	c.Long = `Check the configuration and health of a service: the configuration file, the configured service, and the API key. With --data or
---database, also check a database on this machine, its master key, and the modes of its files; with the settings of toll serve, also
+--database, also check a database on this machine, its master key, and the permissions of its files; with the settings of toll serve, also
 its chain, cards, mail server, sign-in provider, proxies, and backups.
 
-Without --url, TOLL_URL, or a profile, the service is the service of that database, at --listen or else at its public address. It may
-be stopped. If only the database names the address, the API key is sent there only if the address is on this machine.
+Without --url, TOLL_URL, or a profile, the command checks the service of that database, at the address in --listen or else at the public
+address in the database. This service may be stopped. If the address is only in the database, the command does not send the API key,
+unless the address is on this machine.
 
-Nothing is changed, and no mail is sent. The exit code is 1 if a check fails; warnings do not count.`
+The command changes nothing and sends no mail. The exit code is 1 if a check fails; warnings do not count.`
 	c.Example = "toll doctor\ntoll doctor --data ./toll-data"
 	storeFlags(c, &cfg)
 	railFlags(c, &cfg.Rails)
@@ -52,11 +53,11 @@ Nothing is changed, and no mail is sent. The exit code is 1 if a check fails; wa
 	for _, unused := range []string{"key-prefix", "registration", "no-passwords", "backup-keep"} {
 		c.Flags().Lookup(unused).Hidden = true
 	}
-	c.Flags().StringVar(&operator, "metrics-listen", "", "address of the operator's listener, to check the background work of the service")
+	c.Flags().StringVar(&operator, "metrics-listen", "", "value of --metrics-listen of the service, to check its background work")
 	env(c.Flags(), "metrics-listen")
 	c.Annotations = withoutProfile
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
-		d := &doctor{app: a, absent: check.Failed, noKey: "no API key is set: only public reads work"}
+		d := &doctor{app: a, absent: check.Failed, noKey: "no API key is set: only public data can be read"}
 		var inspected check.List
 		address, inspects := "", cfg.Data != "" || cfg.Database != ""
 		if inspects {
@@ -114,7 +115,7 @@ func (d *doctor) configuration() {
 	left, _ := newConfiguration.Left(filepath.Dir(path)) // what cannot be read was said above
 	for _, name := range left {
 		d.add("configuration", check.Warning,
-			"%s contains API keys and remains from a command that was killed: the next toll config set deletes it",
+			"%s is left from a command that was killed, and contains API keys: the next toll config set deletes this file",
 			filepath.Join(filepath.Dir(path), name))
 	}
 }
@@ -134,9 +135,9 @@ func (d *doctor) profile() bool {
 // serviceOf sets the address to the one that a database names, "" for the default. The API key may belong to another service, so it is
 // sent only if the address is on this machine.
 func (d *doctor) serviceOf(address string) {
-	d.absent, d.hint, d.app.set.url = check.Warning, "; it may be stopped. If it runs elsewhere, set its address with --url", address
+	d.absent, d.hint, d.app.set.url = check.Warning, "; the service may be stopped. If it runs at another address, set --url", address
 	if u, err := url.Parse(address); d.app.set.key != "" && address != "" && (err != nil || !toll.IsLoopback(u.Hostname())) {
-		d.app.set.key, d.noKey = "", "not sent to "+address+", which only the database names: set --url to check the key"
+		d.app.set.key, d.noKey = "", "not sent to "+address+", because this address is only in the database: set --url to check the key"
 	}
 }
 
@@ -156,7 +157,7 @@ func (d *doctor) service(ctx context.Context) {
 	}
 	took := time.Since(began)
 	if health.Service == "" {
-		d.add("service", d.absent, "the server at %s is a different service%s", c.URL(), d.hint)
+		d.add("service", d.absent, "the server at %s is not a Toll service%s", c.URL(), d.hint)
 		return
 	}
 	d.add("service", check.OK, "%s at %s, release %s, answered in %s", health.Service, c.URL(), health.Version, took.Round(time.Millisecond))
@@ -173,7 +174,7 @@ func (d *doctor) service(ctx context.Context) {
 		if err == nil {
 			checks = ready.Checks["database"]
 		}
-		d.add("ready", check.Failed, "the service is not ready: database %s; see its log", cmp.Or(checks, "unknown"))
+		d.add("ready", check.Failed, "the service is not ready: database %s; see the log of the service", cmp.Or(checks, "unknown"))
 	} else {
 		text := "database " + ready.Checks["database"]
 		for _, k := range rails.Kinds {

@@ -27,7 +27,7 @@ func eventsCommand(a *app) *cobra.Command {
 		list: list.Events,
 		flags: []flag{
 			{"type", "type", word, "only events of this type, such as order.paid"},
-			{"since", "since", since, "only events from this time: 2026-11-21T08:00:00Z, or 1h for the last hour"},
+			{"since", "since", since, "only events since this time, such as 2026-11-21T08:00:00Z, or 1h for the last hour"},
 		},
 	})
 	c.Long = `List events of your agents, plans, credits, and API keys.
@@ -36,7 +36,7 @@ With --follow, new events are printed as they happen, until Ctrl-C; JSON output 
 resumes where it stopped.`
 	c.Example = "toll events --type settlement.settled --since 1h\ntoll events --follow -o ndjson"
 	c.Flags().BoolVar(&follow, "follow", false, "print new events as they happen")
-	c.Flags().StringVar(&after, "after", "", "id of the last event that you have; requires --follow")
+	c.Flags().StringVar(&after, "after", "", "print only events after the event with this id; requires --follow")
 	c.MarkFlagsMutuallyExclusive("follow", "since")
 	list := c.RunE
 	c.RunE = func(cmd *cobra.Command, args []string) error {

@@ -33,7 +33,8 @@ func (f *sellerFlags) add(c *cobra.Command, listen string) {
 	fl.StringVar(&f.plan, "plan", "", "plan whose credits pay")
 	fl.StringVar(&f.agent, "agent", "", "agent that receives the payment")
 	fl.StringVar(&f.listen, "listen", listen, "address to listen on")
-	fl.IntVar(&f.holdSecs, "hold-secs", paid.DefaultHoldSecs, "lifetime of a hold in seconds, 1 to 900; it is renewed while a call runs, for at most 24 hours")
+	fl.IntVar(&f.holdSecs, "hold-secs", paid.DefaultHoldSecs,
+		"lifetime of a hold in seconds, 1 to 900; a hold is renewed while its call runs, for at most 24 hours")
 	fl.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn, or error")
 	require(c, "plan")
 }
@@ -97,19 +98,21 @@ type gateFlags struct {
 func gateCommand(a *app) *cobra.Command {
 	var f gateFlags
 	c := command("gate", "Put a price on an HTTP service without changing it", nil)
-	c.Long = `Run a reverse proxy that requires payment: it verifies, forwards the request, settles, and then returns the response.
+	c.Long = `Run a reverse proxy that requires payment: it verifies the payment, forwards the request, settles the payment, and then
+returns the response.
 
 Each --route sets the credits of a method and path; --credits is the price of every other request. With --route but without
 --credits, other paths return 404. Without both, every request costs 1 credit. A path may end in /*, which matches the path
-before it and everything below. Exact paths win over named parameters, named parameters over /*, and among those the longest
-path wins. Paths are not case-sensitive.
+before it and everything below. An exact path takes precedence over a path with named parameters, and both take precedence over a
+path with /*. Of several paths with /*, the longest applies. Paths are not case-sensitive.
 
-A caller can disconnect while the upstream service works. By default, the work is then settled when it succeeds; GET,
-HEAD, and OPTIONS requests are canceled and free. --caller-gone settle or release applies one rule to all methods.
+If a caller disconnects while the upstream service works on the request, the gate by default waits for the response and settles the
+payment if the request succeeds. It cancels GET, HEAD, and OPTIONS requests, which are then free. --caller-gone applies settle or
+release to all methods.
 
-Access tokens of the service pay in the payment-signature header or as a bearer token in Authorization, and never reach the
-upstream service. Credentials of other software in Authorization pass through. With --public-url, a 402 names the full address
-of the resource, and access tokens that were created for another address are refused.
+Callers send an access token in the payment-signature header, or as a bearer token in Authorization. The gate does not forward access
+tokens to the upstream service, but it forwards other credentials in Authorization. With --public-url, a 402 response contains the full
+address of the resource, and the gate rejects access tokens that were created for another address.
 
 A person who opens a paid address in a browser gets a page with the price and a link to the plan instead of JSON. With --cors,
 pages of that origin may call the gate from a browser and read the payment headers.
@@ -121,13 +124,14 @@ toll gate --upstream http://127.0.0.1:3000 --plan 4474 --credits 2 --free "GET /
 	f.add(c, "127.0.0.1:8403")
 	fl := c.Flags()
 	fl.StringVar(&f.upstream, "upstream", "", "address of the upstream service")
-	fl.StringVar(&f.credits, "credits", "", "credits of a request that matches no --route")
-	fl.StringArrayVar(&f.routes, "route", nil, `credits of a route, as "POST /path=2"`)
-	fl.StringArrayVar(&f.free, "free", nil, `free route, as "GET /health"`)
+	fl.StringVar(&f.credits, "credits", "", "credits for a request that matches no --route")
+	fl.StringArrayVar(&f.routes, "route", nil, `route and its credits per request, such as "POST /path=2"`)
+	fl.StringArrayVar(&f.free, "free", nil, `free route, such as "GET /health"`)
 	fl.BoolVar(&f.cased, "case-sensitive", false, "compare paths case-sensitively; only for an upstream service that does too")
 	fl.StringArrayVar(&f.cors, "cors", nil, `origin whose pages may call the gate from a browser, such as https://app.example.com, or "*"`)
 	fl.StringVar(&f.publicURL, "public-url", "", "address at which callers reach the gate")
-	fl.StringVar(&f.callerGone, "caller-gone", "", "handling of work whose caller disconnected: settle or release; default settle, but release for GET, HEAD, and OPTIONS")
+	fl.StringVar(&f.callerGone, "caller-gone", "",
+		"whether to settle or release a request whose caller disconnects; default release for GET, HEAD, and OPTIONS, otherwise settle")
 	require(c, "upstream")
 	c.RunE = func(cmd *cobra.Command, _ []string) error { return runGate(cmd.Context(), a, f) }
 	return c
@@ -272,9 +276,9 @@ func inPlan(t *x402.Terms, prices ...flagPrice) error {
 		switch {
 		case t.InBounds(p.credits) == p.credits:
 		case t.MinAmount == t.MaxAmount:
-			return usagef("%s must be %s, the price of the plan; got %s", p.flag, t.MinAmount, p.credits)
+			return usagef("%s must be %s, the credits per request of the plan; got %s", p.flag, t.MinAmount, p.credits)
 		default:
-			return usagef("%s must be %s to %s, the bounds of the plan; got %s", p.flag, t.MinAmount, t.MaxAmount, p.credits)
+			return usagef("%s must be %s to %s, the credits per request of the plan; got %s", p.flag, t.MinAmount, t.MaxAmount, p.credits)
 		}
 	}
 	return nil

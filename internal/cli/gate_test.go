@@ -92,12 +92,13 @@ func TestGatePricesInPlan(t *testing.T) {
 	}{
 		"within":      {"2", []string{"POST /a=5", "POST /b=3"}, bounds, ""},
 		"free":        {"0", []string{"POST /a=0"}, bounds, ""},
-		"above":       {"7", nil, bounds, "--credits must be 2 to 5, the bounds of the plan; got 7"},
-		"below":       {"1", nil, bounds, "--credits must be 2 to 5, the bounds of the plan; got 1"},
-		"the default": {"", nil, bounds, "--credits must be 2 to 5, the bounds of the plan; got 1"},
-		"a route":     {"2", []string{"POST /a=5", "POST /b=6"}, bounds, `--route "POST /b=6" must be 2 to 5, the bounds of the plan; got 6`},
-		"exactly":     {"7", nil, &x402.Terms{MinAmount: 3, MaxAmount: 3}, "--credits must be 3, the price of the plan; got 7"},
-		"a period":    {"7", nil, &x402.Terms{MinAmount: 1, MaxAmount: 1, Kind: toll.LimitTime.Kind()}, ""},
+		"above":       {"7", nil, bounds, "--credits must be 2 to 5, the credits per request of the plan; got 7"},
+		"below":       {"1", nil, bounds, "--credits must be 2 to 5, the credits per request of the plan; got 1"},
+		"the default": {"", nil, bounds, "--credits must be 2 to 5, the credits per request of the plan; got 1"},
+		"a route": {"2", []string{"POST /a=5", "POST /b=6"}, bounds,
+			`--route "POST /b=6" must be 2 to 5, the credits per request of the plan; got 6`},
+		"exactly":  {"7", nil, &x402.Terms{MinAmount: 3, MaxAmount: 3}, "--credits must be 3, the credits per request of the plan; got 7"},
+		"a period": {"7", nil, &x402.Terms{MinAmount: 1, MaxAmount: 1, Kind: toll.LimitTime.Kind()}, ""},
 	} {
 		flags := gateFlags{credits: c.credits, routes: c.routes, sellerFlags: sellerFlags{
 			upstream: "http://127.0.0.1:3000", plan: "7", holdSecs: 60, logLevel: "info",

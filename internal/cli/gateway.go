@@ -26,7 +26,7 @@ import (
 func gatewayCommand(a *app) *cobra.Command {
 	c := group("gateway", "Let agents in a chat host buy and sell", `Run the core of the chat gateway, which serves the plugins of chat hosts, or provide its tools to an MCP host.
 
-The core uses one API key: from a login in the chat, else from the plugin's configuration, else from TOLL_API_KEY or the --config file.`,
+The core uses the first API key that it finds: from a login in the chat, the plugin's configuration, TOLL_API_KEY, or the --config file.`,
 		gatewayServe(a), gatewayMCP(a), gatewayToken(a), gatewayAsk(a), gatewayDoctor(a), gatewayManifest(&a.console))
 	c.Annotations = withoutProfile // a profile's key may be of another service than the file's address
 	return c
@@ -125,8 +125,8 @@ func gatewayServe(a *app) *cobra.Command {
 	})
 	c.Long = `Run the core of the chat gateway, which serves the plugins of chat hosts. It also serves its tools over MCP at /mcp.
 
-Plugins need the core token: TOLL_GATEWAY_TOKEN, or gateway.token in the data directory, which the first start creates. MCP hosts
-need the token that toll gateway token --mcp prints. An address that other machines can reach needs a certificate. The paid
+Plugins need the core token: TOLL_GATEWAY_TOKEN, or the file gateway.token in the data directory. The first start creates this file.
+MCP hosts need the token that toll gateway token --mcp prints. An address that other machines can reach needs a certificate. The paid
 endpoint needs no core token: a public proxy should forward only its path.`
 	c.Example = "toll gateway serve\ntoll gateway serve --config gateway.json --data ./gateway-data"
 	f.add(c)
@@ -226,8 +226,8 @@ func gatewayMCP(a *app) *cobra.Command {
 		return core.ServeMCP(cmd.Context(), io.NopCloser(a.in), a.out)
 	})
 	c.Long = `Serve the tools of the chat gateway over standard input and output, for a host that starts MCP servers itself. The user who starts
-the command counts as the owner. For a host that connects to a URL, use the address of toll gateway serve with the path /mcp, and the
-token that toll gateway token --mcp prints.`
+the command has the rights of the gateway's owner. For a host that connects to a URL, use the address of toll gateway serve with the
+path /mcp, and the token that toll gateway token --mcp prints.`
 	c.Example = "toll gateway mcp"
 	f.add(c)
 	return c
@@ -259,11 +259,11 @@ func gatewayToken(a *app) *cobra.Command {
 		_, err = fmt.Fprintln(a.out, token)
 		return err
 	})
-	c.Long = `Print the core token, which plugins use to call the core, or with --mcp the token for MCP hosts, which works only at /mcp. The
-first call creates both.
+	c.Long = `Print the core token, with which plugins call the core. With --mcp, print the token for MCP hosts, which is valid only at /mcp.
+The first call creates both tokens.
 
---rotate replaces both immediately, including in a running core. The MCP token is derived from the core token: if you set
-TOLL_GATEWAY_TOKEN for the core, set it for --mcp, too.`
+--rotate replaces both tokens immediately, including in a running core. The MCP token is derived from the core token: if you set
+TOLL_GATEWAY_TOKEN for the core, also set it for toll gateway token --mcp.`
 	c.Example = "toll gateway token\ntoll gateway token --mcp\ntoll gateway token --rotate"
 	f.addData(c)
 	secret(c, &set, "gateway-token")

@@ -67,7 +67,7 @@ func (f *coreAddress) do(ctx context.Context, method, path, token string, in, ou
 		return res.StatusCode, failed.Error
 	}
 	if res.StatusCode != http.StatusOK || x402.Decode(b, out) != nil {
-		return res.StatusCode, fmt.Errorf("unexpected status %d from %s: it is not a core of this release", res.StatusCode, f.url)
+		return res.StatusCode, fmt.Errorf("unexpected status %d from %s: the server is not a gateway core of this release", res.StatusCode, f.url)
 	}
 	return res.StatusCode, nil
 }
@@ -93,7 +93,7 @@ The call spends credits of the core's workspace and does not buy any.`
 	c.Example = `toll gateway ask https://agent.example.com/ask "What is in this week's report?"`
 	f.add(c)
 	fl := c.Flags()
-	fl.StringVar(&plan, "plan", "", "plan that pays; default the plan of the core")
+	fl.StringVar(&plan, "plan", "", "plan whose credits pay for the call; default the plan of the core")
 	fl.StringVar(&agent, "agent-id", "", "restrict the payment to one agent; default the agent of the core")
 	fl.StringVar(&payment, "payment-type", "", "crypto or fiat; default the type of the core")
 	fl.Int64Var(&most, "max-credits", 0, "maximum credits to pay; default the maximum of the plan")

@@ -58,7 +58,8 @@ The exit code is 1 if a check fails; warnings do not count.`
 		for _, c := range found {
 			if c.Name == "login" && c.Status == check.Warning && loggedIn {
 				c.Status = check.OK
-				c.Detail = "the running core has an API key, which is not set here: to check the key, set --config to the file of the core"
+				c.Detail = "the running core has an API key, but this command does not: " +
+					"to check the key, set --config to the configuration file of the core"
 			}
 			d.add(c.Name, c.Status, "%s", c.Detail)
 		}
@@ -92,7 +93,7 @@ func (d *doctor) core(ctx context.Context, f *coreAddress, dir string) (loggedIn
 		return false
 	}
 	if health.Version != release() {
-		d.add("core", check.Warning, "release %s at %s; this program is %s: restart the core", health.Version, f.url, release())
+		d.add("core", check.Warning, "release %s at %s, but this program is release %s: restart the core", health.Version, f.url, release())
 	} else {
 		d.add("core", check.OK, "release %s at %s", health.Version, f.url)
 	}
@@ -101,7 +102,7 @@ func (d *doctor) core(ctx context.Context, f *coreAddress, dir string) (loggedIn
 	}
 	var tools json.RawMessage
 	if _, err := f.do(ctx, http.MethodGet, "/gateway/v1/tools", token, nil, &tools); err != nil {
-		d.add("core token", check.Failed, "the core at %s has another token: %s", f.url, err)
+		d.add("core token", check.Failed, "the core at %s does not accept this token: %s", f.url, err)
 	}
 	return health.LoggedIn
 }
@@ -145,7 +146,7 @@ func (d *doctor) openClaw(ctx context.Context, path, tokenFile string) (plugin g
 		err = json.Unmarshal(b, &host)
 	}
 	if err != nil {
-		d.add("OpenClaw", check.Warning, "its settings cannot be read; they must be JSON without comments: %s: %s", path, err)
+		d.add("OpenClaw", check.Warning, "the settings of OpenClaw cannot be read; they must be JSON without comments: %s: %s", path, err)
 		return plugin
 	}
 	d.add("OpenClaw", check.OK, "%s", path)
@@ -171,28 +172,30 @@ func (d *doctor) hostSwitches(host *hostConfig, id string) {
 	off := func(b *bool) bool { return b != nil && !*b }
 	switch {
 	case off(p.Enabled):
-		d.add("plugin", check.Failed, "plugins are disabled: %s", set("plugins.enabled", "true"))
+		d.add("plugin", check.Failed, "plugins are disabled: run %s", set("plugins.enabled", "true"))
 	case slices.Contains(p.Deny, id):
 		d.add("plugin", check.Failed, "plugins.deny contains %s: remove it", id)
 	case off(entry.Enabled):
-		d.add("plugin", check.Failed, "the plugin is disabled: %s", set("plugins.entries."+id+".enabled", "true"))
+		d.add("plugin", check.Failed, "the plugin is disabled: run %s", set("plugins.entries."+id+".enabled", "true"))
 	case !slices.Contains(p.Allow, id):
 		list, _ := json.Marshal(append(slices.Clone(p.Allow), id)) // texts always are JSON
-		d.add("plugin", check.Failed, "plugins.allow does not contain the plugin: %s --strict-json", set("plugins.allow", quote(string(list))))
+		d.add("plugin", check.Failed, "plugins.allow does not contain the plugin: run %s --strict-json",
+			set("plugins.allow", quote(string(list))))
 	default:
 		d.add("plugin", check.OK, "%s is allowed", id)
 	}
 	if !entry.Hooks.AllowConversationAccess {
-		d.add("grant", check.Failed, "without it, prompts do not show the balance, and a prompt that contains a key is not stopped: %s",
+		d.add("grant", check.Failed,
+			"without this grant, prompts do not show the balance, and the plugin does not stop prompts that contain a key: run %s",
 			set("plugins.entries."+id+".hooks.allowConversationAccess", "true"))
 	} else {
 		d.add("grant", check.OK, "allowConversationAccess")
 	}
 	if profile := host.Tools.Profile; profile != "" && !slices.Contains([]string{"coding", "messaging", "full"}, profile) {
-		d.add("tool profile", check.Warning, "the profile %q excludes the tools of plugins: %s", profile, set("tools.profile", "messaging"))
+		d.add("tool profile", check.Warning, "the profile %q excludes the tools of plugins: run %s", profile, set("tools.profile", "messaging"))
 	}
 	if string(host.Tools.ToolSearch) != "false" {
-		d.add("tool search", check.Warning, "the model finds the tools only through tool_search: %s", set("tools.toolSearch", "false"))
+		d.add("tool search", check.Warning, "the model finds the tools only through tool_search: run %s", set("tools.toolSearch", "false"))
 	}
 	if bind := host.Gateway.Bind; bind != "" && bind != "loopback" {
 		d.add("address", check.Warning,
@@ -210,7 +213,8 @@ func (d *doctor) hostCore(id string, plugin gateway.Config, tokenFile string) {
 	}
 	usual := filepath.Join(d.app.getenv("HOME"), ".toll", "gateway", gateway.TokenFile)
 	if got := cmp.Or(plugin.CoreTokenFile, usual); !sameFile(got, tokenFile) {
-		d.add("plugin token", check.Failed, "the plugin reads %s, but this core uses %s: openclaw config set plugins.entries.%s.config.coreTokenFile %s",
+		d.add("plugin token", check.Failed,
+			"the plugin reads the token in %s, but this core uses %s: run openclaw config set plugins.entries.%s.config.coreTokenFile %s",
 			got, tokenFile, id, quote(tokenFile))
 	}
 }
@@ -238,12 +242,13 @@ var nodeVersion = regexp.MustCompile(`^v(\d+)\.(\d+)\.\d+\s*$`)
 func (d *doctor) node(ctx context.Context) {
 	out, err := exec.CommandContext(ctx, "node", "--version").Output()
 	if err != nil {
-		d.add("Node", check.Warning, "node is not in the PATH: OpenClaw needs Node 24.16 or a later 24, or 26.1 or later")
+		d.add("Node", check.Warning, "node is not in the PATH: OpenClaw needs Node 24.16 or a later 24 release, or Node 26.1 or later")
 		return
 	}
 	version := strings.TrimSpace(string(out))
 	if !nodeFits(version) {
-		d.add("Node", check.Failed, "%s is not supported: OpenClaw needs Node 24.16 or a later 24, or 26.1 or later", clean(fmt.Sprintf("%.20s", version)))
+		d.add("Node", check.Failed, "%s is not supported: OpenClaw needs Node 24.16 or a later 24 release, or Node 26.1 or later",
+			clean(fmt.Sprintf("%.20s", version)))
 		return
 	}
 	d.add("Node", check.OK, "%s", version)

@@ -23,9 +23,9 @@ func keysCommand(a *app) *cobra.Command {
 		a.resource(call{use: "list", short: "List your API keys", list: list.Keys}),
 		a.get("get ID", "Show an API key", "/api-keys/ID"),
 		a.resource(call{
-			use: "calls ID", short: "Show the last 200 calls of an API key", path: "/api-keys/ID/calls",
-			long: `Show the last 200 calls of an API key, except verify and settle, with their status, code, and time. The service keeps
-them in memory: a restart clears them, and each process knows only the calls that it answered.`,
+			use: "calls ID", short: "Show the last 200 calls made with an API key", path: "/api-keys/ID/calls",
+			long: `Show the last 200 calls made with an API key, except verify and settle, with their status, code, and time. The service keeps
+them in memory: a restart clears them, and each process shows only the calls that it answered.`,
 			show: func(_ *cobra.Command, got json.RawMessage) error {
 				return a.showPage(got, list.RecentCalls)
 			},
@@ -43,8 +43,8 @@ them in memory: a restart clears them, and each process knows only the calls tha
 			long: `Replace an API key with a new key that has the same name, rights, and expiry. The new key is shown only once. The old key works until
 the overlap ends. API keys, access tokens, and connected apps that were created with the old key move to the new key.
 
-Run this as a person (see toll session), or with a key that is neither the old key nor created with it, so that a stolen key cannot
-extend its own life.`,
+A stolen key cannot extend its own life: run this command as a person (see toll session), or with another key that was not created
+with the old key.`,
 			example: "toll keys rotate ci --overlap 24h",
 			method:  http.MethodPost, path: "/api-keys/ID/rotate", made: "key",
 			flags: []flag{{"overlap", "overlapSecs", span, "how long the old key still works; default 24h"}},
@@ -56,7 +56,8 @@ extend its own life.`,
 			long: `Revoke an API key at once, with the API keys, access tokens, and connected apps that were created with it. Open holds still settle.
 The response counts the revoked records.
 
-With --keep, these records stay valid, and your own key becomes their parent. It must have all of their rights and must not expire before them.`,
+With --keep, these records stay valid and then belong to your own key. Your key must have all of their rights and must not expire before
+them.`,
 			method: http.MethodDelete, path: "/api-keys/ID",
 			flags: []flag{{"keep", "keep", toggle, "keep API keys, access tokens, and connected apps that were created with the key"}},
 		}),
@@ -85,12 +86,12 @@ func keysCreate(a *app) *cobra.Command {
 		use: "create", short: "Create an API key",
 		long: `Create an API key. The key is shown only once.
 
-With --local, the key is created directly in the database, whether the service runs or not. A workspace that does not exist is created.
-With --init, a database that does not exist is created, before the first start of the service. A database with an older schema is not
-migrated.
+With --local, the key is created directly in the database, whether the service runs or not. The command creates the workspace if it does
+not exist. With --init, the command also creates the database if it does not exist, so that you can run it before the first start of the
+service. It does not migrate a database with an older schema.
 
 The rights are read, sell, spend, manage, money, keys, members, and export. A key that you create with another key has at most the rights
-of that key, never members or export, expires no later, and is revoked with it.`,
+of that key, but never members or export. It expires no later than that key, and is revoked with it.`,
 		example: "toll keys create --name ci --rights read,sell\ntoll keys create --local --data ./toll-data --account alice -o json",
 		method:  http.MethodPost, path: "/api-keys", made: "key",
 		flags: []flag{
@@ -147,11 +148,11 @@ func onlyLocal(cmd *cobra.Command, names ...string) error {
 }
 
 // localCommand works directly on the database. It requires --local so that users do not mistake it for a change of their own records.
-func localCommand(use, short, what string, run func(*cobra.Command, []string, server.Config) error) *cobra.Command {
+func localCommand(use, short string, run func(*cobra.Command, []string, server.Config) error) *cobra.Command {
 	var local bool
 	c := storeCommand(use, short, func(cmd *cobra.Command, args []string, cfg server.Config) error {
 		if !local {
-			return usagef("%s directly in the database: add --local", what)
+			return usagef("%s works directly on the database: add --local", cmd.CommandPath())
 		}
 		return run(cmd, args, cfg)
 	})
@@ -171,8 +172,8 @@ func keysRotate(con *console) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			con.say("", "Signing key %s is revoked: within 30 s, every process rejects everything that it signed, including access tokens. %s must be replaced: "+
-				"run toll keys create --local.", ended.Ended, count(len(ended.APIKeys), "API key"))
+			con.say("", "Signing key %s is revoked. Within 30 s, every process rejects everything that this key signed, including access tokens. "+
+				"%s must be replaced: run toll keys create --local.", ended.Ended, count(len(ended.APIKeys), "API key"))
 			return con.show(ended)
 		}
 		rotation, err := admin.RotateKey(cmd.Context(), cfg, statements)
@@ -181,18 +182,20 @@ func keysRotate(con *console) *cobra.Command {
 		}
 		return con.show(rotation)
 	}
-	c := localCommand("rotate-signing", "Rotate the key that signs API keys and access tokens", "signing keys are rotated", run)
+	c := localCommand("rotate-signing", "Rotate the key that signs API keys and access tokens", run)
 	c.Long = `Switch to the next signing key, and publish a key for the following rotation. The rotation needs no restart and no downtime: API keys
-and access tokens that the retiring key signed stay valid until they expire. Its signatures with a later date are rejected.
+and access tokens that the current key signs before the switch stay valid until they expire. The service rejects everything that this
+key signs after the switch.
 
-The switch happens in two minutes or later, because a key must be published for ten minutes before it signs.
+The switch happens at least two minutes from now, because a key must be published for ten minutes before it signs.
 
-With --compromised, the current signing key, or the key in --key, is revoked at once: everything that it ever signed is rejected, and
-the revoked API keys are listed. Everyone needs a new API key and new access tokens; credits and permissions stay.`
+With --compromised, the command revokes the current signing key, or the key in --key, at once, and lists the API keys that are revoked
+with it. The service rejects everything that the revoked key ever signed. Everyone needs a new API key and new access tokens; credits
+and permissions stay.`
 	c.Example = "toll keys rotate-signing --local --data ./toll-data\ntoll keys rotate-signing --local --compromised --data ./toll-data -o json"
 	c.Flags().BoolVar(&compromised, "compromised", false, "revoke the key at once, with everything that it signed, because it may be stolen")
 	c.Flags().StringVar(&kid, "key", "", "id of the key to revoke with --compromised, as in the JWKS; default the current signing key")
-	c.Flags().BoolVar(&statements, "statements", false, "rotate or revoke the key of signed offers and receipts instead")
+	c.Flags().BoolVar(&statements, "statements", false, "rotate or revoke the key that signs offers and receipts instead")
 	return c
 }
 
@@ -206,7 +209,7 @@ func keysRotateMaster(con *console) *cobra.Command {
 		con.say("", "All secrets are encrypted with the key %s. Restart every process with this key only, and keep the old key for backups that it encrypted.", done.To)
 		return con.show(done)
 	}
-	c := localCommand("rotate-master", "Re-encrypt all secrets with a new master key", "secrets are re-encrypted", run)
+	c := localCommand("rotate-master", "Re-encrypt all secrets with a new master key", run)
 	c.Flags().StringVar(&file, "new-key-file", "", "file with the new key: 64 hexadecimal digits, mode 0600")
 	if err := c.MarkFlagRequired("new-key-file"); err != nil {
 		panic(err) // the flag is there
@@ -227,7 +230,7 @@ func keysSetPrefix(con *console) *cobra.Command {
 		con.say("", "After a restart of the service, new API keys start with \"%s:\". Existing keys stay valid.", args[0])
 		return nil
 	}
-	c := localCommand("set-prefix PREFIX", "Change the prefix of new API keys", "the prefix is changed", run)
+	c := localCommand("set-prefix PREFIX", "Change the prefix of new API keys", run)
 	c.Long = `Change the prefix of new API keys, which was stored at the first start of the service. The service uses the new prefix after its next start.
 
 A prefix is not signed and carries no authority, so existing keys stay valid. Deployed clients send keys with the prefix sandbox or live

@@ -45,7 +45,7 @@ func TestLimitRepeats(t *testing.T) {
 			log.Error("the outcome of a settlement is not known yet", "agentRequestId", "r-1")
 			log.Error("a wallet may have paid for an answer that it did not receive", "nonce", "0x01", "transaction", "")
 			log.Warn("a payment cannot be settled", "intent", "pi_1")
-			log.Warn("a delegation was spent outside this service", "delegation", "d-1")
+			log.Warn("a delegation made a payment outside this service", "delegation", "d-1")
 		}
 		log.Error("one")
 		log.Error("two")

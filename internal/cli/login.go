@@ -43,14 +43,17 @@ func loginCommand(a *app) *cobra.Command {
 	var environment string
 	var noBrowser, device bool
 	c := command("login", "Sign in with a browser and store an API key", nil)
-	c.Long = `Sign in with a browser, with your account or by pasting an API key of your workspace. This program then gets its own API key,
-valid for 90 days, and stores it in the active profile. The browser sends it a one-time code, never a key. The key has your rights, or
-the rights of the pasted key, except members and export (with --device read, sell, spend, and manage). It ends with your membership or the pasted key.
+	c.Long = `Sign in with a browser, as a person or by pasting an API key of your workspace. This program then gets its own API key, valid for
+90 days, and stores it in the active profile. The browser sends this program a one-time code, never a key.
+
+The new key has your rights, or the rights of the pasted key, except members and export. With --device, it has at most read, sell, spend,
+and manage. It stops working when your membership or the pasted key ends.
 
 With --device, the browser can be on another computer: this program shows a code to enter there, and waits. This is the default
 where there is no display.`
 	c.Example = "toll login\ntoll login --device\ntoll login --url https://pay.example.com -p work --no-browser"
-	c.Flags().StringVarP(&environment, "environment", "e", "", "sandbox or live: fail if the service runs in the other environment")
+	c.Flags().StringVarP(&environment, "environment", "e", "",
+		"expected environment, sandbox or live; the sign-in fails if the service runs in the other one")
 	c.Flags().BoolVar(&noBrowser, "no-browser", false, "print the address of the page instead of opening a browser")
 	c.Flags().BoolVar(&device, "device", false, "show a code to enter in a browser on any computer")
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -94,7 +97,7 @@ func signIn(ctx context.Context, a *app, environment string, ask func(context.Co
 		return err
 	}
 	if environment != "" && string(info.Environment) != environment {
-		return fmt.Errorf("%s runs in %s, not in %s", service.URL(), info.Environment, environment)
+		return fmt.Errorf("the service at %s runs in %s, not in %s", service.URL(), info.Environment, environment)
 	}
 
 	key, life, err := ask(ctx, service)
@@ -140,7 +143,7 @@ func askPerson(ctx context.Context, con *console, service *client.Client, noBrow
 	var lc net.ListenConfig
 	ln, err := lc.Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
-		return nil, "", fmt.Errorf("sign-in callback: %w", err)
+		return nil, "", fmt.Errorf("listen for the sign-in callback: %w", err)
 	}
 	in := client.NewSignIn("http://"+ln.Addr().String()+"/callback", signInClient)
 	codes := make(chan string, 1)
@@ -160,7 +163,7 @@ func askPerson(ctx context.Context, con *console, service *client.Client, noBrow
 		return in, code, nil
 	case <-ctx.Done():
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			return nil, "", errors.New("the sign-in was not completed within 5 minutes")
+			return nil, "", errors.New("the sign-in was not completed within 5 minutes: run toll login again")
 		}
 		return nil, "", ctx.Err()
 	}
@@ -181,7 +184,7 @@ func callback(in *client.SignIn, host string, codes chan<- string) http.Handler 
 			http.Error(w, "Only GET is allowed.", http.StatusMethodNotAllowed)
 		case len(q["state"]) != 1 || len(q["code"]) != 1 || q.Get("code") == "" ||
 			subtle.ConstantTimeCompare([]byte(q.Get("state")), []byte(in.State)) != 1:
-			http.Error(w, "This does not match the pending sign-in.", http.StatusBadRequest)
+			http.Error(w, "This request does not match the pending sign-in.", http.StatusBadRequest)
 		case !done.CompareAndSwap(false, true):
 			http.Error(w, "This sign-in is already complete.", http.StatusGone)
 		default:
@@ -224,7 +227,7 @@ func logoutCommand(a *app) *cobra.Command {
 			}
 		}
 		if a.getenv("TOLL_API_KEY") != "" {
-			a.say("warning", "TOLL_API_KEY is still set")
+			a.say("warning", "TOLL_API_KEY is still set, so commands keep using that API key")
 		}
 		return a.show(map[string]any{"path": config.path, "profiles": names})
 	}

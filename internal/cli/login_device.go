@@ -22,7 +22,7 @@ func askDevice(ctx context.Context, a *app, service *client.Client) (string, tim
 	for {
 		if err := a.wait(ctx, d.Interval); err != nil {
 			if errors.Is(err, context.DeadlineExceeded) {
-				return "", 0, errors.New("the device code expired before it was approved")
+				return "", 0, errors.New("the device code expired before it was approved: run toll login again")
 			}
 			return "", 0, err
 		}
@@ -32,9 +32,9 @@ func askDevice(ctx context.Context, a *app, service *client.Client) (string, tim
 			return key, life, nil
 		case errors.Is(err, client.ErrUndecided):
 		case e.Params["error"] == "access_denied":
-			return "", 0, errors.New("the sign-in was denied")
+			return "", 0, errors.New("the sign-in was denied in the browser")
 		case e.Params["error"] == "expired_token":
-			return "", 0, errors.New("the device code expired before it was approved")
+			return "", 0, errors.New("the device code expired before it was approved: run toll login again")
 		default:
 			return "", 0, err
 		}

@@ -32,32 +32,34 @@ type mcpFlags struct {
 func mcpCommand(a *app) *cobra.Command {
 	var f mcpFlags
 	c := &cobra.Command{Use: "mcp [-- COMMAND...]", Short: "Put a price on an MCP server without changing it"}
-	c.Long = `Serve the tools, resources, and prompts of an MCP server for credits. The server is a command that speaks MCP over its standard
-input and output, or a URL with streamable HTTP. It needs no change and does not see payments.
+	c.Long = `Run a proxy that charges credits for the tools, resources, and prompts of an upstream MCP server. The upstream server is a
+command that speaks MCP over its standard input and output, or a URL with streamable HTTP. It needs no change and does not see payments.
 
---credits is the default price; --price sets the price of one item, or of all items of a type, such as tools/*. Payment
-credentials of callers never reach the server, and its responses pass unchanged. All callers share one connection to it.
+--credits is the default price; --price sets the price of one item, or of all items of a type, such as tools/*. Payment credentials of
+callers never reach the upstream server, and its responses pass through unchanged. All callers share one connection to the upstream server.
 
-Clients connect at /mcp. With --register, the agent receives payments for mcp://NAME/tools/*, and for resources and prompts in the same way.`
+Clients connect to the proxy at /mcp. With --register, the command adds mcp://NAME/tools/*, and the same URLs for resources and prompts,
+to the endpoints of the agent, so that the agent can receive payments for these items.`
 	c.Example = `toll mcp --plan 4474 --agent 5063 --credits 2 --price tools/search=5 --register -- npx -y some-mcp-server
 toll mcp --plan 4474 --upstream https://tools.example.com/mcp --free tools/ping --public-url https://paid.example.com`
 	f.add(c, "127.0.0.1:8404")
 	fl := c.Flags()
 	fl.StringVar(&f.upstream, "upstream", "", "URL of the upstream server, instead of a command")
 	secret(c, &f.upstreamToken, "upstream-token")
-	fl.StringVar(&f.credits, "credits", "1", "credits of a call that matches no --price")
-	fl.StringArrayVar(&f.prices, "price", nil, `credits of an item, such as "tools/search=5", "resources/file:///a=1", or "prompts/*=0"`)
+	fl.StringVar(&f.credits, "credits", "1", "credits per call without a matching --price")
+	fl.StringArrayVar(&f.prices, "price", nil,
+		`price of an item in credits, such as "tools/search=5", "resources/file:///a=1", or "prompts/*=0"`)
 	fl.StringArrayVar(&f.free, "free", nil, `free item, such as "tools/ping"`)
-	fl.StringVar(&f.name, "name", "", "name in the URLs of items; default the name that the server reports")
-	fl.BoolVar(&f.register, "register", false, "add its address and the URLs of its items to the agent")
-	fl.StringVar(&f.publicURL, "public-url", "", "address at which clients reach it, without /mcp")
+	fl.StringVar(&f.name, "name", "", "server name in the URLs of items; default the name that the upstream server reports")
+	fl.BoolVar(&f.register, "register", false, "add the address of the proxy and the URLs of the items to the endpoints of the agent")
+	fl.StringVar(&f.publicURL, "public-url", "", "public address of the proxy, without /mcp")
 	fl.BoolVar(&f.signIn, "require-sign-in", false, "refuse requests without an access token, even for free items")
-	fl.StringArrayVar(&f.origins, "allow-origin", nil, "origin of web pages that may call it; default this machine and --public-url")
+	fl.StringArrayVar(&f.origins, "allow-origin", nil, "origin of web pages that may call the proxy; default this machine and --public-url")
 	fl.StringArrayVar(&f.hosts, "allow-host", nil, "Host header to accept; default this machine and --public-url")
 	fl.BoolVar(&f.stream, "stream", false, "forward progress while a call runs, before it is settled")
 	fl.BoolVar(&f.stateless, "stateless", false, "run without sessions, for replicas behind a load balancer without session affinity")
 	fl.StringVar(&f.callerGone, "caller-gone", "",
-		"handling of work whose caller disconnected: settle or release; default release, but settle for tools without readOnlyHint")
+		"whether to settle or release a call whose caller disconnects; default settle for tools without readOnlyHint, otherwise release")
 	c.Args = func(cmd *cobra.Command, args []string) error {
 		if at := cmd.ArgsLenAtDash(); at > 0 || at < 0 && len(args) > 0 {
 			return usagef("%s takes a command only after --, not %q", cmd.CommandPath(), args[0])
@@ -102,7 +104,7 @@ func runMCP(ctx context.Context, a *app, f mcpFlags, command []string) error {
 		return err
 	}
 	if err := u.Connect(ctx); err != nil {
-		return fmt.Errorf("the upstream server: %w", err)
+		return fmt.Errorf("connect to the upstream server: %w", err)
 	}
 	if err := namesItems(ctx, &a.console, u, prices); err != nil {
 		return err
@@ -162,7 +164,7 @@ func openUpstream(ctx context.Context, con *console, f mcpFlags, command []strin
 		}), nil
 	}
 	if u, err := httpURL(f.upstream); err != nil || u.User != nil {
-		return nil, usagef("--upstream must be an absolute http or https URL without a user")
+		return nil, usagef("--upstream must be an absolute http or https URL without a user name")
 	}
 	return mcpproxy.Remote(log, f.upstream, f.upstreamToken), nil
 }
@@ -242,7 +244,7 @@ func namesItems(ctx context.Context, con *console, u *mcpproxy.Upstream, prices 
 		}
 		items, err := u.Items(ctx, kind)
 		if err != nil {
-			return fmt.Errorf("the %s of the upstream server: %w", kind, err)
+			return fmt.Errorf("list the %s of the upstream server: %w", kind, err)
 		}
 		known := slices.Sorted(slices.Values(items.Names))
 		has := "its list is empty"
@@ -259,7 +261,7 @@ func namesItems(ctx context.Context, con *console, u *mcpproxy.Upstream, prices 
 			if !items.Changes {
 				return usagef("%s", missing)
 			}
-			con.say("warning", "%s; it may be added later", missing)
+			con.say("warning", "%s; the server may add it later", missing)
 		}
 	}
 	return nil
@@ -301,6 +303,6 @@ func registerItems(
 	if _, err := c.AddEndpoints(ctx, id, in); err != nil {
 		return err
 	}
-	con.say("note", "the agent now receives payments for %s and the other items", pay.LogicalURL(paidmcp.Tools, "*"))
+	con.say("note", "the agent can now receive payments for %s, and for resources and prompts", pay.LogicalURL(paidmcp.Tools, "*"))
 	return nil
 }

@@ -39,7 +39,7 @@ func ordersList(a *app) *cobra.Command {
 		flags: append([]flag{
 			{"role", "role", oneOf("buyer", "seller"), "buyer (default): your orders; seller: orders for your plans"},
 			{"plan", "planId", planID, "only orders of this plan"},
-			{"subscriber", "subscriber", address, "only orders of this address; requires --role seller and --plan"},
+			{"subscriber", "subscriber", address, "only orders of this subscriber; requires --role seller and --plan"},
 		}, rangeFlags...),
 	})
 }
@@ -84,10 +84,13 @@ func ordersRefund(a *app) *cobra.Command {
 	var key string
 	c := a.resource(call{
 		use: "refund ORDER", short: "Refund a card payment in full or in part",
-		long: `Refund a card payment for your plan. The credits are taken back in proportion to the refund, as far as they are unused.
+		long: `Refund a card payment for your plan. The refund removes credits from the buyer in proportion to its amount, but only unused
+credits.
 
-Without an answer from the service, the outcome is unknown. Run the same command with the same --idempotency-key: it finds the refund or
-creates it. Exit code 7: the card processor has not accepted the refund yet.`,
+If the service does not answer, the outcome is unknown, and the command prints an idempotency key. Run the same command again with
+--idempotency-key, which finds or creates the refund.
+
+Exit code 7: the outcome is unknown, or the card processor has not accepted the refund yet.`,
 		example: "toll orders refund 6fa1c0de-0000-4000-8000-000000000000 --amount-cents 250",
 		method:  http.MethodPost, path: "/protocol/orders/ORDER/refund",
 		flags: []flag{{"amount-cents", "amountCents", digits, "amount to refund, in cents of the order's currency; default the remaining amount"}},
@@ -175,8 +178,8 @@ func plansOrder(a *app) *cobra.Command {
 	c.Long = `Buy a plan. The service waits for the credits for a limited time. With --wait, the command keeps checking until the credits are
 available, even if the service is temporarily unavailable.
 
-Without an answer from the service, the outcome is unknown. Run the same command with the --idempotency-key that is then shown: it
-finds the order or creates it. Without that key, you may buy the plan twice.
+If the service does not answer, the outcome is unknown, and the command prints an idempotency key. Run the same command again with
+--idempotency-key, which finds or creates the order. Without the key, you may buy the plan twice.
 
 Exit codes: 0 the credits are available, 7 the order is being processed or its outcome is unknown, 4 it failed.`
 	c.Flags().StringVar(&delegation, "delegation-id", "", "delegation that pays for the order")
@@ -293,7 +296,7 @@ func requestsCommand(a *app) *cobra.Command {
 	})
 	require(subTasks, request.name)
 	track := a.resource(call{
-		use: "track", short: "Record a sub-task of a request, which burns no credits",
+		use: "track", short: "Record a sub-task of a request, without burning credits",
 		example: "toll requests track --request-id req_01ab --credits 2 --tag translation --status SUCCESS",
 		method:  http.MethodPost, path: "/protocol/agent-sub-tasks", made: "subTaskId",
 		flags: []flag{
@@ -313,8 +316,8 @@ func requestsCommand(a *app) *cobra.Command {
 func requestsHistory(a *app) *cobra.Command {
 	return a.resource(call{
 		use: "history", short: "List requests with their outcome, most recent first",
-		long: `List requests of your plans that were settled or released, or whose hold lapsed, from at most 90 days. With --role buyer, list requests
-that you paid for. New settlements appear within seconds.`,
+		long: `List requests of your plans that were settled or released, or whose hold lapsed, over a range of at most 90 days. With --role
+buyer, list requests that you paid for. New settlements appear within seconds.`,
 		example: "toll requests history --status lapsed --since 7d\ntoll requests history --plan Basic --status settled --since 2026-11-01 --until 2026-12-01 --all -o csv",
 		list:    list.Requests,
 		flags: []flag{
@@ -322,7 +325,7 @@ that you paid for. New settlements appear within seconds.`,
 			{"plan", "planId", planID, "only requests of this plan"},
 			{"agent", "agentId", agentID, "only requests that name this agent"},
 			{"subscriber", "subscriber", address, "only requests of this subscriber; requires --plan"},
-			{"status", "status", oneOf("settled", "released", "lapsed", "held"), "only this outcome; held lists open holds"},
+			{"status", "status", oneOf("settled", "released", "lapsed", "held"), "only requests with this outcome; held lists open holds"},
 			{"since", "since", moment, "only requests that ended at or after this time: a date, a time, or a duration before now such as 7d"},
 			{"until", "until", moment, "only requests that ended before this time"},
 		},

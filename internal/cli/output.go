@@ -324,7 +324,7 @@ type jsonMember struct {
 func membersOf(body []byte) ([]jsonMember, error) {
 	dec := json.NewDecoder(bytes.NewReader(body))
 	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
-		return nil, unreadable(fmt.Errorf("not an object"))
+		return nil, unreadable(fmt.Errorf("not a JSON object"))
 	}
 	var members []jsonMember
 	for dec.More() {

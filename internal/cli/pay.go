@@ -14,12 +14,13 @@ import (
 
 // payFlags limit the spending of toll call --pay.
 var payFlags = []flag{
-	{"wallet-key-file", "keyFile", word, "file with the private key of a wallet that pays in tokens; default TOLL_WALLET_KEY"},
+	{"wallet-key-file", "keyFile", word, "file with the private key of the wallet that pays in tokens; default the key in TOLL_WALLET_KEY"},
 	{"max-price", "price", money(evm.Decimals), "with --pay: maximum price of the call in USDC or EURC, such as 0.05; default 1.00"},
 	{"max-price-per-day", "priceDay", money(evm.Decimals), "with --pay: maximum price of all calls in 24 hours; default 10.00"},
 	{"max-credits-per-day", "creditsDay", credits, fmt.Sprintf("with --pay: maximum credits of all calls in 24 hours; "+
 		"default %d, and %d without --plan", planCreditsPerDay, payCreditsPerDay)},
-	{"delegation-id", "delegation", word, "with --pay: delegation that buys credits of --plan when they are short, with at most one order at the price of the plan"},
+	{"delegation-id", "delegation", word,
+		"with --pay: delegation that buys missing credits of --plan, with at most one order at the price of the plan"},
 }
 
 // Limits with --pay that hold unless a flag says otherwise.
@@ -92,7 +93,7 @@ func payingTransport(a *app, to *url.URL, f callFlags, closed func(client.Paymen
 		payers = append(payers, evm.NewWallet(key))
 	}
 	if len(payers) == 0 {
-		return nil, usagef("there is no means of payment: sign in with toll login, or set --wallet-key-file")
+		return nil, usagef("no means of payment: sign in with toll login, or set --wallet-key-file")
 	}
 	f.sayDefaults(a, limits, a.set.key != "", key != nil)
 	return client.NewTransport(&filePurse{path: path, limits: limits, now: time.Now, closed: closed}, payers...), nil
@@ -120,8 +121,8 @@ func mayBeTaken(con *console, p client.Payment) {
 	}
 	switch {
 	case p.Authorization != nil:
-		con.say("note", "%s %s count as spent for 24 hours because the server has an authorization; "+
-			"after it expires, check the chain with toll payments check --rpc URL",
+		con.say("note", "%s %s count as spent for 24 hours because the server has a signed authorization; "+
+			"after the authorization expires, check the chain with toll payments check --rpc URL",
 			amountIn(p.Unit, p.Most), p.Unit)
 	case p.Permission != nil:
 		con.say("note", "%s count as spent for 24 hours because the server can still take them; "+
@@ -170,6 +171,6 @@ func explainUnpaid(con *console, e *client.PaymentError) error {
 		con.say("not paid", "%s", strings.TrimSpace(line))
 	}
 	con.say("hint", "--max-credits and --max-price limit a call; --max-credits-per-day and --max-price-per-day limit all calls in 24 hours. "+
-		"toll payments list shows the payments that count.")
+		"toll payments list shows the payments that count toward the limits.")
 	return printed(exitPayment)
 }

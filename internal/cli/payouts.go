@@ -16,8 +16,9 @@ import (
 )
 
 func payoutsCommand(con *console) *cobra.Command {
-	return group("payouts", "Payouts to builders for card payments", `Payouts to builders for plans that were paid by card. All card payments go to the operator's account: these
-commands only work on the database, and do not move money.`, payoutsList(con), payoutsMark(con))
+	return group("payouts", "Payouts to builders for card payments",
+		`Payouts to builders for plans that were paid by card. All card payments go to the operator's account. These
+commands only read and record payouts in the database; they do not move money.`, payoutsList(con), payoutsMark(con))
 }
 
 func payoutsList(con *console) *cobra.Command {
@@ -79,8 +80,8 @@ func payoutsMark(con *console) *cobra.Command {
 	require(c, "builder", "month", "currency", "amount-cents")
 	c.Long = `Record a payout to a builder that you made by other means. The command does not move money. An amount above the amount owed needs --yes.
 
-Records cannot be changed. To correct them, record another payout with a negative amount and a --note. It can be at most the amount
-recorded for the builder, month, and currency.`
+Records cannot be changed. To correct them, record another payout with a negative amount and a --note. The correction can be at most the
+amount already recorded for the builder, month, and currency.`
 	c.Example = "toll payouts mark --builder 0x… --month 2026-11 --currency usd --amount-cents 1250 --note 'SEPA 4711'\n" +
 		"toll payouts mark --builder 0x… --month 2026-11 --currency usd --amount-cents -1250 --note 'SEPA 4711 was typed twice'"
 	return c

@@ -217,17 +217,17 @@ func membersCommand(a *app) *cobra.Command {
 			use: "limit USER", short: "Set the monthly spending limit of a developer", method: http.MethodPatch, path: "/members/USER",
 			long: `Set how much of the workspace's money a developer can spend in a calendar month (UTC), in cents. Dollars and euros count alike.
 
-Orders paid from the wallet count, and so does the full limit of each delegation that the developer creates, until it ends. The developer
-cannot use delegations of other members. Existing orders and delegations stay valid.`,
+Orders paid from the wallet count, and so does the full limit of each delegation that the developer creates, until the delegation ends. The
+developer cannot use delegations of other members. Existing orders and delegations stay valid.`,
 			require: []string{"cents"}, flags: []flag{{"cents", "spendLimitCents", cleared(digits), "cents per month; empty removes the limit"}},
 		}),
 		a.person(call{
 			use: "remove USER", short: "Remove a member and revoke their access", method: http.MethodDelete, path: "/members/USER",
-			long: `Remove a member. API keys, access tokens, and consents of the membership are revoked, and the response counts them.
-Webhooks whose address the member chose are paused, and the response lists them.
+			long: `Remove a member. The member's API keys, access tokens, and consents are revoked, and the response counts them. Webhooks whose
+address the member chose are paused, and the response lists them.
 
-With --keep, they move to your own membership and keep their rights.`,
-			flags: []flag{{"keep", "keep", toggle, "move the records of the membership to your own membership"}},
+With --keep, all of these records move to your own membership and keep their rights.`,
+			flags: []flag{{"keep", "keep", toggle, "move the member's API keys, access tokens, consents, and webhooks to your own membership"}},
 		}),
 		a.person(call{use: "sessions USER", short: "List the sessions in which a member used the workspace", list: list.MemberSessions}),
 		a.person(call{use: "sign-out USER", short: "Sign a member's sessions out of the workspace", method: http.MethodDelete, path: "/members/USER/sessions"}),

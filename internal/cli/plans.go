@@ -84,7 +84,7 @@ func plansCommand(a *app) *cobra.Command {
 		}),
 		a.get("get PLAN", "Show a plan", "/protocol/plans/PLAN", "get-plan"),
 		a.resource(call{
-			use: "balance PLAN", short: "Show your balance of a plan, or the balance of an address", aliases: []string{"get-plan-balance"},
+			use: "balance PLAN", short: "Show your balance for a plan, or the balance of another address", aliases: []string{"get-plan-balance"},
 			path:  "/protocol/plans/PLAN/balance",
 			flags: []flag{{"account-address", "holder", address, "address of the subscriber; default your own"}},
 			change: func(_ *cobra.Command, r *request) error {
@@ -118,8 +118,8 @@ func plansCommand(a *app) *cobra.Command {
 func plansCreate(a *app, kind string, trial bool) *cobra.Command {
 	c := a.resource(call{
 		use: "create", short: "Create a plan",
-		long: `Create a plan. Its price and credits never change afterwards, so JSON with a member that the service does not know is refused
-unless you set --yes.`,
+		long: `Create a plan. You cannot change the price and the credits later, so the command rejects JSON with unknown members unless you
+set --yes.`,
 		example: `toll plans create --plan-metadata '{"name":"Basic"}' --price-config '{"priceType":"FREE"}' --credits-config '{"amount":100}'`,
 		method:  http.MethodPost, path: "/protocol/plans", made: "planId", fixed: true,
 		flags: []flag{
@@ -166,12 +166,13 @@ func plansUpdate(a *app) *cobra.Command {
 		return digits.read(a, flag, given)
 	}
 	c := a.resource(call{
-		use: "update PLAN", short: "Change the description of a plan",
-		long:    "Change the description of a plan. Each given member replaces the stored one, and null clears it. Price and credits never change.",
+		use: "update PLAN", short: "Change the metadata of a plan",
+		long: "Change the metadata of a plan. Each JSON member that you set replaces the stored value, and null clears it. " +
+			"Price and credits never change.",
 		example: `toll plans update 4474 --plan-metadata '{"description":"now with pictures"}'`,
 		method:  http.MethodPut, path: "/protocol/plans/PLAN", oneOf: true,
 		flags: []flag{
-			{"plan-metadata", "metadataAttributes", object, "members of the description, as JSON"},
+			{"plan-metadata", "metadataAttributes", object, "metadata to change, as JSON"},
 			{"max-orders", "maxOrders", orNone, "maximum number of orders; null removes the limit"},
 		},
 		change: func(cmd *cobra.Command, _ *request) error {
@@ -252,11 +253,12 @@ func plansMint(a *app) *cobra.Command {
 func plansTakeBack(a *app) *cobra.Command {
 	return a.resource(call{
 		use: "take-back PLAN", short: "Remove credits of your plan that were granted without a payment",
-		long: `Remove credits of your plan from an address. Only credits without a payment can be removed: credits that you minted by hand, and
-credits from free orders, if they are neither spent nor on hold. To remove credits of a paid order, refund it: toll orders refund.`,
+		long: `Remove credits of your plan from an address. You can remove only credits that were granted without a payment: credits that you
+minted (toll plans mint), and credits from free orders. The credits must be neither spent nor on hold. To remove credits of a paid order,
+refund the order (toll orders refund).`,
 		method: http.MethodPost, path: "/protocol/plans/takeBack",
 		flags: []flag{
-			{"credits-amount", "amount", digits, "credits to remove, neither spent nor on hold"},
+			{"credits-amount", "amount", digits, "credits to remove"},
 			{"holder", "holderAddress", address, "address from which the credits are removed"},
 		},
 		require: []string{"credits-amount", "holder"}, into: "planId",

@@ -78,9 +78,9 @@ func priceBuilders(a *app) []call {
 		return call{
 			use: use, short: short, aliases: []string{alias}, require: []string{"amount", "receiver"},
 			flags: append(more,
-				flag{"amount", "amounts", units, "price in base units; repeat it for each receiver"},
+				flag{"amount", "amounts", units, "price in base units; repeat the flag for each receiver"},
 				flag{"receiver", "receivers", kind{name: "address", read: readEach(toll.ParseAddress)},
-					"address to pay; repeat it for each amount, in the same order"}),
+					"address to pay; repeat the flag for each amount, in the same order"}),
 			local: func(_ context.Context, r *request) (any, error) { return makePrice(&a.console, r.in, make) },
 		}
 	}
@@ -98,7 +98,7 @@ func priceBuilders(a *app) []call {
 		flag{"token-address", "token", token, "token address"})
 	erc20.require = append(erc20.require, "token-address")
 	eurc := paidBy("eurc", "Price in EURC, in base units", "get-eurc-price-config", nil, flag{"eurc-address", "token", token,
-		"EURC address; default the EURC of the configured service, else of Base"})
+		"address of the EURC token; default the EURC of the configured service, otherwise of Base"})
 	eurc.long = `Price in EURC, in base units. Without --eurc-address, the token is the EURC of the configured service. If no URL is set or the service
 does not answer, it is the EURC of the configured environment, or of Base (live) if no environment is set.`
 	eurc.local = func(ctx context.Context, r *request) (any, error) {
@@ -186,7 +186,7 @@ func eurcOfService(ctx context.Context, a *app) toll.Address {
 	}
 	token, err := tokenOfService(ctx, a, toll.CurrencyEURC, toll.Environment.EURC)
 	if err != nil {
-		a.say("note", "%s did not return its EURC address: set --eurc-address to be sure", a.client().URL())
+		a.say("note", "%s did not return its EURC address; using EURC on Base: set --eurc-address to use another token", a.client().URL())
 	}
 	return token
 }

@@ -15,7 +15,7 @@ import (
 
 func proofCommand(a *app) *cobra.Command {
 	return group("proof", "Verify burned credits on the chain, without trusting the service", "",
-		a.get("get TRANSACTION", "Show the proof of a burn by the transaction of its receipt", "/credits/proofs/TRANSACTION"),
+		a.get("get TRANSACTION", "Show the burn proof for the transaction in a receipt", "/credits/proofs/TRANSACTION"),
 		proofVerify(a),
 	)
 }
@@ -25,13 +25,15 @@ func proofVerify(a *app) *cobra.Command {
 	var operator, receipt string
 	c := command("verify PROOF", "Check a proof against the chain", nil)
 	c.Long = `Check a proof against the chain with only the address of a JSON-RPC endpoint. PROOF is the JSON that toll proof get prints:
-inline, @path, a path that ends in .json, or - for stdin. PROOF can also be the transaction of a receipt; the service then provides
-the proof.
+inline, @path, a path that ends in .json, or - for stdin. PROOF can also be the transaction in a receipt; the command then
+requests the proof from the service.
 
-A proof holds if its fields produce the leaf, the leaf leads to the root, and the mirror contract of its operator accepted
-exactly this root in the transaction that the proof names. It is final if the endpoint reports the block as final; the embedded
-chain never reverts a block, but reports this only every 32 blocks. Compare the operator with the published operator of the
-service, or set --operator. With --receipt, the transaction, payer, credits, plan, request, and network of the receipt must match the
+A proof is valid if the hash of its fields is the leaf, the leaf leads to the Merkle root, and the mirror contract of the operator
+accepted this root in the transaction that the proof names. The proof is final if the endpoint reports the block as finalized. The
+embedded chain never reverts a block, but reports finalized blocks only every 32 blocks. Compare the operator with the published
+operator of the service, or set --operator.
+
+With --receipt, the transaction, payer, credits, plan, request, and network of the receipt must match the
 proof, as far as the receipt contains them.`
 	c.Annotations = withoutProfile
 	f := c.Flags()
@@ -53,10 +55,10 @@ proof, as far as the receipt contains them.`
 		}
 		v, err := rails.VerifyProof(cmd.Context(), rpc, p)
 		if err != nil {
-			return fmt.Errorf("the proof does not hold: %w", err)
+			return fmt.Errorf("the proof is not valid: %w", err)
 		}
 		if operator != "" && !strings.EqualFold(operator, v.Operator.String()) {
-			return fmt.Errorf("the proof does not hold: %s published the root, not %s", v.Operator, operator)
+			return fmt.Errorf("the proof is not valid: %s published the root, not %s", v.Operator, operator)
 		}
 		return a.show(v)
 	}

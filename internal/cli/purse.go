@@ -26,7 +26,7 @@ const payDay = 24 * time.Hour
 // purseLockWait bounds the wait for another process, one that was stopped too.
 const purseLockWait = 30 * time.Second
 
-var errPurseLocked = errors.New("it is locked by another process that does not continue")
+var errPurseLocked = errors.New("another process has locked the file for more than 30 seconds")
 
 // filePurse is a [client.Purse] in a file of JSON lines next to the configuration. A payment has up to three lines with the same id:
 // before it is made, before the payment itself is sent to the server, and when it has ended. Limits count all processes together over
@@ -141,7 +141,7 @@ func pursePath(con *console) (string, error) {
 }
 
 func paymentsCommand(a *app) *cobra.Command {
-	c := command("list", "List payments of toll call --pay", func(*cobra.Command, []string) error {
+	c := command("list", "List payments made with toll call --pay", func(*cobra.Command, []string) error {
 		path, err := pursePath(&a.console)
 		if err != nil {
 			return err
@@ -152,11 +152,11 @@ func paymentsCommand(a *app) *cobra.Command {
 		}
 		return showPayments(&a.console, payments)
 	})
-	c.Long = `List payments of toll call --pay, oldest first. Amounts are credits or tokens. A table shows tokens in units such as 0.05;
+	c.Long = `List payments made with toll call --pay, oldest first. Amounts are credits or tokens. A table shows tokens in units such as 0.05;
 other formats show base units (6 decimals).
 
-A payment in the state sent or unknown may have been taken, so it counts in full for 24 hours. To find out its outcome, use
-toll payments check.`
+The server may have taken a payment in the state sent or unknown, so the payment counts in full toward the limits for 24 hours.
+To find out its outcome, use toll payments check.`
 	return group("payments", "Payments made from this computer", "", c, paymentsCheck(a))
 }
 

@@ -24,15 +24,15 @@ func paymentsCheck(a *app) *cobra.Command {
 	var rpc string
 	c := command("check", "Find out the outcome of open payments", nil)
 	c.Long = `Find out the outcome of open payments: from the service for payments with credits, and with --rpc
-from the chain for payments of a wallet. The response of a server proves nothing: the server can take
-a payment after it has reported that it did not.
+from the chain for payments of a wallet. The response of the paid server proves nothing: the server can
+take a payment after it has reported that it did not.
 
 The outcome of a payment with credits is certain when its access token can burn no more credits. The
 command revokes an access token that has expired, so that lapsed holds can no longer be settled. The
 outcome of a wallet payment is certain when its authorization was used or has expired unused.
 
-The command prints the payments that it checked, with their current state. A payment that can still
-be taken keeps its state and counts in full.`
+The command prints the payments that it checked, with their current state. A payment that the
+server can still take keeps its state and counts in full toward the limits.`
 	c.Example = `toll payments check
 toll payments check --rpc https://mainnet.base.org`
 	c.Flags().StringVar(&rpc, "rpc", "", "address of a JSON-RPC endpoint of the chain")
@@ -54,7 +54,7 @@ toll payments check --rpc https://mainnet.base.org`
 			return err
 		}
 		if len(looked) == 0 {
-			a.say("note", "no open payment can be checked")
+			a.say("note", "no open payments to check; to check payments of a wallet, set --rpc to an endpoint of their chain")
 		}
 		return showPayments(&a.console, looked)
 	}
@@ -84,7 +84,7 @@ func checkCredits(ctx context.Context, a *app, f *filePurse) ([]client.Payment, 
 	return f.checkEach(ctx, ofCredits, func(p client.Payment) (client.Payment, error) {
 		now, err := payer.Check(ctx, p)
 		if errors.Is(err, toll.NewError(toll.CodePermissionNotFound)) {
-			a.say("note", "payment %s belongs to another workspace or service, and counts in full", p.ID)
+			a.say("note", "payment %s belongs to another workspace or service, so it was not checked and still counts in full", p.ID)
 			return p, nil
 		}
 		return now, err
@@ -185,7 +185,7 @@ func (e endpoint) used(ctx context.Context, p *client.Payment, at chainHead) (bo
 		return false, err
 	}
 	if len(word) != 32 || len(bytes.Trim(word[:31], "\x00")) > 0 || word[31] > 1 {
-		return false, fmt.Errorf("the endpoint did not return whether the token %s used an authorization", p.Asset)
+		return false, fmt.Errorf("the endpoint did not report whether the token %s has used the authorization", p.Asset)
 	}
 	return word[31] == 1, nil
 }

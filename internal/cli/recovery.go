@@ -58,8 +58,8 @@ func recoveryEnd(con *console) *cobra.Command {
 		con.say("", "The database is no longer marked as restored.")
 		return nil
 	})
-	c.Long = `Remove the restore mark of a database. The command fails until the service has read the card processor and the chain and every payment
-without an order is resolved. The error names the next step.`
+	c.Long = `Remove the restore mark of a database. The command fails until the service has read all payments at the card processor and on the
+chain, and every payment without an order is resolved. The error names the next step.`
 	c.Example = "toll recovery end --data ./toll-data"
 	return c
 }
@@ -110,7 +110,7 @@ func ordersResolve(con *console) *cobra.Command {
 
 --grant records the lost order: the payment must match the price of the plan, and the buyer gets the credits, reduced by refunds and
 disputes of the payment. --refund refunds the remaining amount at the card processor. Only the builder can return a payment on the chain:
-record this with --settled. A repeat changes nothing. The audit log of the operator records the action.`
+record this with --settled. Running the command again changes nothing. The audit log of the operator records the action.`
 	c.Example = "toll orders resolve pi_3Qx1 --grant\n" +
 		"toll orders resolve 0x5b…:12 --grant --plan 123 --subscriber 0x52…\n" +
 		"toll orders resolve re_1Qx --settled \"paid back by bank, note 7\""

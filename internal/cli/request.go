@@ -27,7 +27,7 @@ var pageFlags = []flag{
 	{"limit", limit, digits, "maximum number of records, from as many pages as needed"},
 	{"all", allPages, toggle, "all pages"},
 	{"pagination", pagination, object, `page and size as JSON: {"page":1,"offset":10}`},
-	{"org-id", orgID, word, "accepted and ignored"},
+	{"org-id", orgID, word, "ignored; accepted for compatibility"},
 }
 
 // Members of flags that the service does not get as they are.

@@ -28,12 +28,12 @@ func storeFlags(cmd *cobra.Command, cfg *server.Config) {
 	f.StringVar(&cfg.Data, "data", "", "data directory; default "+server.DefaultData+" unless --database is set")
 	f.StringVar(&cfg.Database, "database", "", "postgres:// address")
 	f.StringVar(&cfg.MasterKeyFile, "master-key-file", "", "file with the key that encrypts secrets; or set the key itself in TOLL_MASTER_KEY")
-	f.StringVar(&cfg.OtherMasterKeyFile, "other-master-key-file", "", "file with the previous or next master key, which only decrypts; "+
-		"use it only during a rotation of the master key")
+	f.StringVar(&cfg.OtherMasterKeyFile, "other-master-key-file", "",
+		"file with the previous or next master key, which only decrypts secrets; set it only while you rotate the master key")
 	f.BoolVar(&cfg.LocalMasterKey, "allow-local-master-key", false, "allow the live environment to use the master key that was created in the data directory")
 	secret(cmd, &cfg.MasterKey, "master-key")
-	f.Var(&cfg.Namespace, "namespace", "brand words on the wire: scheme prefix, header prefix, and word, separated by commas; "+
-		"default the words in the database")
+	f.Var(&cfg.Namespace, "namespace", "brand names that the service uses in schemes, headers, and paths, separated by commas, "+
+		"such as acme,Acme,acme; default the names in the database")
 	addWithEnv(cmd, f)
 }
 
@@ -53,8 +53,8 @@ func serveCommand(a *app) *cobra.Command {
 	c.Long = `Run the service. It starts to listen when its database is up to date, and is ready when GET /ready returns 200.
 
 Without --database, all data is stored in one directory, for one process. With PostgreSQL, any number of processes can run;
-all of them need the same master key file. SIGTERM shuts the service down gracefully: GET /ready returns 503, requests are
-accepted for --drain, and requests in flight are finished.`
+all of them need the same master key file. SIGTERM shuts the service down gracefully: GET /ready returns 503, the service accepts
+new requests for the time in --drain, and it then finishes the requests in flight.`
 	c.Example = "toll serve --data ./toll-data\ntoll serve --database postgres://… --public-url https://pay.example.com"
 	c.Annotations = withoutProfile
 	storeFlags(c, &f.cfg)
@@ -75,17 +75,23 @@ accepted for --drain, and requests in flight are finished.`
 	fl.IntVar(&f.cfg.RetainDays, "retain-days", server.DefaultRetainDays, "days to keep requests after their access token ends, and days to keep events; -1 keeps them forever")
 	fl.StringVar(&f.cfg.TemporaryDir, "tmp", "", "folder for the unencrypted copy of the database during a backup; default the data directory")
 	fl.BoolVar(&f.cfg.CloseReads, "close-reads", false, "require an API key to read plans, agents, and balances")
-	fl.BoolVar(&f.cfg.IgnoreOrganizations, "ignore-organizations", false, "accept requests with an API key that name an organization of another service in X-Current-Org-Id")
+	fl.BoolVar(&f.cfg.IgnoreOrganizations, "ignore-organizations", false,
+		"accept requests with an API key even if X-Current-Org-Id names an organization of another service")
 	fl.StringVar(&f.cfg.Brand.Name, "brand-name", "", "name of the service on its pages; default Toll")
 	fl.StringVar(&f.cfg.Brand.Color, "brand-color", "", "accent color of the pages, such as #0b6e63")
 	fl.StringVar(&f.cfg.Brand.Logo, "brand-logo", "", "logo on the pages: a PNG or SVG file of at most 256 KiB")
 	fl.BoolVar(&f.cfg.LoopbackWebhooks, "loopback-webhooks", false, "allow webhooks of a sandbox to addresses on this machine, also with http")
-	fl.StringVar(&f.cfg.Exact, "x402-exact", "", "accept payments from wallets without an account: off, plans (default), or open, which also includes payments to other servers")
+	fl.StringVar(&f.cfg.Exact, "x402-exact", "",
+		"payments that the service accepts from wallets without an account: off, plans (default), or open, "+
+			"which adds payments to other servers")
 	fl.BoolVar(&f.cfg.SignedReceipts, "x402-receipts", false, "sign a receipt for every settlement, which takes about 800 bytes of storage")
-	fl.StringVar(&f.cfg.ExactTreasury, "x402-treasury", "", "address that receives payments from wallets without an account instead of the receiver of the price; they can then also buy plans with several receivers")
+	fl.StringVar(&f.cfg.ExactTreasury, "x402-treasury", "",
+		"address that receives payments from wallets without an account, instead of the receiver in the price; "+
+			"these wallets can then also buy plans with several receivers")
 	fl.StringVar(&f.metricsListen, "metrics-listen", "", "address on which the operator reads /metrics; off by default")
 	fl.StringVar(&f.cfg.Traces, "traces", "", "OpenTelemetry collector that receives traces over HTTP, such as http://127.0.0.1:4318; default OTEL_EXPORTER_OTLP_ENDPOINT, or none")
-	fl.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn, or error, or @FILE, a file that contains the level and is read again on SIGHUP")
+	fl.StringVar(&f.logLevel, "log-level", "info",
+		"debug, info, warn, error, or @FILE; the file contains the level and is read again on SIGHUP")
 	fl.StringVar(&f.logFormat, "log-format", "", "text or json; default text on a terminal, otherwise json")
 	addWithEnv(c, fl)
 	return c
@@ -96,7 +102,9 @@ func listenFlags(c *cobra.Command, cfg *server.Config) {
 	f := pflag.NewFlagSet("places", pflag.ContinueOnError)
 	f.StringVar(&cfg.Listen, "listen", server.DefaultListen, "address to listen on")
 	f.StringVar(&cfg.TrustedProxies, "trusted-proxies", "", "addresses or prefixes of proxies whose X-Forwarded-For is trusted, separated by commas; default none")
-	f.StringVar(&cfg.Backups.Dir, "backup-dir", "", "folder on another disk, or s3://bucket/prefix, for encrypted backups of the embedded database; default none. If the disk fails, all data since the newest backup is lost, and without backups all data")
+	f.StringVar(&cfg.Backups.Dir, "backup-dir", "",
+		"folder on another disk, or s3://bucket/prefix, for encrypted backups of the embedded database; default none. "+
+			"If the disk fails, all data since the newest backup is lost; without backups, all data is lost")
 	f.DurationVar(&cfg.Backups.Every, "backup-every", 24*time.Hour, "interval between backups, at least 10m")
 	f.IntVar(&cfg.Backups.Keep, "backup-keep", 7, "number of backups to keep; -1 keeps all")
 	addWithEnv(c, f)
@@ -106,8 +114,12 @@ func listenFlags(c *cobra.Command, cfg *server.Config) {
 func peopleFlags(c *cobra.Command, cfg *server.Config) {
 	f := pflag.NewFlagSet("people", pflag.ContinueOnError)
 	f.StringVar((*string)(&cfg.Registration), "registration", "", "registration of people: open or invited; default open in a sandbox, invited on live")
-	f.BoolVar(&cfg.NoPasswords, "no-passwords", false, "reject passwords: people sign in with a passkey, a wallet, a code by mail, or the sign-in provider; default passwords are accepted")
-	f.StringVar(&cfg.Mail.URL, "smtp-url", "", "mail server for sign-in codes, smtp://user@host:587 or smtps://user@host:465; set the password in TOLL_SMTP_PASSWORD; default no codes by mail")
+	f.BoolVar(&cfg.NoPasswords, "no-passwords", false,
+		"reject passwords, which the service accepts by default; "+
+			"people sign in with a passkey, a wallet, a code by mail, or the sign-in provider")
+	f.StringVar(&cfg.Mail.URL, "smtp-url", "",
+		"mail server for sign-in codes, smtp://user@host:587 or smtps://user@host:465; "+
+			"set the password in TOLL_SMTP_PASSWORD; default none")
 	f.StringVar(&cfg.Mail.From, "mail-from", "", "sender address of mails, such as pay@example.com")
 	f.StringVar(&cfg.OIDC.Issuer, "oidc-issuer", "", "OpenID Connect provider with which people sign in, such as https://id.example.com; default none")
 	f.StringVar(&cfg.OIDC.ClientID, "oidc-client-id", "", "client id of this service at the provider; set the client secret in TOLL_OIDC_CLIENT_SECRET")
@@ -133,16 +145,16 @@ func objectStoreFlags(c *cobra.Command, cfg *server.Config) {
 func quotaFlags(c *cobra.Command, cfg *server.Config) {
 	f := pflag.NewFlagSet("quotas", pflag.ContinueOnError)
 	q := &cfg.Quotas
-	inForce := func(value *int64, name, what string) {
-		f.Int64Var(value, name, 0, "maximum "+what+" per workspace; 0 means 10000, or 1000 API keys; -1 means no limit")
+	inForce := func(value *int64, name, what string, usual int) {
+		f.Int64Var(value, name, 0, fmt.Sprintf("maximum %s per workspace; 0 means %d; -1 means no limit", what, usual))
 	}
 	hourly := func(value *int64, name, what string, usual int) {
 		f.Int64Var(value, name, 0, fmt.Sprintf("maximum %s per workspace and hour; 0 means %d; -1 means no limit", what, usual))
 	}
-	inForce(&q.Agents, "max-agents", "agents")
-	inForce(&q.Plans, "max-plans", "plans")
-	inForce(&q.APIKeys, "max-keys", "active API keys")
-	inForce(&q.Delegations, "max-delegations", "active delegations")
+	inForce(&q.Agents, "max-agents", "agents", 10_000)
+	inForce(&q.Plans, "max-plans", "plans", 10_000)
+	inForce(&q.APIKeys, "max-keys", "active API keys", 1_000)
+	inForce(&q.Delegations, "max-delegations", "active delegations", 10_000)
 	hourly(&q.Orders, "max-hourly-orders", "orders", 3_600)
 	hourly(&q.Permissions, "max-hourly-permissions", "permissions", 36_000)
 	hourly(&q.FreeHolds, "max-hourly-free-holds", "holds of 0 credits", 36_000)

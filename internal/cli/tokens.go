@@ -79,7 +79,7 @@ The token is not sent. The command checks the signature with the public keys of 
 			return err
 		}
 		if d.Signature == "invalid" {
-			return errors.New("the signature is not from this service")
+			return errors.New("the access token was not signed by this service")
 		}
 		return nil
 	}

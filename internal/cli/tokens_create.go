@@ -51,11 +51,11 @@ The token spends existing credits, and buys credits only if a delegation allows 
 	})
 	f := c.Flags()
 	f.StringVar(&d.id, "delegation-id", "", "delegation that buys missing credits")
-	f.StringVar(&d.paymentType, "payment-type", "", "crypto or fiat; default the type of the plan")
-	f.StringVar(&d.method, "payment-method-id", "", "card of a new delegation, see toll cards list; default the first card")
+	f.StringVar(&d.paymentType, "payment-type", "", "crypto or fiat; default the payment type of the plan")
+	f.StringVar(&d.method, "payment-method-id", "", "id of the card for a new delegation, from toll cards list; default the first card")
 	f.StringVar(&d.limit, "spending-limit-cents", "1000", "create a delegation with this spending limit")
 	f.StringVar(&d.duration, "delegation-duration-secs", "3600", "create a delegation with this lifetime in seconds")
-	f.BoolVar(&d.resolve, "auto-resolve-scheme", true, "use the scheme of the plan")
+	f.BoolVar(&d.resolve, "auto-resolve-scheme", true, "use the payment scheme of the plan")
 	for _, name := range makers {
 		c.MarkFlagsMutuallyExclusive("delegation-id", name)
 	}

@@ -17,9 +17,10 @@ person gets a separate workspace; to add a person to your workspace, invite them
 works once, within an hour: the person chooses a new password, and all their sessions and recovery codes end. Before you send the link,
 verify by other means that the request comes from this person.`, 1),
 		userSwitch(con, "disable PERSON", "Disable a person",
-			`Disable a person, who cannot sign in until you run toll users enable. Their sessions end within a second, and the API keys, consents,
-and access tokens of their memberships are revoked permanently. PERSON is a login name or an id.`, true),
-		userSwitch(con, "enable PERSON", "Enable a disabled person", "Enable a disabled person, who can then sign in again. PERSON is a login name or an id.", false),
+			`Disable a person. They cannot sign in until you run toll users enable. Their sessions end within a second, and the API keys,
+consents, and access tokens of their memberships are revoked permanently. PERSON is a login name or an id.`, true),
+		userSwitch(con, "enable PERSON", "Enable a disabled person",
+			"Enable a disabled person, so that they can sign in again. PERSON is a login name or an id.", false),
 		suspendCommand(con, "suspend ID", "Suspend a workspace, a plan, or an API key",
 			`Suspend a workspace, a plan, or an API key until you run toll users resume. ID is the address of a workspace, or the id of a plan or an
 API key. A suspended workspace or plan accepts no orders, top-ups, or holds; open holds settle, and refunds, exports, and sign-in still
@@ -30,7 +31,7 @@ work. A suspended API key is rejected. The suspension takes effect within a seco
 
 // userSwitch disables or enables a person directly in the database.
 func userSwitch(con *console, use, short, long string, off bool) *cobra.Command {
-	c := localCommand(use, short, "the person is changed", func(cmd *cobra.Command, args []string, cfg server.Config) error {
+	c := localCommand(use, short, func(cmd *cobra.Command, args []string, cfg server.Config) error {
 		person, err := admin.DisablePerson(cmd.Context(), cfg, args[0], off)
 		if err != nil {
 			return err
@@ -43,7 +44,7 @@ func userSwitch(con *console, use, short, long string, off bool) *cobra.Command 
 
 // suspendCommand suspends or resumes a workspace, a plan, or an API key directly in the database.
 func suspendCommand(con *console, use, short, long string, off bool) *cobra.Command {
-	c := localCommand(use, short, "suspensions are changed", func(cmd *cobra.Command, args []string, cfg server.Config) error {
+	c := localCommand(use, short, func(cmd *cobra.Command, args []string, cfg server.Config) error {
 		out, err := admin.Suspend(cmd.Context(), cfg, args[0], off)
 		if err != nil {
 			return err
@@ -56,7 +57,7 @@ func suspendCommand(con *console, use, short, long string, off bool) *cobra.Comm
 
 // userLink creates a link for a person directly in the database, and prints it.
 func userLink(con *console, use, short, long string, args int) *cobra.Command {
-	c := localCommand(use, short, "the link is created", func(cmd *cobra.Command, args []string, cfg server.Config) error {
+	c := localCommand(use, short, func(cmd *cobra.Command, args []string, cfg server.Config) error {
 		login := ""
 		if len(args) > 0 {
 			login = args[0]

@@ -16,7 +16,7 @@ import (
 func walletCommand(a *app) *cobra.Command {
 	return group("wallet", "The wallet that the service holds for you", "",
 		a.resource(call{
-			use: "show", short: "Show its address and balances", path: "/wallet",
+			use: "show", short: "Show the address and balances of the wallet", path: "/wallet",
 			show: func(_ *cobra.Command, got json.RawMessage) error {
 				if a.set.output != formatTable {
 					return a.show(got)
@@ -61,12 +61,12 @@ func walletExport(a *app) *cobra.Command {
 		account string
 	)
 	c := a.resource(call{
-		use: "export", short: "Print its private key, only once",
+		use: "export", short: "Print the private key of the wallet, only once",
 		long: `Print the private key of a wallet, only once. From then on, you and the service both control the wallet.
 
-With --local, print the key of the wallet of --account from the database on this machine, while the service runs or is stopped.
-Without --local, print the key of your workspace's wallet: sign in as an owner with toll session start. While the workspace has no
-people, an API key with the right export, created with toll keys create --local, also works; keys from sign-ins, connected apps, or
+With --local, read the private key from the database on this machine, while the service runs or is stopped; --account names the workspace.
+Without --local, print the private key of your own workspace's wallet: sign in as an owner with toll session start. While the workspace
+has no people, an API key with the right export, created with toll keys create --local, also works; keys from sign-ins, connected apps, or
 other keys never have this right.`,
 		example: "(umask 077; toll wallet export --local --account alice --yes -q >wallet.key)",
 		method:  http.MethodPost, path: "/wallet/export", made: "privateKey",
@@ -92,8 +92,8 @@ other keys never have this right.`,
 			return admin.ExportLocalWallet(ctx, cfg, account)
 		},
 	})
-	c.Flags().BoolVar(&local, "local", false, "work on the database of this machine")
-	c.Flags().StringVar(&account, "account", "", "name of the account, with --local")
+	c.Flags().BoolVar(&local, "local", false, "work directly on the database, without the service")
+	c.Flags().StringVar(&account, "account", "", "name or address of the workspace; requires --local")
 	storeFlags(c, &cfg)
 	return c
 }
@@ -108,14 +108,14 @@ func faucetCommand(a *app) *cobra.Command {
 	}
 	return a.resource(call{
 		use: "faucet [ADDRESS]", short: "Get test money on the embedded chain",
-		long: `Give an account test money on the embedded chain of a sandbox. Without an address, your own wallet receives it. Without
-an amount, it is 100 USDC, 100 EURC, and 0.1 ETH.`,
+		long: `Send test money to an address on the embedded chain of a sandbox. Without an address, your own wallet receives the money. Without
+an amount, the faucet sends 100 USDC, 100 EURC, and 0.1 ETH.`,
 		example: "toll faucet 0x5B38Da6a701c568545dCfcB03FcB875f56beddC4 --usdc 25 --eth 0.1",
 		method:  http.MethodPost, path: "/sandbox/faucet",
 		flags: []flag{
-			{"usdc", "usdc", whole(6), "USDC, such as 12.50"},
-			{"eurc", "eurc", whole(6), "EURC, such as 12.50"},
-			{"eth", "eth", whole(18), "ETH, such as 0.1"},
+			{"usdc", "usdc", whole(6), "amount in USDC, such as 12.50"},
+			{"eurc", "eurc", whole(6), "amount in EURC, such as 12.50"},
+			{"eth", "eth", whole(18), "amount in ETH, such as 0.1"},
 		},
 		change: func(_ *cobra.Command, r *request) error {
 			if len(r.args) == 0 {

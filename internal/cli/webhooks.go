@@ -12,10 +12,10 @@ func webhooksCommand(a *app) *cobra.Command {
 	const path = "/webhooks/ID"
 	to := flag{"to", "url", word, "https URL that receives the events"}
 	status := []flag{{"status", "status", word, "only this status"}}
-	return group("webhooks", "Addresses that receive events", "",
+	return group("webhooks", "URLs that receive events", "",
 		a.resource(call{
 			use: "create", short: "Create a webhook",
-			long:    "Create a webhook, which sends events to an address. The secret that signs the events is shown only once.",
+			long:    "Create a webhook, which sends events to a URL. The secret that signs the events is shown only once.",
 			example: "toll webhooks create --to https://example.com/toll --types order.paid,settlement.settled",
 			method:  http.MethodPost, path: "/webhooks", made: "id",
 			flags: []flag{
@@ -39,7 +39,7 @@ func webhooksCommand(a *app) *cobra.Command {
 		}),
 		a.act("delete ID", "Delete a webhook", http.MethodDelete, path),
 		a.act("test ID", "Send a test event", http.MethodPost, path+"/test"),
-		a.act("rotate ID", "Rotate the secret; both secrets are valid for a day", http.MethodPost, path+"/rotate"),
+		a.act("rotate ID", "Rotate the signing secret; the old secret stays valid for a day", http.MethodPost, path+"/rotate"),
 		a.resource(call{
 			use: "deliveries ID", short: "List sent and pending deliveries",
 			list: list.Deliveries, flags: status,

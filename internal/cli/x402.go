@@ -36,10 +36,10 @@ func x402Command(a *app) *cobra.Command {
 
 // deployedCommands are topics under other names, left out of help.
 func deployedCommands(a *app) []*cobra.Command {
-	facilitator := group("facilitator", "The same as x402", "",
+	facilitator := group("facilitator", "Alias of toll x402", "",
 		hidden("verify-permissions", x402Verify(a, "verify")), hidden("settle-permissions", x402Settle(a, "settle")))
-	token := group("x402token", "The same as tokens", "", hidden("get-x402-access-token", tokensCreate(a, "create")))
-	delegation := group("delegation", "The same as delegations and cards", "", hidden("list-payment-methods", cardsList(a, "list")))
+	token := group("x402token", "Alias of toll tokens", "", hidden("get-x402-access-token", tokensCreate(a, "create")))
+	delegation := group("delegation", "Alias of toll delegations and toll cards", "", hidden("list-payment-methods", cardsList(a, "list")))
 	facilitator.Hidden, token.Hidden, delegation.Hidden = true, true, true
 	return []*cobra.Command{facilitator, token, delegation}
 }
@@ -49,8 +49,8 @@ type resourceFlags struct{ endpoint, agent, verb string }
 
 func (r *resourceFlags) bind(f *pflag.FlagSet) {
 	f.StringVar(&r.endpoint, "endpoint", "", "URL of the paid resource")
-	f.StringVar(&r.agent, "agent-id", "", "agent that serves it")
-	f.StringVar(&r.verb, "verb", "", "HTTP verb of the request")
+	f.StringVar(&r.agent, "agent-id", "", "agent that serves the resource")
+	f.StringVar(&r.verb, "verb", "", "HTTP method of the request")
 }
 
 // requirementsOf reads the terms of the plan from the service and returns the payment requirements that a server would send.
@@ -109,7 +109,7 @@ func paymentCommand(a *app, use, short, path string, show func(*cobra.Command, j
 	c := a.resource(call{
 		use: use, short: short, method: http.MethodPost, path: path, show: show,
 		flags: append(more,
-			flag{"max-amount", "maxAmount", digits, "credits of the request"},
+			flag{"max-amount", "maxAmount", digits, "number of credits to verify or settle"},
 			flag{"request-id", "agentRequestId", word, "id of the request"},
 		),
 		change: func(cmd *cobra.Command, r *request) error {
@@ -150,7 +150,7 @@ func x402Verify(a *app, use string) *cobra.Command {
 	}
 	whole := kind{name: "number", read: readLast(strconv.Atoi)}
 	return paymentCommand(a, use, "Check whether a payment covers a request", "/x402/verify", show,
-		flag{"hold", "hold", toggle, "hold the credits"},
+		flag{"hold", "hold", toggle, "hold the credits until the request is settled or released"},
 		flag{"hold-secs", "holdSecs", whole, "lifetime of the hold in seconds, 1 to 900"})
 }
 
@@ -179,7 +179,7 @@ func settled(got json.RawMessage) error {
 func x402Settlement(a *app) *cobra.Command {
 	return a.resource(call{
 		use: "settlement [REQUEST]", short: "Show the outcome of a request",
-		flags: []flag{{"transaction", "transaction", word, "transaction of its receipt, instead of its id"}},
+		flags: []flag{{"transaction", "transaction", word, "transaction in the receipt, instead of REQUEST"}},
 		change: func(_ *cobra.Command, r *request) error {
 			if (len(r.args) == 0) == (r.in["transaction"] == nil) {
 				return usagef("toll x402 settlement needs REQUEST or --transaction")
@@ -198,15 +198,15 @@ func x402Discover(a *app) *cobra.Command {
 		long: `List the paid resources of the service, last updated first. With words, list only resources that contain every word in
 their name, description, tags, plan names, or URL.
 
-The list has the endpoints of listed agents with a listed plan. It leaves out paths without a host, wildcards, and free endpoints.`,
+The list contains the endpoints of listed agents with a listed plan. It leaves out paths without a host, wildcards, and free endpoints.`,
 		example: "toll x402 discover --type mcp\ntoll x402 discover weather -o json",
 		path:    "/x402/discovery/resources",
 		flags: []flag{
 			{"type", "type", word, "http or mcp"},
-			{"pay-to", "payTo", word, "address that is paid"},
+			{"pay-to", "payTo", word, "only resources that pay this address"},
 			{"scheme", "scheme", word, "payment scheme"},
 			{"network", "network", word, "network of the payment"},
-			{"cursor", "cursor", word, "cursor of an earlier response, to continue after it; only with words"},
+			{"cursor", "cursor", word, "cursor from the previous response; only with words"},
 		},
 		change: func(_ *cobra.Command, r *request) error {
 			r.in["limit"] = limit
@@ -220,7 +220,8 @@ The list has the endpoints of listed agents with a listed plan. It leaves out pa
 		},
 		show: func(_ *cobra.Command, got json.RawMessage) error {
 			if a.set.output == formatTable && string(rawOf(got, member)) == "[]" {
-				a.say("note", "no resources found: the list has full endpoint URLs of listed agents with a listed plan, without wildcards and free endpoints")
+				a.say("note", "no resources found: "+
+					"the list contains only full URLs of paid endpoints, without wildcards, of listed agents with a listed plan")
 			}
 			return a.showPage(got, list.Local(member, list.Text("resource"), list.State("type"), list.Text("description"), list.Time("lastUpdatedAt", "Updated")))
 		},

@@ -66,7 +66,8 @@ func mailFaults(types []toll.EventType) (faults []toll.Fault) {
 func (e *Events) setMail(ctx context.Context, w *store.Webhook, p WebhookParams) error {
 	refuse := func(text string) error { return toll.Errorf(toll.CodeWebhookURL, "%s", text).WithParam("path", "url") }
 	if p.User.IsZero() {
-		return toll.Errorf(toll.CodePersonNeeded, "Only a person can get events by mail, at a confirmed mail address. An API key cannot.")
+		return toll.Errorf(toll.CodePersonNeeded, "An API key cannot create a webhook that sends mail. "+
+			"Sign in as a person with a confirmed mail address.")
 	}
 	if e.cfg.Mail == nil || !e.cfg.Mail.HasMail() {
 		return refuse("This service does not send mail: the operator has not set a mail server (--smtp-url).")
@@ -146,14 +147,14 @@ func (e *Events) mail(ctx context.Context, w *store.Webhook, d *store.Delivery) 
 		}
 	}
 	if err != nil {
-		e.warn(ctx, "cannot create the mail of an event", err)
+		e.warn(ctx, "cannot create the mail for an event", err)
 		return "the event could not be read"
 	}
 	subject, text := e.letter(ctx, w.Principal, &ev)
 	ctx, cancel := context.WithTimeout(ctx, mailTimeout)
 	defer cancel()
 	if err := e.cfg.Mail.SendMail(ctx, d.EventID, to, subject, text); err != nil {
-		e.warn(ctx, "cannot send the mail of an event", err)
+		e.warn(ctx, "cannot send the mail for an event", err)
 		return noMail
 	}
 	return ""

@@ -167,7 +167,7 @@ func (g *Group) Start(loops ...Loop) {
 			case <-r.done:
 				errs = append(errs, r.endErr)
 			case <-ctx.Done():
-				errs = append(errs, fmt.Errorf("%s has not stopped: %w", r.Name, ctx.Err()))
+				errs = append(errs, fmt.Errorf("background loop %s has not stopped: %w", r.Name, ctx.Err()))
 			}
 		}
 		return errors.Join(errs...)

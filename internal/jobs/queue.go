@@ -55,7 +55,7 @@ type Retry struct {
 	Err   error
 }
 
-func (a *Retry) Error() string { return fmt.Sprintf("not done: %v", a.Err) }
+func (a *Retry) Error() string { return fmt.Sprintf("the job is not done: %v", a.Err) }
 func (a *Retry) Unwrap() error { return a.Err }
 
 type handler struct {
@@ -257,7 +257,8 @@ func (q *Queue) run(ctx context.Context, run func(ctx context.Context, key []byt
 		return store.ReleaseJob(end, tx, j, due, idle)
 	})
 	if err != nil {
-		q.log.WarnContext(ctx, "the end of a job was not stored; the job will run again", "kind", j.Kind, "key", keyText(j.Key), "error", err.Error())
+		q.log.WarnContext(ctx, "cannot save the outcome of a job; the job will run again",
+			"kind", j.Kind, "key", keyText(j.Key), "error", err.Error())
 	}
 }
 

@@ -71,7 +71,7 @@ func (s *state) changed() bool {
 }
 
 // errNeedLots says that the lots that were read do not reach far enough. The batch is read again with more of them.
-var errNeedLots = errors.New("ledger: more lots needed")
+var errNeedLots = errors.New("ledger: the batch needs more lots")
 
 type operation interface {
 	accountID() AccountID

@@ -220,7 +220,9 @@ func (l *Ledger) AuditArchive(ctx context.Context, r io.Reader) ([]Finding, Arch
 		case parsed.End != nil:
 			a = Archived{Entries: v.entries, First: a.First, Last: v.next - 1, SHA256: hex.EncodeToString(v.sum.Sum(nil))}
 			v.x.check(*parsed.End == archiveEnd{a.Entries, a.Last, a.SHA256}, "archive",
-				"the last line of the file states %d entries up to %d with the checksum %s, but the archive has %d up to %d with %s", parsed.End.Entries, parsed.End.Last, parsed.End.SHA256, a.Entries, a.Last, a.SHA256)
+				"the last line of the file records %d entries up to entry %d with checksum %s, "+
+					"but the file has %d entries up to entry %d with checksum %s",
+				parsed.End.Entries, parsed.End.Last, parsed.End.SHA256, a.Entries, a.Last, a.SHA256)
 		}
 		if len(v.x.found) >= maxFindings {
 			return v.x.found, a, nil
@@ -244,7 +246,7 @@ func (v *archiveAudit) entry(ctx context.Context, in *archiveEntry) error {
 		return fmt.Errorf("ledger: archive, entry %d: %w", in.Position, err)
 	}
 	v.x.a.ID = e.Account
-	v.x.check(in.Position == v.next, "archive", "entry %d is at the position of entry %d", in.Position, v.next)
+	v.x.check(in.Position == v.next, "archive", "entry %d is where entry %d was expected", in.Position, v.next)
 	previous, known := v.last[e.Account]
 	if !known && e.Seq > 1 {
 		row, err := store.JournalEntry(ctx, v.l.st, e.Account, e.Seq-1)
@@ -253,7 +255,8 @@ func (v *archiveAudit) entry(ctx context.Context, in *archiveEntry) error {
 		}
 		previous = EntryOf(&row)
 	}
-	v.x.check(e.Seq == previous.Seq+1, "archive", "entry %d of the account follows entry %d", e.Seq, previous.Seq)
+	v.x.check(e.Seq == previous.Seq+1, "archive", "entry %d of the account comes after entry %d: the numbers are not consecutive",
+		e.Seq, previous.Seq)
 	v.x.check(e.Commitment == e.commit(previous.Commitment), "archive", "the commitment of entry %d does not match its content", e.Seq)
 	v.x.check(e.BalanceAfter == previous.BalanceAfter+toll.Credits(e.Kind.sign())*e.Amount, "archive", "the balance after entry %d is wrong: %d", e.Seq, e.BalanceAfter)
 	if len(v.last) >= maxArchived {

@@ -47,7 +47,7 @@ func (u *audit) unsettled(ctx context.Context) error {
 			r := &page[i]
 			after, of = r.ID, r.Account[:]
 			x.a.ID = r.Account
-			x.check(r.State != StateSettled, "I7", "request %s is settled outside of the journal", r.ID)
+			x.check(r.State != StateSettled, "I7", "request %s has a settled row outside of the journal", r.ID)
 			_, err := store.BurnOf(ctx, l.st, r.Account, r.ID)
 			if errors.Is(err, store.ErrNotFound) {
 				continue
@@ -107,10 +107,11 @@ func (u *audit) once(ctx context.Context, a Account, e *entriesOf) ([]Finding, e
 	h, err := parseHot(a.hot)
 	x := &auditor{audit: u, a: a, hot: h, entriesOf: e.clone()}
 	x.check(err == nil, "I2", "%v", err)
-	x.check(a.ID == NewAccountID(a.Plan, a.Subscriber), "I1", "id does not belong to plan %s and subscriber %s", a.Plan, a.Subscriber)
+	x.check(a.ID == NewAccountID(a.Plan, a.Subscriber), "I1", "the account id does not match plan %s and subscriber %s", a.Plan, a.Subscriber)
 	x.check(a.Minted-a.Burned-a.Expired-a.TakenBack+a.Returned == a.Balance, "I1", "minted %d + returned %d != balance %d + burned %d + expired %d + taken back %d",
 		a.Minted, a.Returned, a.Balance, a.Burned, a.Expired, a.TakenBack)
-	x.check(a.Held >= 0 && a.Held <= a.Balance, "I3", "held %d, balance %d", a.Held, a.Balance)
+	x.check(a.Held >= 0 && a.Held <= a.Balance, "I3", "the held credits are %d, which is negative or more than the balance of %d",
+		a.Held, a.Balance)
 	for _, step := range []func(context.Context) error{x.auditEntries, x.auditLots, x.auditRequests} {
 		if err := step(ctx); err != nil {
 			return nil, err
@@ -142,7 +143,8 @@ func (x *auditor) auditEntries(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	x.check(n == e.followed && places == e.places, "I19", "the index does not match the journal: it has %d entries of the account, the journal has %d", n, e.followed)
+	x.check(n == e.followed && places == e.places, "I19",
+		"the index of the account does not match the journal: %d entries in the index, %d in the journal", n, e.followed)
 	for e.last.Seq < x.a.Seq { // written since the journal was read
 		page, err := store.JournalOf(ctx, x.l.st, x.a.ID, e.last.Seq+1, 1000)
 		if err != nil {
@@ -157,13 +159,13 @@ func (x *auditor) auditEntries(ctx context.Context) error {
 		}
 	}
 	x.check(e.n == x.a.Seq-e.first+1, "I5", "there are %d entries starting at number %d, but the last number of the account is %d", e.n, e.first, x.a.Seq)
-	x.check(e.last.Seq == x.a.Seq, "I19", "the last entry is %d, the account says %d", e.last.Seq, x.a.Seq)
+	x.check(e.last.Seq == x.a.Seq, "I19", "the last entry is %d, but the account records %d", e.last.Seq, x.a.Seq)
 	x.check(e.last.Commitment == x.a.Commitment, "I19", "the last commitment does not match the account")
-	x.check(e.last.BalanceAfter == x.a.Balance, "I2", "entries sum to %d, the balance is %d", e.last.BalanceAfter, x.a.Balance)
+	x.check(e.last.BalanceAfter == x.a.Balance, "I2", "entries sum to %d, but the balance is %d", e.last.BalanceAfter, x.a.Balance)
 	for kind, want := range map[Kind]toll.Credits{
 		KindMint: x.a.Minted, KindBurn: x.a.Burned, KindExpire: x.a.Expired, KindTakeBack: x.a.TakenBack, KindReturn: x.a.Returned,
 	} {
-		x.check(e.first > 1 || e.sums[kind] == want, "I1", "entries of kind %s sum to %d, the account says %d", kind, e.sums[kind], want)
+		x.check(e.first > 1 || e.sums[kind] == want, "I1", "entries of kind %s sum to %d, but the account records %d", kind, e.sums[kind], want)
 	}
 	return nil
 }
@@ -211,7 +213,8 @@ func (x *auditor) auditLots(ctx context.Context) error {
 		more = len(lots) == 1000
 		for _, r := range lots { // those of credits whose money went back come first
 			after, sum = r.id, sum+r.remaining
-			x.check(r.remaining >= 0 && r.remaining <= r.granted, "I3", "lot %d has %d of %d left", r.id, r.remaining, r.granted)
+			x.check(r.remaining >= 0 && r.remaining <= r.granted, "I3", "lot %d has an invalid remainder: %d of %d credits",
+				r.id, r.remaining, r.granted)
 			order, isBack := strings.CutPrefix(r.ref, backRef)
 			x.check(isBack == (r.id < 0), "I1", "the kind of lot %s does not match its number %d", r.ref, r.id)
 			if last = max(last, r.endsAt); r.remaining > 0 && r.endsAt > x.a.UpdatedAt.UnixMicro() { // holds keep others
@@ -235,7 +238,8 @@ func (x *auditor) auditLots(ctx context.Context) error {
 				delete(back, r.id)
 				end = b.oldEnd
 				x.check(b.ref == backRef+r.ref && b.granted == r.granted, "I1", "lot %s does not belong to an order", b.ref)
-				x.check(r.remaining+r.taken+b.remaining+b.taken <= r.granted, "I3", "lots of order %s hold more than the %d granted", order, r.granted)
+				x.check(r.remaining+r.taken+b.remaining+b.taken <= r.granted, "I3", "lots of order %s contain more than the %d credits granted",
+					order, r.granted)
 			}
 			if at, minted := x.minted[r.id]; endOf != nil && minted && !strings.HasPrefix(r.ref, "mint:") { // what is minted by hand has a life of its own
 				least, most := micros(endOf(micro(at).Add(-lotSlack)), never), micros(endOf(micro(at).Add(lotSlack)), never)
@@ -247,12 +251,12 @@ func (x *auditor) auditLots(ctx context.Context) error {
 		x.check(false, "I1", "lot %s does not belong to an order", b.ref)
 	}
 	for order, n := range x.taken {
-		x.check(n == 0 || x.first > 1, "I1", "entries take back %d more of order %s than its lots say", n, order)
+		x.check(n == 0 || x.first > 1, "I1", "entries take back %d more credits of order %s than its lots record", n, order)
 	}
-	x.check(sum == x.a.Balance, "I2", "lots sum to %d, the balance is %d", sum, x.a.Balance)
-	x.check(hot == len(x.hot.lots), "I3", "%d of %d hot lots exist", hot, len(x.hot.lots))
-	x.check(last == x.a.periodEnd, "I1", "the last lot ends at %d, the account says %d", last, x.a.periodEnd)
-	x.check(first >= x.a.nextLotEnd, "I3", "a lot expires earlier than the account says")
+	x.check(sum == x.a.Balance, "I2", "lots sum to %d, but the balance is %d", sum, x.a.Balance)
+	x.check(hot == len(x.hot.lots), "I3", "only %d of the %d lots marked as hot exist", hot, len(x.hot.lots))
+	x.check(last == x.a.periodEnd, "I1", "the last lot expires at %d, but the account records %d", last, x.a.periodEnd)
+	x.check(first >= x.a.nextLotEnd, "I3", "a lot expires earlier than the account records")
 	return nil
 }
 
@@ -263,9 +267,9 @@ func (x *auditor) auditRequests(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	x.check(held == int64(x.a.Held), "I3", "open holds sum to %d, the account says %d", held, x.a.Held)
-	x.check(open == x.a.OpenHolds, "I3", "%d holds are open, the account says %d", open, x.a.OpenHolds)
-	x.check(earliest >= x.a.nextHoldEnd, "I3", "a hold expires earlier than the account says")
+	x.check(held == int64(x.a.Held), "I3", "open holds sum to %d, but the account records %d", held, x.a.Held)
+	x.check(open == x.a.OpenHolds, "I3", "%d holds are open, but the account records %d", open, x.a.OpenHolds)
+	x.check(earliest >= x.a.nextHoldEnd, "I3", "a hold expires earlier than the account records")
 	return nil
 }
 
@@ -292,10 +296,14 @@ func (x *auditor) auditPermissions(ctx context.Context) error {
 		}
 		burns := x.under[p.Hash]
 		delete(x.under, p.Hash)
-		x.check(p.Redeemed == burns.sum || x.first > 1, "I10", "a permission counts %d redeemed, its burns sum to %d", p.Redeemed, burns.sum)
-		x.check(p.lastBurn == burns.last || x.first > 1 && burns.last == 0, "I10", "the last burn of a permission is %d, the permission says %d", burns.last, p.lastBurn)
-		x.check(p.Held == holds && p.OpenHolds == count, "I10", "a permission counts %d held credits in %d holds, but there are %d in %d", p.Held, p.OpenHolds, holds, count)
-		x.check(limit == nil || int64(p.Redeemed+p.Held) <= *limit, "I10", "a permission used %d and holds %d, which exceeds its limit %d", p.Redeemed, p.Held, *cmp.Or(limit, new(int64)))
+		x.check(p.Redeemed == burns.sum || x.first > 1, "I10", "a permission records %d redeemed credits, but its burns sum to %d",
+			p.Redeemed, burns.sum)
+		x.check(p.lastBurn == burns.last || x.first > 1 && burns.last == 0, "I10",
+			"the last burn of a permission is %d, but the permission records %d", burns.last, p.lastBurn)
+		x.check(p.Held == holds && p.OpenHolds == count, "I10",
+			"a permission records %d held credits in %d holds, but there are %d credits in %d holds", p.Held, p.OpenHolds, holds, count)
+		x.check(limit == nil || int64(p.Redeemed+p.Held) <= *limit, "I10",
+			"a permission redeemed %d and holds %d credits, which exceeds its limit of %d", p.Redeemed, p.Held, *cmp.Or(limit, new(int64)))
 		return p, nil
 	}, `SELECT p.permission_hash, p.redemption_limit, p.redeemed, p.held, p.open_holds, p.last_burn,
 		CAST(COALESCE(h.held, 0) AS BIGINT), CAST(COALESCE(h.open, 0) AS BIGINT)
@@ -303,7 +311,7 @@ func (x *auditor) auditPermissions(ctx context.Context) error {
 		LEFT JOIN (SELECT permission_hash AS hash, SUM(held) AS held, COUNT(*) AS open FROM requests
 			WHERE account_id = $1 AND state = 1 GROUP BY permission_hash) h ON h.hash = p.permission_hash
 		WHERE p.account_id = $1`, x.a.ID[:])
-	x.check(err != nil || len(x.under) == 0, "I10", "%d permissions with burns do not exist", len(x.under))
+	x.check(err != nil || len(x.under) == 0, "I10", "burns refer to %d permissions that do not exist", len(x.under))
 	x.check(err != nil || known == len(x.hot.permissions), "I10", "%d permissions are marked as hot, but only %d of them exist", len(x.hot.permissions), known)
 	return err
 }

@@ -151,7 +151,7 @@ func (u *audit) readJournal(ctx context.Context) error {
 		}
 	}
 	if u.part == 0 {
-		u.check(at == u.last, "I19", "the journal ends at %d, but its last row is %d", at, u.last)
+		u.check(at == u.last, "I19", "the audit read the journal up to row %d, but the last row is %d", at, u.last)
 	}
 	return ctx.Err()
 }
@@ -233,7 +233,7 @@ func (e *entriesOf) add(r *store.JournalRow, indexed int64) {
 		e.found = append(e.found, Finding{invariant, now.Account, fmt.Sprintf(format, args...)})
 	}
 	if now.Seq != before.Seq+1 {
-		fault("I19", "entry %d follows entry %d", now.Seq, before.Seq)
+		fault("I19", "entry %d comes after entry %d: the numbers are not consecutive", now.Seq, before.Seq)
 	}
 	if now.AtMicros < before.AtMicros {
 		fault("I19", "entry %d is earlier than the entry before it", now.Seq)
@@ -268,7 +268,7 @@ func (e *entriesOf) add(r *store.JournalRow, indexed int64) {
 			under.last = r.Burn.Previous
 		}
 		if r.Burn.Previous != under.last {
-			fault("I10", "burn %d follows burn %d of its permission, but says %d", now.Seq, under.last, r.Burn.Previous)
+			fault("I10", "burn %d follows burn %d of its permission, but records burn %d as the previous one", now.Seq, under.last, r.Burn.Previous)
 		}
 		if e.under == nil {
 			e.under = map[toll.Hash]burnsUnder{}
@@ -387,8 +387,9 @@ func (u *audit) indexes(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	u.check(commitments == cursor && positions == cursor, "I19", "%d rows are indexed, but the indexes have %d and %d rows", cursor, commitments, positions)
+	u.check(commitments == cursor && positions == cursor, "I19", "%d journal rows should be indexed, but the two indexes have %d and %d rows",
+		cursor, commitments, positions)
 	u.check(sums == u.sums, "I19", "the index by commitment does not match the journal")
-	u.check(lots == 0, "I3", "%d lots are open without credits or closed with credits", lots)
+	u.check(lots == 0, "I3", "%d lots are open but have no credits, or are closed but have credits", lots)
 	return nil
 }

@@ -18,9 +18,9 @@ var ErrRecorded = errors.New("ledger: already recorded")
 const maxTrips = 12
 
 var (
-	errTooManyTrips = fmt.Errorf("ledger: a handle made more than %d round trips", maxTrips)
-	errOtherAccount = errors.New("ledger: the operation is not for the account of the handle")
-	errNoAccount    = errors.New("ledger: the account of the handle does not exist")
+	errTooManyTrips = fmt.Errorf("ledger: a transaction made more than %d round trips to the database", maxTrips)
+	errOtherAccount = errors.New("ledger: the operation and the transaction are for different accounts")
+	errNoAccount    = errors.New("ledger: the account of the transaction does not exist")
 )
 
 // Tx is the handle on one account in one transaction. The row of the account is locked until the end. Records that must

@@ -97,7 +97,8 @@ func (w *writer) quick(batch []*call) (rest []*call) {
 		}
 		w.skip = min(2*w.skipped, maxSkip)
 		w.skipped = w.skip + 1
-		w.l.log.Debug("a ledger batch could not be written from memory and is retried from the store", "operations", len(batch), "err", err)
+		w.l.log.Debug("writing a ledger batch from cached state failed; retrying it with state from the database",
+			"operations", len(batch), "err", err)
 		return batch
 	}
 	w.skipped = 0

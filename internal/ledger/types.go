@@ -194,28 +194,28 @@ const (
 	PeriodOver        Refused = "period over"
 	RedemptionLimit   Refused = "redemption limit reached"
 	OrderLimit        Refused = "order limit reached"
-	PermissionUnknown Refused = "permission unknown"
+	PermissionUnknown Refused = "unknown permission"
 	PermissionRevoked Refused = "permission revoked"
 	PermissionExpired Refused = "permission expired"
 	InFlight          Refused = "request in flight"
-	Duplicate         Refused = "request used"
-	Conflict          Refused = "request has other content"
+	Duplicate         Refused = "request already used"
+	Conflict          Refused = "request was used with different content"
 	HoldExpired       Refused = "hold expired"
 	TooManyHolds      Refused = "too many open holds"
 	Overflow          Refused = "balance would overflow"
-	NotFirst          Refused = "account has an order already"
-	SettledAlready    Refused = "request is settled"
-	UnknownRequest    Refused = "request unknown"
+	NotFirst          Refused = "account already has an order"
+	SettledAlready    Refused = "request already settled"
+	UnknownRequest    Refused = "unknown request"
 	HoldOver          Refused = "hold not open" // it is settled, released or lapsed
 	// IdentifierConflict is Conflict of a request that a payment identifier named.
-	IdentifierConflict Refused = "payment identifier names other content"
+	IdentifierConflict Refused = "payment identifier was used with different content"
 	// ExceedsHold is an amount above what was held, where that is the bound.
-	ExceedsHold Refused = "amount above the hold"
+	ExceedsHold Refused = "amount exceeds the hold"
 	// Replay is the repeat of a settlement that no hold had opened.
-	Replay Refused = "request settled without a hold before"
+	Replay Refused = "request already settled without a hold"
 	// OrderUnknown asks for the order of the request: look it up, and come again with it in OrderTx.
-	OrderUnknown Refused = "order of the request not looked up"
-	NotMinted    Refused = "no lot of this order"
+	OrderUnknown Refused = "order of the request must be looked up first"
+	NotMinted    Refused = "order has no credits"
 )
 
 func (r *Refusal) Error() string {

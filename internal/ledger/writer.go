@@ -289,7 +289,7 @@ func (w *writer) commit(batch []*call) error {
 			}
 			return err
 		default:
-			w.l.log.Warn("a ledger batch is retried", "attempt", attempt, "operations", len(batch), "err", err)
+			w.l.log.Warn("retrying a ledger batch", "attempt", attempt, "operations", len(batch), "err", err)
 			retried, unknown = true, unknown || errors.Is(err, store.ErrUnknownOutcome)
 			for _, c := range batch {
 				c.retried, c.unknown = true, unknown

@@ -63,7 +63,7 @@ func remoteClient(endpoint, token string, came func(json.RawMessage)) *http.Clie
 	return &http.Client{
 		Transport: &exactTripper{base: http.DefaultTransport, endpoint: endpoint, token: token, came: came},
 		CheckRedirect: func(*http.Request, []*http.Request) error {
-			return errors.New("the upstream server redirects: use the URL that it redirects to")
+			return errors.New("the upstream server redirects to another URL: configure that URL instead")
 		},
 	}
 }

@@ -120,7 +120,8 @@ func take[T any](u *Upstream, kind string, listed iter.Seq2[*T, error], read fun
 			return items, err
 		}
 		if len(items) >= maxItems {
-			u.log.Warn("mcp: the upstream server has too many items; the remaining items are ignored", "kind", kind, "taken", maxItems)
+			u.log.Warn("mcp: the upstream server has too many items of one kind; the remaining items are ignored",
+				"kind", kind, "taken", maxItems)
 			break
 		}
 		text, err := json.Marshal(one)
@@ -188,7 +189,8 @@ func (o *offer) follow(ctx context.Context) {
 			return
 		case <-o.u.changed:
 			if err := o.fill(ctx); err != nil && ctx.Err() == nil {
-				o.u.log.WarnContext(ctx, "mcp: the items of the upstream server could not be listed; the previous items stay available", "error", err)
+				o.u.log.WarnContext(ctx, "mcp: the tools, resources, or prompts of the upstream server could not be listed; "+
+					"the previous list stays in use", "error", err)
 			}
 		}
 	}
@@ -232,7 +234,8 @@ func (o *offer) fill(ctx context.Context) error {
 			continue
 		}
 		if why := offered(func() { it.add(o.s) }); why != nil {
-			o.u.log.WarnContext(ctx, "mcp: an item of the upstream server cannot be offered", "kind", it.kind, "name", plain.Text(it.name, 200), "error", why)
+			o.u.log.WarnContext(ctx, "mcp: a tool, resource, or prompt of the upstream server cannot be offered",
+				"kind", it.kind, "name", plain.Text(it.name, 200), "error", why)
 			it.remove(o.s, it.name)
 			delete(o.have, key)
 			continue

@@ -66,7 +66,7 @@ func New(st *store.Store, ready func() bool, g *jobs.Group) *Metrics {
 		swept:    prometheus.NewCounter(prometheus.CounterOpts{Name: "toll_swept_accounts_total", Help: "Balances in which the sweeper expired holds or credit lots."}),
 	}
 	m.handles = prometheus.NewHistogram(prometheus.HistogramOpts{
-		Name: "toll_ledger_handle_seconds", Help: "Time to write records together with the credits of one balance.",
+		Name: "toll_ledger_handle_seconds", Help: "Time of a ledger transaction on one balance, including the other records that it writes.",
 		Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 10},
 	})
 	m.batches = prometheus.NewHistogram(prometheus.HistogramOpts{
@@ -81,13 +81,13 @@ func New(st *store.Store, ready func() bool, g *jobs.Group) *Metrics {
 		Name: "toll_ledger_retries_total", Help: "Retries of ledger batches after a database error.",
 	})
 	m.settlements = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "toll_settlements_total", Help: "Settlements. One process counts each settlement, a few seconds later.",
+		Name: "toll_settlements_total", Help: "Settlements. Only one process counts a settlement, a few seconds later.",
 	})
 	m.credits = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "toll_settled_credits_total", Help: "Credits burned by settlements. One process counts each settlement, a few seconds later.",
+		Name: "toll_settled_credits_total", Help: "Credits burned by settlements. Only one process counts a settlement, a few seconds later.",
 	})
 	m.pending = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "toll_settlements_pending_total", Help: "Settlements whose outcome was unknown when their caller got a response.",
+		Name: "toll_settlements_pending_total", Help: "Settlements whose outcome was unknown when the API responded.",
 	})
 	refusals := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "toll_refusals_total", Help: "Error responses of the API, by error code.",
@@ -96,7 +96,7 @@ func New(st *store.Store, ready func() bool, g *jobs.Group) *Metrics {
 		m.refusals[known.Code] = refusals.WithLabelValues(string(known.Code))
 	}
 	m.failed = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "toll_ledger_failed_batches_total", Help: "Ledger batches that failed, including batches that were split afterwards.",
+		Name: "toll_ledger_failed_batches_total", Help: "Ledger batches that failed, including batches that were then retried in parts.",
 	})
 	answers := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "toll_http_answers_total", Help: "HTTP responses, by operation and status class.",
@@ -195,7 +195,7 @@ func (m *Metrics) Alarms(next slog.Handler) slog.Handler {
 		return next
 	}
 	counts := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "toll_alarms_total", Help: "Alarms, by id. See docs/OPERATING.md for the remedies.",
+		Name: "toll_alarms_total", Help: "Alarms, by id. docs/OPERATING.md says what to do about each alarm.",
 	}, []string{"alarm"})
 	m.registry.MustRegister(counts)
 	for _, id := range alarm.IDs() {
@@ -207,7 +207,7 @@ func (m *Metrics) Alarms(next slog.Handler) slog.Handler {
 // Recovery reports whether the database is marked as restored.
 func (m *Metrics) Recovery(open *atomic.Bool) {
 	if m != nil {
-		m.flag("toll_recovery_open", "1 from a restore until toll recovery end, otherwise 0.", open.Load)
+		m.flag("toll_recovery_open", "1 from a restore of the database until an operator runs toll recovery end, otherwise 0.", open.Load)
 	}
 }
 

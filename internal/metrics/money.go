@@ -20,15 +20,17 @@ var (
 	railLabel    = []string{"rail"}
 	ordersOpen   = prometheus.NewDesc("toll_orders_open", "Open orders.", railLabel, nil)
 	ordersOldest = prometheus.NewDesc("toll_orders_oldest_open_seconds", "Age of the oldest open order, or 0 if there is none.", railLabel, nil)
-	undecided    = prometheus.NewDesc("toll_orders_undecided", "Orders to which the outcome of their payment could not be applied yet.", railLabel, nil)
+	undecided    = prometheus.NewDesc("toll_orders_undecided", "Orders whose payment outcome could not be applied yet.", railLabel, nil)
 	webhooks     = prometheus.NewDesc("toll_webhooks", "Webhooks, by status.", []string{"status"}, nil)
 	deliveries   = prometheus.NewDesc("toll_webhook_deliveries_waiting", "Events waiting for delivery to webhooks.", nil, nil)
 	ordersStates = prometheus.NewDesc("toll_orders_open_by_state", "Open orders, by the state of their payment.", []string{"rail", "state"}, nil)
-	mirrorOpen   = prometheus.NewDesc("toll_mirror_periods_open", "Open periods of the burn mirror: completed, but not yet final on the chain.", nil, nil)
-	mirrorLag    = prometheus.NewDesc("toll_mirror_lag_seconds", "Time since the end of the oldest open period of the burn mirror, or 0 if no period is open.", nil, nil)
-	auditAge     = prometheus.NewDesc("toll_audit_age_seconds", "Age of the last recorded audit, or -1 if there is none.", nil, nil)
-	auditFaults  = prometheus.NewDesc("toll_audit_findings", "Findings of the last recorded audit.", nil, nil)
-	schemaDesc   = prometheus.NewDesc("toll_schema_version", "Schema version of the database.", nil, nil)
+	mirrorOpen   = prometheus.NewDesc("toll_mirror_periods_open",
+		"Periods of the burn mirror that have ended but are not yet final on the chain.", nil, nil)
+	mirrorLag = prometheus.NewDesc("toll_mirror_lag_seconds",
+		"Time since the oldest period of the burn mirror that is not yet final on the chain ended, or 0 if there is none.", nil, nil)
+	auditAge    = prometheus.NewDesc("toll_audit_age_seconds", "Age of the last recorded audit, or -1 if there is none.", nil, nil)
+	auditFaults = prometheus.NewDesc("toll_audit_findings", "Findings of the last recorded audit.", nil, nil)
+	schemaDesc  = prometheus.NewDesc("toll_schema_version", "Schema version of the database.", nil, nil)
 )
 
 func (watchedCollector) Describe(to chan<- *prometheus.Desc) {
@@ -88,7 +90,8 @@ type backupCollector struct {
 	clock     func() time.Time
 }
 
-var backupAge = prometheus.NewDesc("toll_backup_age_seconds", "Age of the newest backup, scheduled or recorded, or -1 if no scheduled backup exists.", nil, nil)
+var backupAge = prometheus.NewDesc("toll_backup_age_seconds",
+	"Age of the newest scheduled or recorded backup, or -1 if backups are scheduled but none exists.", nil, nil)
 
 func (backupCollector) Describe(to chan<- *prometheus.Desc) { to <- backupAge }
 
@@ -153,10 +156,12 @@ type chainCollector struct {
 }
 
 var (
-	headAge   = prometheus.NewDesc("toll_chain_head_age_seconds", "Age of the newest block read.", nil, nil)
-	relayers  = prometheus.NewDesc("toll_chain_relayer_wei", "Balance of a relayer for gas, in wei.", []string{"relayer"}, nil)
-	signerCap = prometheus.NewDesc("toll_signer_cap_cents", "Maximum amount that the signer of this process signs for in an hour, in cents; 0 means no cap.", nil, nil)
-	signed    = prometheus.NewDesc("toll_signer_signed_cents", "Amount that the signer of this process signed for in the last hour, in cents.", nil, nil)
+	headAge   = prometheus.NewDesc("toll_chain_head_age_seconds", "Age of the newest block that the service has read.", nil, nil)
+	relayers  = prometheus.NewDesc("toll_chain_relayer_wei", "Balance that a relayer has for gas, in wei.", []string{"relayer"}, nil)
+	signerCap = prometheus.NewDesc("toll_signer_cap_cents",
+		"Maximum amount of the payments that the signer of this process signs in an hour, in cents; 0 means no cap.", nil, nil)
+	signed = prometheus.NewDesc("toll_signer_signed_cents",
+		"Amount of the payments that the signer of this process signed in the last hour, in cents.", nil, nil)
 )
 
 func (chainCollector) Describe(to chan<- *prometheus.Desc) {

@@ -92,7 +92,7 @@ func (o *OAuth) Authorize(ctx context.Context, q url.Values) (*Authorization, er
 		}
 	}
 	if !ok {
-		return nil, &PageError{"The app did not register the address that should receive your decision."}
+		return nil, &PageError{"The redirect_uri in the request is not registered for this app."}
 	}
 	a.Client, a.stored = client.Client, client.stored
 	a.Client.Name, a.registered = cmp.Or(known.Name, a.Client.Name), known.URI
@@ -245,7 +245,7 @@ func (o *OAuth) grant(ctx context.Context, client Client, w Asked, person auth.C
 		return g, o.count(person)
 	}
 	if w.PlanID != "" && w.PlanID != c.PlanID {
-		return g, toll.Errorf(toll.CodeBadRequest, "The app requests another plan.")
+		return g, toll.Errorf(toll.CodeBadRequest, "The app requested access to another plan. Choose the plan that the app requested.")
 	}
 	if c.RedemptionLimit != nil && *c.RedemptionLimit < 1 {
 		return g, toll.Errorf(toll.CodeBadNumber, "The credit limit must be at least 1.")

@@ -39,7 +39,7 @@ func ParseStart(q url.Values) (Start, error) {
 	if s.Challenge == "" {
 		return Start{}, StartError{
 			Text: "This app sent no code_challenge and expects the API key itself. This service does not send keys to a callback.",
-			Next: "Enter an API key in the settings of the app instead. Create a key with toll keys create after toll login, or ask the operator of " +
+			Next: "Enter an API key in the settings of the app instead. To create a key, run toll login and then toll keys create, or ask the operator of " +
 				"this service to create a key with toll keys create --local --account NAME.",
 		}
 	}

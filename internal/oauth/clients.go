@@ -249,7 +249,7 @@ func credentialsOf(r *http.Request, form url.Values) (credentials, error) {
 	}
 	id, secret, ok := r.BasicAuth()
 	if !ok || len(lines) > 1 {
-		return c, unknownClient("The Authorization header must be one Basic header of a client.")
+		return c, unknownClient("Send exactly one Authorization header, with Basic credentials of the client.")
 	}
 	id, err1 := url.QueryUnescape(id)
 	secret, err2 := url.QueryUnescape(secret)

@@ -138,7 +138,7 @@ func bareCode(typed string) string {
 }
 
 var (
-	errNoDevice = toll.Errorf(toll.CodeBadRequest, "No device waits for this code. Check the code, or start again on the device.")
+	errNoDevice = toll.Errorf(toll.CodeBadRequest, "No device is waiting for approval with this code. Check the code, or start again on the device.")
 	errGuesses  = toll.Errorf(toll.CodeRateLimited, "Too many wrong codes. Try again in ten minutes.")
 	errDecided  = toll.Errorf(toll.CodeBadRequest, "This code was already used.")
 )
@@ -291,7 +291,7 @@ func (o *OAuth) poll(ctx context.Context, client *knownClient, form url.Values) 
 	case row.Denied:
 		return nil, refused("access_denied", "The person denied access.")
 	case row.GrantID.IsZero():
-		return nil, refused("authorization_pending", "The person has not decided yet.")
+		return nil, refused("authorization_pending", "The person has not approved or denied the request yet.")
 	}
 	g, err := store.OAuthGrantByID(ctx, o.Store, row.GrantID)
 	if err = store.NotFoundAs(err, unknown); err == nil {

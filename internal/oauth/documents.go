@@ -45,10 +45,10 @@ const (
 var errDocument = errors.New("oauth: the client metadata document cannot be used")
 
 // errNoDocument means that the document could not be fetched.
-var errNoDocument = fmt.Errorf("%w: it could not be fetched", errDocument)
+var errNoDocument = fmt.Errorf("%w: the document could not be fetched", errDocument)
 
 // errManyFetches means that the document was not fetched because too many requests of its source wait.
-var errManyFetches = fmt.Errorf("%w: too many requests of the same source wait", errNoDocument)
+var errManyFetches = fmt.Errorf("%w: too many requests from the same source are waiting", errNoDocument)
 
 // documents are clients whose id is the address of a document about them (draft-ietf-oauth-client-id-metadata-document).
 type documents struct {

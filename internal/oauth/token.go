@@ -175,7 +175,7 @@ func (o *OAuth) endWith(ctx context.Context, grant toll.Hash, why string) error 
 
 // reused ends the family of what was presented a second time: it has been stolen, or what came of it has.
 func (o *OAuth) reused(ctx context.Context, grant toll.Hash) error {
-	return o.endWith(ctx, grant, "The code or token was already used. All access that came from it is now revoked.")
+	return o.endWith(ctx, grant, "The code or token was already used. All access granted with this code or token is now revoked.")
 }
 
 // issue makes the first token of a grant. uses says which code or device is used up by it.

@@ -23,7 +23,7 @@ import (
 var ErrRefused = errors.New("outbound: the address is not allowed")
 
 // ErrNoAnswer means that no valid response arrived before the deadline, for any reason.
-var ErrNoAnswer = errors.New("outbound: no answer")
+var ErrNoAnswer = errors.New("outbound: no valid response")
 
 const (
 	maxURL = 2048

@@ -207,11 +207,11 @@ func (p *payment) match(brand catalogue.Brand, accepts []x402.Requirements) *tol
 	}
 	switch {
 	case scheme:
-		return refusal.New(toll.CodeUnsupportedScheme, x402.ReasonInvalidNetwork, "The network of the access token is not accepted.")
+		return refusal.New(toll.CodeUnsupportedScheme, x402.ReasonInvalidNetwork, "The payment requirements do not accept the network of the access token.")
 	case other != "":
-		return refusal.New(toll.CodeUnsupportedScheme, x402.ReasonUnsupportedScheme, "Wrong brand: "+other+".")
+		return refusal.New(toll.CodeUnsupportedScheme, x402.ReasonUnsupportedScheme, "Wrong namespace: "+other+".")
 	case plan:
-		return refusal.New(toll.CodeUnsupportedScheme, x402.ReasonUnsupportedScheme, "The scheme of the access token is not accepted.")
+		return refusal.New(toll.CodeUnsupportedScheme, x402.ReasonUnsupportedScheme, "The payment requirements do not accept the scheme of the access token.")
 	}
 	return refusal.New(toll.CodePlanMismatch, brand.Names.ReasonPlanMismatch(), "")
 }
@@ -220,7 +220,7 @@ func (p *payment) match(brand catalogue.Brand, accepts []x402.Requirements) *tol
 // a stock server that prices in another asset does not mean credits.
 func (p *payment) checkEntry(brand catalogue.Brand) *toll.Error {
 	if flow := p.entry.Extra.PaymentFlow; flow != "" && flow != purchases.FlowAuthorization {
-		return refusal.New(toll.CodeBadRequirements, x402.ReasonInvalidRequirements, "The payment flow must be authorization.")
+		return refusal.New(toll.CodeBadRequirements, x402.ReasonInvalidRequirements, "extra.paymentFlow must be authorization.")
 	}
 	if asset := p.entry.Asset; p.stock && asset != "" && asset != brand.Names.Asset() {
 		return refusal.New(toll.CodeBadRequirements, x402.ReasonInvalidRequirements, "The asset must be "+brand.Names.Asset()+".")

@@ -210,7 +210,7 @@ func (x *Requests) owned(ctx context.Context, caller toll.Address, id string) (*
 		}
 		if open != nil {
 			return nil, toll.Errorf(toll.CodeSettleConflict, "Several open holds have this agentRequestId.").
-				WithHint("Let verify issue the ids, or make them unique. The open holds expire by themselves.")
+				WithHint("Use the ids that verify returns, or send unique ids. The open holds lapse automatically.")
 		}
 		open = r
 	}

@@ -98,7 +98,7 @@ func (f *Facilitator) withMargin(ctx context.Context, p *payment, id string, m x
 		return nil, refusal.New(toll.CodeMarginOnFixedPlan, x402.ReasonInvalidPayload, "")
 	}
 	none := refusal.New(toll.CodeMarginWithoutSubTasks, x402.ReasonInvalidPayload, "").
-		WithHint("Record what the work cost under this agentRequestId, or send maxAmount.")
+		WithHint("Record sub-tasks with this agentRequestId and their credits, or send maxAmount.")
 	if id == "" {
 		r, known, err := f.known(ctx, p, "")
 		if err != nil {

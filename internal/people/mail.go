@@ -318,7 +318,7 @@ type mailStop struct {
 func (cd *Codes) Stopped(ctx context.Context, state string) (address string, stopped bool, err error) {
 	var s mailStop
 	if len(state) > 1024 || !cd.states.open(state, "people mail stop", &s) {
-		return "", false, toll.Errorf(toll.CodeBadRequest, "This link is not from a mail of this service.")
+		return "", false, toll.Errorf(toll.CodeBadRequest, "This service did not send this link.")
 	}
 	stopped, err = store.HasMailStop(ctx, cd.store, sumOf(s.Mail))
 	return s.Mail, stopped, err

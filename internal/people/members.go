@@ -150,7 +150,8 @@ func (ms *Members) Remove(ctx context.Context, c auth.Caller, user toll.UUID, ke
 	out := toll.Removed{Success: true, UserID: user}
 	leaves := user == c.UserID && c.KeyID.IsZero()
 	if keep && (leaves || c.UserID.IsZero()) {
-		return out, toll.Errorf(toll.CodeForbidden, "Only another member can keep the API keys, access tokens, and apps of a membership.").
+		return out, toll.Errorf(toll.CodeForbidden, "To keep the API keys, access tokens, and apps of a member, "+
+			"another member must remove that member.").
 			WithHint("Ask an owner or admin to remove you and keep them.")
 	}
 	err := ms.store.Tx(ctx, func(tx *store.Tx) error {
@@ -221,7 +222,7 @@ func (ms *Members) Delete(ctx context.Context, c auth.Caller, checked time.Time)
 			return err
 		}
 		if placed > 0 {
-			return toll.Errorf(toll.CodeWorkspaceOwes, "Orders of this workspace were placed within the last minute: %d.", placed).
+			return toll.Errorf(toll.CodeWorkspaceOwes, "The workspace cannot be deleted yet. Orders placed within the last minute: %d.", placed).
 				WithHint("Try again in a minute.")
 		}
 		for _, m := range in {

@@ -154,7 +154,7 @@ func networkOf(source string) string {
 
 // howTexts are the kinds of credentials as a mail names them.
 var howTexts = map[string]string{
-	Password: "with your password", Passkey: "with a passkey", Mail: "with a code by mail", OIDC: "with a provider account",
+	Password: "with your password", Passkey: "with a passkey", Mail: "with a code by mail", OIDC: "with the sign-in provider",
 	Wallet: "with a wallet", Recovery: "with a recovery code or link and a new password",
 }
 

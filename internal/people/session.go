@@ -173,7 +173,7 @@ func (ss *Sessions) NoteUse(ctx context.Context, session string, workspace toll.
 		return store.PutSessionUse(ctx, tx, store.SessionUse{Session: session, Workspace: workspace, UsedAt: ss.clock()})
 	})
 	if err != nil {
-		ss.log.WarnContext(ctx, "cannot save the use of a session in a workspace", "workspace", workspace, "error", err.Error())
+		ss.log.WarnContext(ctx, "cannot record that a session was used in a workspace", "workspace", workspace, "error", err.Error())
 	}
 }
 

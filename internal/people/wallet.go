@@ -56,9 +56,11 @@ type WalletText struct {
 
 var (
 	errWallet  = toll.Errorf(toll.CodeNotAuthenticated, "The signature does not match this wallet and text. Start again.")
-	errNoChain = toll.Errorf(toll.CodeForbidden, "This wallet is a smart contract, and the service has no chain to verify its signature. Sign in with a wallet that has a private key.").
-			WithHint("The operator can connect a chain with --chain-rpc-urls.")
-	errOwnKey = toll.Errorf(toll.CodeForbidden, "The service holds the private key of this workspace, so the key cannot be used to sign in.").
+	errNoChain = toll.Errorf(toll.CodeForbidden, "This wallet is a smart contract, "+
+		"and this service is not connected to a chain that can verify its signature. "+
+		"Sign in with a wallet that has a private key.").
+		WithHint("The operator can connect a chain with --chain-rpc-urls.")
+	errOwnKey = toll.Errorf(toll.CodeForbidden, "The service holds the private key of this wallet, so the wallet cannot sign you in.").
 			WithHint("Sign in as a member of the workspace.")
 	errOwned = toll.Errorf(toll.CodeForbidden, "The workspace of this wallet already has members.").
 			WithHint("Sign in as a member, then add the wallet to your account.")

@@ -80,22 +80,22 @@ func (s *Purchases) saleTerms(plan *toll.Plan) (*saleTerms, *toll.Error) {
 	price := plan.Price
 	not := func(why string) (*saleTerms, *toll.Error) {
 		return nil, toll.Errorf(toll.CodeBadRequirements, "This plan is not sold to wallets: %s.", why).WithDetails("planId %s", plan.ID).
-			WithHint("Order it with an API key.")
+			WithHint("Order the plan with an API key.")
 	}
 	switch {
 	case !price.IsCrypto:
 		return nil, toll.NewError(toll.CodeFiatPlanOnCryptoRoute).WithDetails("planId %s", plan.ID)
 	case plan.IsTrial:
-		return not("it is a trial")
+		return not("the plan is a trial")
 	case !plan.Kind().Prepaid():
-		return not("it is pay-as-you-go")
+		return not("the plan is pay-as-you-go")
 	case price.IsFree():
-		return not("it is free")
+		return not("the plan is free")
 	}
 	payTo := s.Treasury
 	if payTo.IsZero() {
 		if len(price.Receivers) != 1 {
-			return not("its price has several receivers")
+			return not("the price has several receivers")
 		}
 		payTo = price.Receivers[0]
 	}
@@ -106,7 +106,7 @@ func (s *Purchases) saleTerms(plan *toll.Plan) (*saleTerms, *toll.Error) {
 	token := price.PayToken(s.brand.Environment)
 	domain, ok := seller.Domain(token)
 	if !ok {
-		return not("its price is not in USDC or EURC")
+		return not("the price is not in USDC or EURC")
 	}
 	t := newSaleTerms(s.brand.Environment.Network(), domain, token, payTo, price.Total(), saleTimeoutSecs)
 	t.entry.Extra = x402.ExactExtra{Name: domain.Name, Version: domain.Version, AssetTransferMethod: x402.MethodEIP3009, PlanID: string(plan.ID)}
@@ -181,7 +181,7 @@ func (s *Purchases) Buy(ctx context.Context, id toll.PlanID, payment string, wai
 			return nil, toll.NewError(toll.CodePlanUnlisted).WithDetails("planId %s", id)
 		}
 		return nil, unpaid(required, toll.Errorf(toll.CodePaymentRequired, "Pay for this plan with a wallet.").
-			WithHint("Sign an entry of accepts, then repeat the call with the payment in payment-signature."))
+			WithHint("Sign a payment for an entry of accepts, then repeat the call with the payment in the header payment-signature."))
 	}
 	return s.sellPlan(ctx, plan, terms, required, payment, wait)
 }
@@ -226,7 +226,7 @@ func (s *Purchases) sellPlan(ctx context.Context, plan *toll.Plan, terms *saleTe
 		b.AccessToken, err = s.walletToken(ctx, plan.ID, signed.From, limit)
 		if err != nil {
 			// The plan is bought: the wallet signs in for its access token.
-			s.Log.WarnContext(ctx, "cannot create an access token for the purchase of a wallet", "order", sold.Order.OrderID, "err", err)
+			s.Log.WarnContext(ctx, "cannot create an access token after a wallet bought a plan", "order", sold.Order.OrderID, "err", err)
 		}
 	}
 	return b, nil
@@ -238,9 +238,9 @@ func saleFits(now time.Time, t *saleTerms, p *x402.ExactPayment, a *evm.Authoriz
 	at := func(d time.Duration) *big.Int { return big.NewInt(now.Add(d).Unix()) }
 	switch {
 	case a.To != t.payTo:
-		return refusal.New(toll.CodePaymentRequired, x402.ReasonExactRecipient, "The authorization does not pay the account in payTo.")
+		return refusal.New(toll.CodePaymentRequired, x402.ReasonExactRecipient, "The authorization does not pay the address in payTo.")
 	case a.Value.Cmp(t.total.Int()) != 0:
-		return refusal.New(toll.CodePaymentRequired, x402.ReasonExactValue, "The amount of the authorization is not the price.")
+		return refusal.New(toll.CodePaymentRequired, x402.ReasonExactValue, "The amount of the authorization does not equal the price.")
 	case after.Cmp(at(0)) > 0:
 		return refusal.New(toll.CodePaymentRequired, x402.ReasonExactValidAfter, "The authorization is not valid yet.")
 	case before.Cmp(at(minSignedFor)) < 0:

@@ -56,7 +56,7 @@ func (s *Purchases) PlanToken(ctx context.Context, id toll.PlanID, payment, sign
 		return b, nil, s.withSignIn(plan, route, err)
 	}
 	refused := toll.Errorf(toll.CodePaymentRequired, "To get this access token, sign in with a wallet or pay.").
-		WithHint("Sign extensions.sign-in-with-x, then repeat the call with the proof in sign-in-with-x, or pay an entry of accepts.")
+		WithHint("Sign the message in extensions.sign-in-with-x and repeat the call with the proof in the header sign-in-with-x, or pay an entry of accepts.")
 	if signIn != "" {
 		admitted, e := s.admit(ctx, plan, route, signIn)
 		if e == nil {
@@ -156,7 +156,7 @@ func (s *Purchases) admit(ctx context.Context, plan *toll.Plan, route, signIn st
 		return nil, e
 	}
 	if w, err := store.PrincipalByAddress(ctx, s.Store, by.wallet); err == nil && len(w.SealedKey) > 0 {
-		return nil, s.badProof("its address is the wallet of a workspace, whose key this service holds: use an API key of the workspace")
+		return nil, s.badProof("the address is a workspace wallet whose key this service holds: use an API key of the workspace")
 	} else if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return nil, toll.AsError(err)
 	}
@@ -166,7 +166,7 @@ func (s *Purchases) admit(ctx context.Context, plan *toll.Plan, route, signIn st
 		return err
 	})
 	if err == nil && !first {
-		return nil, s.badProof("its nonce was used before")
+		return nil, s.badProof("the nonce was used before")
 	}
 	if err != nil {
 		return nil, toll.AsError(err)
@@ -203,39 +203,39 @@ func (s *Purchases) checkProof(ctx context.Context, plan *toll.Plan, route strin
 	ends := made.Add(signInLife)
 	switch {
 	case !ok:
-		return nil, s.badProof("its nonce was not issued for this route")
+		return nil, s.badProof("the nonce was not issued for this route")
 	case p.Domain != hostOf(route), p.URI != route, p.Version != "1":
-		return nil, s.badProof("its domain, URI, or version does not match this route")
+		return nil, s.badProof("the domain, URI, or version does not match this route")
 	case p.ChainID != s.brand.Environment.Network(), p.Type != x402.TypeEIP191, !x402.KnownSignature(p.SignatureScheme):
-		return nil, s.badProof("its chain or signature type is not supported")
+		return nil, s.badProof("the chain or signature type is not supported")
 	case err != nil:
 		return nil, s.badProof("issuedAt is not a valid time")
 	case !now.Before(ends), made.After(now.Add(signInAhead)), !now.Before(issued.Add(signInLife)), issued.After(now.Add(signInAhead)):
-		return nil, s.badProof("it is too old or dated in the future")
+		return nil, s.badProof("the proof is too old or dated in the future")
 	}
 	if p.ExpirationTime != "" {
 		if t, err := toll.ParseTime(p.ExpirationTime); err != nil || !now.Before(t) {
-			return nil, s.badProof("it has expired")
+			return nil, s.badProof("the proof has expired")
 		}
 	}
 	if p.NotBefore != "" {
 		if t, err := toll.ParseTime(p.NotBefore); err != nil || now.Before(t) {
-			return nil, s.badProof("it is not valid yet")
+			return nil, s.badProof("the proof is not valid yet")
 		}
 	}
 	wallet, err := toll.ParseAddress(p.Address)
 	if err != nil {
-		return nil, s.badProof("its address is not valid")
+		return nil, s.badProof("the address is not valid")
 	}
 	digest, signature := evm.PersonalDigest(p.Text()), p.SignatureBytes()
 	if signer, err := evm.Recover(digest, signature); err == nil && signer == wallet {
 		return &proof{wallet, nonce, ends}, nil
 	}
 	if evm.Wrapped(signature) {
-		return nil, s.badProof("its account is not on the chain yet (ERC-6492)")
+		return nil, s.badProof("the account is not on the chain yet (ERC-6492)")
 	}
 	if ok, err = s.signatures.accepts(ctx, wallet, digest, signature); err == nil && !ok {
-		return nil, s.badProof("its signature does not match its address")
+		return nil, s.badProof("the signature does not match the address")
 	}
 	return &proof{wallet, nonce, ends}, toll.AsError(err)
 }

@@ -12,7 +12,9 @@ import (
 // not paid yet, or the processor has not decided. Without it the job stays held until its hold ends.
 type Later struct{ After time.Duration }
 
-func (l *Later) Error() string { return fmt.Sprintf("not decided yet; retry after %s", l.After) }
+func (l *Later) Error() string {
+	return fmt.Sprintf("the outcome is not known yet; retry after %s", l.After)
+}
 
 // Adjustment is what became of the money of a confirmed order after it was paid. It is the whole state, not a change: the same
 // adjustment again changes nothing, and a smaller one gives credits back.

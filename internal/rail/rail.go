@@ -255,7 +255,7 @@ type Outcome struct {
 }
 
 // ErrNoPlace says that a failed order which was paid late does not fit into the limits of its plan.
-var ErrNoPlace = errors.New("rail: the plan has no slot left for an order that was paid late")
+var ErrNoPlace = errors.New("rail: the order was paid after its plan reached its maximum number of orders")
 
 // Decided reports whether the status is one that decides an order.
 func (o *Outcome) Decided() bool {

@@ -25,7 +25,7 @@ const (
 var errOtherAccount = errors.New("the database was used with another account of the card processor")
 
 // errUnknown says that a request was not sent.
-var errUnknown = errors.New("card: the account of the secret key is not known yet")
+var errUnknown = errors.New("card: the request was not sent, because the account of the secret key is not verified yet")
 
 // Start pins the account of the database, as far as the processor answers, and starts the loops. The rail is connected before.
 // Errors: a database that was used with another account.

@@ -103,11 +103,15 @@ func inspectWebhooks(deps *Deps, k cardKeys, real bool, found *card.Account, add
 	u, err := url.Parse(address)
 	switch {
 	case real && (err != nil || toll.IsLoopback(u.Hostname())):
-		add(name, check.Warning, "Stripe cannot reach %s; payments are found within a minute. Set TOLL_PUBLIC_URL (--public-url) to the public address of this service", address)
+		add(name, check.Warning,
+			"Stripe cannot reach %s; payments are found by polling within a minute. "+
+				"Set TOLL_PUBLIC_URL (--public-url) to the public address of this service",
+			address)
 	case found.Webhooks == nil:
 		add(name, check.Warning, "the key cannot read the webhook endpoints, so %s cannot be checked", address)
 	case !slices.Contains(found.Webhooks, address):
-		add(name, check.Warning, "the account sends no events to %s; payments are found within a minute. Add that endpoint on Stripe's webhooks page", address)
+		add(name, check.Warning,
+			"the account sends no events to %s; payments are found by polling within a minute. Add that endpoint on Stripe's webhooks page", address)
 	case len(k.webhook) == 0:
 		add(name, check.Warning, "events sent to %s cannot be verified: set %s", address, setWebhookSecret)
 	default:

@@ -42,7 +42,7 @@ type runningDouble struct {
 func startDouble(ctx context.Context, listen string, deps *Deps) (*runningDouble, error) {
 	set, err := deps.doubleSetting(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("the keys of the card double: %w", err)
+		return nil, fmt.Errorf("loading the keys of the card double: %w", err)
 	}
 	ln, err := listenOn(ctx, listen, set.Listen)
 	if err != nil {

@@ -68,7 +68,8 @@ func (c *CardConfig) Check() error {
 	switch c.Mode {
 	case CardAuto, CardOff:
 	default:
-		return fmt.Errorf("TOLL_CARD (--card) must be off or empty; got %q. If it is empty, the keys select the card processor", c.Mode)
+		return fmt.Errorf("TOLL_CARD (--card) must be off or empty; got %q. If it is empty, the service chooses the card processor from the keys",
+			c.Mode)
 	}
 	keyed := c.SecretKey != "" || c.SecretKeyFile != ""
 	switch {
@@ -83,7 +84,8 @@ func (c *CardConfig) Check() error {
 	case c.RefundFees < 0:
 		return fmt.Errorf("the limit for refund fees per builder and day must be at least 1 cent; got %d: fix "+setRefundFees, c.RefundFees)
 	case c.Descriptor != "" && (len(c.Descriptor) > 10 || !descriptors.MatchString(c.Descriptor)):
-		return errors.New("a suffix on bank statements must have at most 10 letters, digits, spaces, dots, or hyphens, with at least one letter: fix " + setDescriptor)
+		return errors.New("the statement descriptor suffix must have at most 10 letters, digits, spaces, dots, or hyphens, " +
+			"with at least one letter: fix " + setDescriptor)
 	}
 	if c.URL != "" {
 		u, err := url.Parse(c.URL)
@@ -112,11 +114,11 @@ func (c *CardConfig) CheckIn(env toll.Environment) error {
 		return err
 	case env != toll.Live && k.live:
 		return errors.New("a sandbox needs a test mode secret key, but this is a live mode key: fix " + setSecretKey +
-			", or start a new database with TOLL_ENVIRONMENT (--environment live)")
+			", or start with a new database and TOLL_ENVIRONMENT=live (--environment live)")
 	case env != toll.Live:
 		return nil
 	case c.URL != "" || c.DoubleListen != "":
-		return errors.New("the live environment cannot use a card double, because its money is worth nothing: unset " + setURL + " and " + setDoubleListen)
+		return errors.New("the live environment cannot use a card double, which moves no money: unset " + setURL + " and " + setDoubleListen)
 	case k.secret != "" && !k.live:
 		return errors.New("the live environment needs a live mode secret key, but this is a test mode key: fix " + setSecretKey)
 	}

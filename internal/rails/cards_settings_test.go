@@ -71,7 +71,7 @@ func TestConfig_Check(t *testing.T) {
 				check(tt.cfg.CheckIn(toll.Live), tt.live)
 				sandbox := ""
 				if k, _ := tt.cfg.keys(); k.live {
-					sandbox = "or start a new database with TOLL_ENVIRONMENT (--environment live)"
+					sandbox = "or start with a new database and TOLL_ENVIRONMENT=live (--environment live)"
 				}
 				check(tt.cfg.CheckIn(toll.Sandbox), sandbox)
 			}

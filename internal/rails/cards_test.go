@@ -304,7 +304,7 @@ func TestInspect(t *testing.T) {
 		"nothing on live":    {CardConfig{}, onLive, "cards warning; ", "TOLL_STRIPE_SECRET_KEY_FILE"},
 		"test key on live":   {CardConfig{SecretKey: key}, onLive, "cards failed; ", "test mode key"},
 		"live key on test":   {CardConfig{SecretKey: live, URL: s.url}, w.deps, "cards failed; ", "--environment live"},
-		"a double on live":   {CardConfig{SecretKey: live, URL: s.url}, onLive, "cards failed; ", "its money is worth nothing"},
+		"a double on live":   {CardConfig{SecretKey: live, URL: s.url}, onLive, "cards failed; ", "moves no money"},
 		"all is well":        {CardConfig{SecretKey: key, URL: s.url, WebhookSecrets: hooks}, w.deps, "cards ok; card webhooks ok; ", "in US, test mode, API version " + double.Version},
 		"no secret":          {CardConfig{SecretKey: key, URL: s.url}, w.deps, "cards ok; card webhooks warning; ", "cannot be verified"},
 		"no webhook":         {CardConfig{SecretKey: key, URL: bare.url, WebhookSecrets: hooks}, w.deps, "cards ok; card webhooks warning; ", "sends no events to https://pay.example.com/hook"},

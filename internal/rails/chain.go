@@ -97,7 +97,7 @@ func NewChain(ctx context.Context, cfg ChainConfig, deps Deps) (*Chain, error) {
 		return nil, err
 	}
 	if n.keys, err = openKeys(ctx, &n.deps, cfg.Relayers, cfg.Mirror); err != nil {
-		return nil, fmt.Errorf("the keys of the chain: %w", err)
+		return nil, fmt.Errorf("loading the chain keys: %w", err)
 	}
 	if err := n.connect(n.keys, nil); err != nil {
 		return nil, err

@@ -40,7 +40,7 @@ func (c *ChainConfig) Inspect(ctx context.Context, deps Deps, add check.Report) 
 		case known != (common.Hash{}) && errors.Is(err, os.ErrNotExist):
 			add(name, check.Failed, "%s", n.otherChain())
 		case known == (common.Hash{}):
-			add(name, check.OK, "embedded; created in %s when it is first needed", n.dir())
+			add(name, check.OK, "embedded; the chain is created in %s when it is first needed", n.dir())
 		default:
 			add(name, check.OK, "embedded, in %s", n.dir())
 		}
@@ -97,7 +97,8 @@ func (n *Chain) inspectRPC(ctx context.Context, known common.Hash, add check.Rep
 	case toll.CodeChainContracts:
 		add(name, check.Failed, "the contracts on the chain do not have the expected code: check that the endpoints serve %s", env.Network())
 	case toll.CodeChainFeeCap:
-		add(name, check.Warning, "the base fee is above the cap, so nothing is sent until it falls: wait, or raise TOLL_CHAIN_MAX_BASE_FEE_WEI")
+		add(name, check.Warning,
+			"the base fee is above the cap, so no transactions are sent until the fee falls: wait, or raise TOLL_CHAIN_MAX_BASE_FEE_WEI")
 	default:
 		add(name, check.Failed, "%s", err)
 	}

@@ -114,7 +114,7 @@ func (k *chainKeys) Open(ctx context.Context, account common.Address) ([]byte, e
 func (d *Deps) openChainKey(row store.ChainKey) ([]byte, error) {
 	key, err := d.Ring.Open(row.Sealed, d.chainKeyAAD(row.Role, row.Address))
 	if errors.Is(err, seal.ErrOtherKey) {
-		return nil, fmt.Errorf("the %s account: %w", row.Role, err)
+		return nil, fmt.Errorf("the key of the %s account: %w", row.Role, err)
 	}
 	return key, err
 }

@@ -85,11 +85,13 @@ func (c *ChainConfig) Check() error {
 			return errors.New("the embedded chain cannot be combined with TOLL_CHAIN_RPC_URLS (--chain-rpc-urls): set only one of them")
 		}
 	default:
-		return fmt.Errorf("the chain %q is not embedded or off: leave TOLL_CHAIN (--chain) empty to use the default chain of the environment", c.Mode)
+		return fmt.Errorf(
+			"TOLL_CHAIN (--chain) must be embedded, off, or empty; got %q. If it is empty, the service uses the default chain of the environment",
+			c.Mode)
 	}
 	for _, n := range []*big.Int{c.MaxBaseFee, c.Tip, c.RelayerFloor} {
 		if n != nil && (n.Sign() < 0 || n.BitLen() > 256) {
-			return errors.New("an amount in wei must be a whole number, 0 or more")
+			return errors.New("--chain-max-base-fee-wei, --chain-tip-wei, and --chain-relayer-floor-wei must be whole numbers, 0 or more")
 		}
 	}
 	switch {
@@ -98,9 +100,10 @@ func (c *ChainConfig) Check() error {
 	case c.Relayers < 0 || c.Relayers > maxRelayers:
 		return fmt.Errorf("the number of relayers must be 1 to %d", maxRelayers)
 	case c.BatchOps < 0 || c.BatchBytes < 0 || c.MaxLimitCents < 0 || c.MaxDuration < 0 || c.VoidAfter < 0:
-		return errors.New("a limit of the chain must not be negative")
+		return errors.New(
+			"--chain-batch-ops, --chain-batch-bytes, --chain-max-limit-cents, --chain-max-duration, and --chain-void-after must not be negative")
 	case c.MirrorPeriod != 0 && (c.MirrorPeriod < time.Minute || c.MirrorPeriod%time.Second != 0):
-		return errors.New("the period of the mirror must be whole seconds, at least one minute")
+		return errors.New("TOLL_CHAIN_MIRROR_PERIOD (--chain-mirror-period) must be a whole number of seconds, at least one minute")
 	case c.Confirmations > math.MaxInt32 || c.TopUpConfirmations > math.MaxInt32:
 		return errors.New("the number of confirmations must be at most 2147483647")
 	}
@@ -112,7 +115,8 @@ func (c *ChainConfig) CheckIn(env toll.Environment) error {
 	switch {
 	case env != toll.Live:
 	case c.Mode == ChainEmbedded || c.HTTP != "":
-		return errors.New("the live environment cannot use the embedded chain, because its money is worth nothing: set TOLL_CHAIN_RPC_URLS (--chain-rpc-urls) to endpoints of " +
+		return errors.New("the live environment cannot use the embedded chain, because its tokens have no value: " +
+			"set TOLL_CHAIN_RPC_URLS (--chain-rpc-urls) to endpoints of " +
 			toll.Live.Network())
 	case c.Mode == ChainAuto && len(c.RPCURLs) == 1:
 		return errors.New("the live environment needs two endpoints, which must agree on final blocks: add another endpoint to TOLL_CHAIN_RPC_URLS (--chain-rpc-urls), separated by a comma")

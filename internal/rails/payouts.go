@@ -25,7 +25,7 @@ type Payout struct {
 }
 
 // ErrNotOwed says that a payout is more than its builder is owed.
-var ErrNotOwed = errors.New("the builder is owed less")
+var ErrNotOwed = errors.New("the payout exceeds what the builder is owed")
 
 // maxNote bounds the note of a payout, in bytes.
 const maxNote = 1000
@@ -120,7 +120,8 @@ func owes(ctx context.Context, tx *store.Tx, p *Payout) error {
 		}
 	}
 	if err == nil && p.Cents > due {
-		err = fmt.Errorf("%w: %s cents in %s for %s, but this payout is %s", ErrNotOwed, due, strings.ToUpper(p.Currency), p.Month, p.Cents)
+		err = fmt.Errorf("%w: %s cents in %s for %s are owed, but this payout is %s",
+			ErrNotOwed, due, strings.ToUpper(p.Currency), p.Month, p.Cents)
 	}
 	return err
 }

@@ -78,7 +78,7 @@ func By(names x402.Namespace, err error) *toll.Error {
 		}
 		return e
 	case ledger.ExceedsHold:
-		return New(toll.CodeAmountOutOfRange, x402.ReasonExceedsAmount, fmt.Sprintf("%d requested, %d held.", r.Needed, r.Available))
+		return New(toll.CodeAmountOutOfRange, x402.ReasonExceedsAmount, fmt.Sprintf("%d credits requested, %d on hold.", r.Needed, r.Available))
 	case ledger.TooManyHolds:
 		return soon(New(toll.CodeTooManyHolds, x402.ReasonTooManyHolds, ""))
 	case ledger.PermissionUnknown:

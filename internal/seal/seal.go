@@ -26,9 +26,9 @@ const (
 
 // Reasons why an envelope does not open.
 var (
-	ErrMalformed = errors.New("seal: not an envelope")
+	ErrMalformed = errors.New("seal: the data is not an envelope")
 	ErrOtherKey  = errors.New("seal: sealed with another master key")
-	ErrDamaged   = errors.New("seal: the envelope is damaged or belongs elsewhere")
+	ErrDamaged   = errors.New("seal: the envelope is damaged or was sealed for another record")
 )
 
 // KeyProvider keeps a master key: in memory, as [New] and [FromFile] do, or in a key management service, which then opens

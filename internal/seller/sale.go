@@ -25,7 +25,7 @@ import (
 const DefaultTimeout = 30 * time.Second
 
 // ErrNoHold means that the facilitator accepted a payment without a request id or without the requested hold.
-var ErrNoHold = errors.New("the facilitator confirmed a payment without an id or without its hold")
+var ErrNoHold = errors.New("the facilitator verified a payment, but returned no request id or no hold")
 
 // Seller is the configuration that the sales of a transport share. After [Seller.SetDefaults], its fields must not change, and it
 // is safe for concurrent use.
@@ -157,7 +157,7 @@ func (s *Seller) OpenStock(ctx context.Context, o Offer, p Sale) (*Sale, *Refusa
 	case !v.IsValid:
 		return nil, p.refused(v)
 	case !strings.EqualFold(v.Payer, p.Payer) || v.Network != p.Stock.Requirements.Network:
-		err = toll.Errorf(toll.CodeInternal, "The verdict is for another payment.")
+		err = toll.Errorf(toll.CodeInternal, "The response is for another payment.")
 	}
 	if err != nil {
 		return nil, p.Unavailable("verify", &p.Offer, err)

@@ -61,7 +61,7 @@ func TestCardCommands(t *testing.T) {
 		for range 2 {
 			run(0, nil, mark...)
 		}
-		if out := run(1, nil, append(mark[:len(mark)-1], "6fa1c0de-0000-4000-8000-000000000002")...); !strings.Contains(out, "the builder is owed less: 0 cents") {
+		if out := run(1, nil, append(mark[:len(mark)-1], "6fa1c0de-0000-4000-8000-000000000002")...); !strings.Contains(out, "the payout exceeds what the builder is owed: 0 cents") {
 			t.Errorf("%s", out)
 		}
 		if run(0, &owed, "payouts", "list"); len(owed) != 1 || owed[0].Due != 0 {

@@ -120,6 +120,6 @@ func (s *Server) advance(ctx context.Context, d time.Duration) error {
 // within a minute.
 func (s *Server) moveChain(ctx context.Context) {
 	if err := s.rails.Chain.Advance(); err != nil && ctx.Err() == nil {
-		s.cfg.Log.WarnContext(ctx, "the embedded chain did not follow the clock", "error", err.Error())
+		s.cfg.Log.WarnContext(ctx, "cannot advance the embedded chain to the time of the clock", "error", err.Error())
 	}
 }

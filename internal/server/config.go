@@ -238,16 +238,16 @@ func checkMode(path string) error {
 // checkLive refuses what is careless once money is real.
 func (c Config) checkLive(publicURL string) error {
 	if c.LoopbackWebhooks {
-		return errors.New("live does not send webhooks to this machine: turn TOLL_LOOPBACK_WEBHOOKS (--loopback-webhooks) off")
+		return errors.New("the live environment does not send webhooks to this machine: turn TOLL_LOOPBACK_WEBHOOKS (--loopback-webhooks) off")
 	}
 	if !c.ownMasterKey() && !c.LocalMasterKey {
-		return errors.New("live needs your own master key: set TOLL_MASTER_KEY_FILE (--master-key-file) to a file with 64 hexadecimal " +
-			"digits and mode 0600, kept outside the data directory and its backups, or TOLL_MASTER_KEY to the digits; " +
+		return errors.New("the live environment needs your own master key: set TOLL_MASTER_KEY_FILE (--master-key-file) to a file with " +
+			"64 hexadecimal digits and mode 0600, kept outside the data directory and its backups, or TOLL_MASTER_KEY to the digits; " +
 			"TOLL_ALLOW_LOCAL_MASTER_KEY=true allows the key generated in the data directory")
 	}
 	u, err := url.Parse(publicURL)
 	if err != nil || u.Scheme != "https" && !toll.IsLoopback(u.Hostname()) {
-		return fmt.Errorf("live needs a public address with https, but it is %s: set TOLL_PUBLIC_URL (--public-url)", publicURL)
+		return fmt.Errorf("the live environment needs a public address with https; got %s: set TOLL_PUBLIC_URL (--public-url)", publicURL)
 	}
 	return nil
 }

@@ -179,7 +179,7 @@ func inspectSchema(ctx context.Context, cfg Config, add check.Report) (*foundati
 				beside = "with --online the service can keep running"
 			}
 			add("database", check.Warning, "schema %d; %d migrations to schema %d are pending. The release "+
-				"that serves it now can continue. To upgrade, run toll migrate (%s). No other "+
+				"that uses the database now can continue. To upgrade, run toll migrate (%s). No other "+
 				"database checks were run", schema.Version, len(pending), schema.Known, beside)
 			return nil, false
 		}

@@ -71,7 +71,7 @@ func (s *Server) CreateKey(ctx context.Context, req KeyRequest) (toll.APIKey, er
 
 func (r KeyRequest) check() error {
 	if r.Account == "" {
-		return errors.New("the workspace has no name")
+		return errors.New("the name of the workspace is empty")
 	}
 	if r.ExpiresIn != 0 && r.ExpiresIn < time.Minute {
 		return toll.NewError(toll.CodeKeyExpiryPast).WithDetails("a key must be valid for at least 60 seconds")

@@ -90,7 +90,7 @@ func open(ctx context.Context, cfg Config, as Access) (_ *foundation, err error)
 	}
 	first := environment == ""
 	if first && as == Reading {
-		return nil, fmt.Errorf("%w: no service has been started with it", ErrNoDatabase)
+		return nil, fmt.Errorf("%w: no service has been started here", ErrNoDatabase)
 	}
 	if first {
 		environment = string(cfg.Environment)

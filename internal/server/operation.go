@@ -38,7 +38,8 @@ func (s *Server) Operation(ctx context.Context) (o operator.Operation, err error
 	}
 	for _, k := range keys {
 		o.Keys = append(o.Keys, operator.SigningKey{
-			ID: k.KID, For: map[string]string{"": "API keys and access tokens", store.StatementKey: "statements"}[k.Purpose], Made: k.CreatedAt, Retired: k.RetiredAt,
+			ID: k.KID, Made: k.CreatedAt, Retired: k.RetiredAt,
+			For: map[string]string{"": "API keys and access tokens", store.StatementKey: "offers and receipts"}[k.Purpose],
 		})
 	}
 	unmatched, err := store.CountOrphans(ctx, s.base.store)

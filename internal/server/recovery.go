@@ -31,9 +31,9 @@ type Recovery struct {
 func (r *Recovery) Open() error {
 	switch {
 	case !r.CardsRead:
-		return errors.New("the events of the card processor have not been read since the restore: start toll serve and wait")
+		return errors.New("the service has not read the events of the card processor since the restore: start toll serve and wait")
 	case !r.ChainRead:
-		return errors.New("the chain has not been read since the restore: start toll serve and wait")
+		return errors.New("the service has not read the chain since the restore: start toll serve and wait")
 	case r.Unmatched > 0:
 		return fmt.Errorf("payments that match no order: %d; list them with toll orders unmatched and resolve each with toll orders resolve", r.Unmatched)
 	}

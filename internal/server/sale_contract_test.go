@@ -126,10 +126,10 @@ func TestContractsBuyOnTheChain(t *testing.T) {
 			change func([]byte) []byte
 			says   string
 		}{
-			"not taken":    {"", func(b []byte) []byte { return b }, "its signature does not match its address"},
+			"not taken":    {"", func(b []byte) []byte { return b }, "the signature does not match the address"},
 			"wrapped":      {"eip6492", func(b []byte) []byte { return slices.Concat(b, bytes.Repeat([]byte{0x64, 0x92}, 16)) }, "ERC-6492"},
 			"of a Solana":  {"siws", good, "signature type"},
-			"much too big": {"", func([]byte) []byte { return make([]byte, 2000) }, "its signature does not match its address"},
+			"much too big": {"", func([]byte) []byte { return make([]byte, 2000) }, "the signature does not match the address"},
 		} {
 			got := v.proves(plan, asked, test.scheme, test.change)
 			if got.status != 402 || word(got) != x402.Default.ReasonSignIn() || !strings.Contains(got.Error, test.says) {

@@ -50,7 +50,7 @@ func (c Config) checkDrain() error {
 	if c.Drain == 0 || c.Drain >= time.Second && c.Drain <= MaxDrain {
 		return nil
 	}
-	return fmt.Errorf("the drain must be 0, or from 1s to %s; got %s", MaxDrain, c.Drain)
+	return fmt.Errorf("the drain time must be 0, or from 1s to %s; got %s: fix TOLL_DRAIN (--drain)", MaxDrain, c.Drain)
 }
 
 // serveHTTP serves a request. While the service drains, each connection ends with its next answer, so
@@ -77,7 +77,7 @@ func (s *Server) drain(open context.Context, ln net.Listener) {
 			err = refuseConnections(raw)
 		}
 		if err != nil {
-			s.cfg.Log.WarnContext(open, "new connections cannot be refused before the listener is closed: some may be reset", "error", err.Error())
+			s.cfg.Log.WarnContext(open, "cannot refuse new connections before the listener closes; some may be reset", "error", err.Error())
 		}
 	}
 	wait(open, lastConnections)

@@ -243,7 +243,7 @@ func TestWalletOfContract(t *testing.T) {
 	}
 
 	off := newTown(t, "sqlite", func(cfg *server.Config) { cfg.Rails.Chain = rails.ChainConfig{Mode: rails.ChainOff} })
-	if res := newVisitor(t, off.address).withWallet(vault.pocket, vault.at, 0); res.status != http.StatusForbidden || !strings.Contains(res.body, "has no chain to verify its signature") {
+	if res := newVisitor(t, off.address).withWallet(vault.pocket, vault.at, 0); res.status != http.StatusForbidden || !strings.Contains(res.body, "is not connected to a chain that can verify its signature") {
 		t.Errorf("without a chain: %d %s", res.status, mainPart.FindString(res.body))
 	}
 }

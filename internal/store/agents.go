@@ -144,7 +144,7 @@ func selectAgents(ctx context.Context, q Querier, l Listing, p Page) (List[*toll
 		var n int64
 		a, err := scanAgent(func(dest ...any) error { return scan(append(dest, &n)...) })
 		if bytes += n; err == nil && bytes > MaxAgentBytes && bytes > n {
-			err = toll.Errorf(toll.CodeBadPage, "The agents on this page are larger than %d bytes.", MaxAgentBytes).
+			err = toll.Errorf(toll.CodeBadPage, "The agents on this page exceed %d bytes in total.", MaxAgentBytes).
 				WithParam("parameter", "pageSize").WithHint("Request fewer records per page.")
 		}
 		return a, err

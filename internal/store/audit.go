@@ -81,7 +81,7 @@ func AuditEvents(ctx context.Context, q Querier, known Burns) ([]string, error) 
 				return nil, e
 			}
 			if !ok {
-				found = append(found, "the runs of an event stream do not add up: "+after)
+				found = append(found, "the events of a stream do not match its counters or the journal: "+after)
 			}
 		}
 	}
@@ -225,7 +225,7 @@ func AuditUsage(ctx context.Context, q Querier) ([]string, error) {
 		return nil, err
 	}
 	for _, p := range slices.Compact(took) {
-		found = append(found, "the usage of a plan has more durations than settlements: "+p)
+		found = append(found, "the usage of a plan counts more settlement times than settlements: "+p)
 	}
 	plans, err := auditRevenue(ctx, q, counted)
 	for _, p := range plans {
@@ -299,7 +299,7 @@ func auditCells(ctx context.Context, q Querier, cells, entries string, counted i
 }
 
 // errEnough ends a walk through rows.
-var errEnough = errors.New("store: enough")
+var errEnough = errors.New("store: iteration stopped")
 
 const sqlRevenueCounted = `SELECT (SELECT pos FROM journal_cursors WHERE name = 'usage'), plan_id, hour, currency, orders, amount FROM revenue_hours`
 

@@ -62,12 +62,12 @@ func AuditCards(ctx context.Context, q Querier, now time.Time) ([]string, error)
 	found, err := findAll(ctx, q, []finder{
 		{"an undecided card payment has no job: ", auditCardUndecided, nil},
 		{"a card payment differs from the payment of its delegation: ", auditCardIntents, nil},
-		{"a card payment does not have exactly one charge of its amount: ", auditCardCharges, late},
-		{"a balance change belongs to no card payment: ", auditCardMoves, nil},
+		{"a card payment does not have exactly one charge for its amount: ", auditCardCharges, late},
+		{"a balance change does not belong to a card payment: ", auditCardMoves, nil},
 		{"card refunds and their balance changes disagree for order ", auditCardRefunded, late},
-		{"a card refund belongs to no payment: ", auditCardRefunds, nil},
+		{"a card refund does not belong to a payment: ", auditCardRefunds, nil},
 		{"disputes and their balance changes disagree for order ", auditCardDisputes, nil},
-		{"an unmatched payment was not resolved as recorded: ", auditCardOrphans, nil},
+		{"an unmatched payment differs from its recorded resolution: ", auditCardOrphans, nil},
 	})
 	if err != nil {
 		return nil, err
@@ -146,7 +146,7 @@ func auditCardOrders(ctx context.Context, q Querier) (found []string, err error)
 			return nil
 		})
 		for id := range says {
-			found = append(found, "a card payment belongs to no order: "+id)
+			found = append(found, "a card payment does not belong to an order: "+id)
 		}
 	}
 	if paid > 0 {

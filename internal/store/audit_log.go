@@ -225,7 +225,7 @@ func auditChain(ctx context.Context, q Querier, workspace string, last int64, wa
 		}
 		for _, e := range part {
 			if sum := e.sum(hash); e.Number != at || !bytes.Equal(sum, e.Hash) {
-				return fmt.Sprintf("entry %d was changed, or one before it is missing", e.Number), nil
+				return fmt.Sprintf("entry %d was changed, or an earlier entry is missing", e.Number), nil
 			}
 			if e.Source != "" {
 				if sum := sha256.Sum256([]byte(e.Source)); !bytes.Equal(sum[:], e.SourceHash) {
@@ -238,7 +238,7 @@ func auditChain(ctx context.Context, q Querier, workspace string, last int64, wa
 		if len(part) < auditPage {
 			// A service at work may have added entries since the head was read.
 			if at-1 < last || at-1 == last && !bytes.Equal(hash, want) {
-				return fmt.Sprintf("it has %d entries, but %d were written", at-1, last), nil
+				return fmt.Sprintf("the last entry, %d, does not match the recorded last entry, %d", at-1, last), nil
 			}
 			return "", nil
 		}

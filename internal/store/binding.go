@@ -76,7 +76,7 @@ func connect(path string, pragmas ...string) (_ *connection, err error) {
 	return c, nil
 }
 
-var errNoMemory = errors.New("store: no memory")
+var errNoMemory = errors.New("store: SQLite is out of memory")
 
 // close closes the connection. Its statements were closed before.
 func (c *connection) close() error {
@@ -146,7 +146,7 @@ func (c *connection) prepare(text string) (*statement, error) {
 	}
 	s := &statement{c: c, p: c.result(0)}
 	if rest := strings.TrimSpace(text[c.result(1)-z:]); s.p == 0 || rest != "" {
-		return nil, errors.Join(fmt.Errorf("store: not one statement of SQL: %q", text), s.close())
+		return nil, errors.Join(fmt.Errorf("store: not a single SQL statement: %q", text), s.close())
 	}
 	s.params = int(sqlite3.Xsqlite3_bind_parameter_count(c.tls, s.p))
 	s.columns = int(sqlite3.Xsqlite3_column_count(c.tls, s.p))

@@ -144,9 +144,9 @@ func TestWriterErrors(t *testing.T) {
 		"INSERT INTO settings (name, value) VALUES ('a', x'')": "UNIQUE constraint failed: settings.name (1555)",
 		"INSERT INTO settings (name) VALUES ('b')":             "NOT NULL constraint failed",
 		"SELECT missing FROM settings":                         "no such column: missing",
-		"DELETE FROM settings; DELETE FROM settings":           "not one statement",
+		"DELETE FROM settings; DELETE FROM settings":           "not a single SQL statement",
 		"DELETE FROM settings WHERE name = $1 OR name = $2":    "1 arguments for 2 placeholders",
-		"": "not one statement",
+		"": "not a single SQL statement",
 	} {
 		err := st.Tx(ctx, func(tx *store.Tx) error {
 			_, err := tx.Exec(ctx, statement, "x")

@@ -114,7 +114,7 @@ func isUnreached(err error) bool {
 
 // badText is what PostgreSQL makes of text with a NUL, which SQLite would store.
 func badText() *toll.Error {
-	return toll.Errorf(toll.CodeBadRequest, "Text cannot hold the character U+0000 or bytes that are not UTF-8.")
+	return toll.Errorf(toll.CodeBadRequest, "Text must be valid UTF-8 without the character U+0000.")
 }
 
 func isBadText(err error) bool {

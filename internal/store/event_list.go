@@ -253,7 +253,7 @@ func (v *view) read(from, to int64) (events []*Event, err error) {
 		if now, e := readStream(v.ctx, v.q, v.s.principal); e == nil && now.kept > v.s.kept {
 			return nil, ErrForgotten
 		}
-		err = fmt.Errorf("store: the stream of %s has %d events at the places %d to %d", v.s.principal, len(events), from, to)
+		err = fmt.Errorf("store: the event stream of %s has %d events from number %d to %d", v.s.principal, len(events), from, to)
 	}
 	if err != nil {
 		return nil, err

@@ -19,7 +19,7 @@ const (
 	packedRun = 1
 )
 
-var errBadRun = errors.New("store: a run of events cannot be read")
+var errBadRun = errors.New("store: a row of packed events cannot be decoded")
 
 // runEvent is a settlement in a stream: the entry that settled it says the rest.
 type runEvent struct {
@@ -365,7 +365,7 @@ func complete(ctx context.Context, q Querier, events []*Event) error {
 		}
 		row := byPosition[e.Position]
 		if row == nil {
-			return fmt.Errorf("store: the journal has no row %d, which event %d of %s is built from", e.Position, e.Sequence, e.Principal)
+			return fmt.Errorf("store: the journal has no row %d for event %d of %s", e.Position, e.Sequence, e.Principal)
 		}
 		e.Row, e.Account, e.Entry, e.CreatedAt, e.Object = row, row.Account, row.Seq, FromMicros(row.At), row.Commitment.String()
 		n := NewEvent{Principal: e.Principal, Type: e.Type, At: e.CreatedAt, Account: e.Account, Entry: e.Entry}

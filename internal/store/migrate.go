@@ -184,7 +184,7 @@ func migrateSQLite(
 		return err
 	}
 	if !free && s.Version > 0 && !(cfg.Online && len(s.Unsafe()) == 0) {
-		return s.inUse("a service runs on "+cfg.Data, cfg.Online)
+		return s.inUse("a service is using "+cfg.Data, cfg.Online)
 	}
 	return migrate(ctx, db, SQLite, cfg, nil, log)
 }

@@ -86,7 +86,7 @@ func migratePostgres(ctx context.Context, db *sql.DB, cfg Config, log *slog.Logg
 		if !isContention(err) || attempt == txAttempts {
 			return err
 		}
-		log.InfoContext(ctx, "a migration gave way to a running service and is being retried",
+		log.InfoContext(ctx, "a migration conflicted with a running service; retrying it",
 			"attempt", attempt)
 	}
 }
@@ -156,7 +156,7 @@ func (m *migrationSession) excludeOlder(ctx context.Context, conn *sql.Conn, s S
 		}
 	}
 	who := strings.Join(older, ", ")
-	return s.inUse(cmp.Or(who, "a session that PostgreSQL does not show"), m.online)
+	return s.inUse(cmp.Or(who, "an unidentified session"), m.online)
 }
 
 func (m *migrationSession) olderSessions(

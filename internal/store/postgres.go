@@ -148,7 +148,7 @@ func checkPostgres(settings map[string]string) error {
 		}
 	}
 	if e := settings["server_encoding"]; e != "UTF8" {
-		return refusedSettings("its encoding is " + e + ", not UTF8")
+		return refusedSettings("the encoding is " + e + ", not UTF8")
 	}
 	return nil
 }

@@ -73,9 +73,9 @@ func (s Schema) Usable() error {
 	case s.Version == 0:
 		return refused(ErrNoSchema, "start toll serve, or create the schema with toll migrate")
 	case s.Version < migrationList[0].version:
-		return refused(ErrUnreleased, "its schema is %d. Start with an empty directory or database", s.Version)
+		return refused(ErrUnreleased, "the schema version is %d. Start with an empty directory or database", s.Version)
 	case s.Version < s.Known:
-		return refused(ErrOlderSchema, "it is %d, but this release needs %d. Stop the service, run toll "+
+		return refused(ErrOlderSchema, "the database has schema %d, but this release needs %d. Stop the service, run toll "+
 			"migrate, and start this release, or use the release that serves the database now",
 			s.Version, s.Known)
 	case s.Version > s.Known && (s.Floor == 0 || s.Floor > s.Known): // 0 if the setting was deleted
@@ -83,7 +83,7 @@ func (s Schema) Usable() error {
 		if s.Release != "" {
 			by = "release " + s.Release
 		}
-		return refused(ErrNewerSchema, "%s migrated it to %d, but this release supports only %d. Start the newer "+
+		return refused(ErrNewerSchema, "%s migrated the database to schema %d, but this release supports only %d. Start the newer "+
 			"release, or restore a backup from before its migration: with toll restore, or on PostgreSQL "+
 			"from your dump", by, s.Version, s.Known)
 	}
@@ -95,13 +95,13 @@ func (s Schema) inUse(who string, online bool) error {
 	unsafe := s.Unsafe()
 	switch {
 	case len(unsafe) == 0:
-		return refused(ErrOlderInUse, "%s. It can keep running during the pending migrations: run toll migrate "+
-			"--online. Otherwise, stop it first", who)
+		return refused(ErrOlderInUse, "%s. The older release can keep running during the pending migrations: run toll "+
+			"migrate --online. Otherwise, stop the older release first", who)
 	case online:
-		return refused(ErrOlderInUse, "%s, and migration %d is not safe while it runs. Stop it first",
+		return refused(ErrOlderInUse, "%s, and migration %d is not safe while the older release runs. Stop the older release first",
 			who, unsafe[0])
 	}
-	return refused(ErrOlderInUse, "%s. Stop it first, then start this release or run toll migrate", who)
+	return refused(ErrOlderInUse, "%s. Stop the older release first, then start this release or run toll migrate", who)
 }
 
 // refusedSchema is one of the reasons of [Open] with what to do.

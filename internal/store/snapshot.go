@@ -70,10 +70,10 @@ func CheckSnapshot(ctx context.Context, path string) (s Snapshotted, err error) 
 		return s, fmt.Errorf("store: snapshot: the database is damaged: %s", verdict)
 	}
 	if err := db.QueryRowContext(ctx, "SELECT value FROM settings WHERE name = 'environment'").Scan(&s.Environment); err != nil {
-		return s, fmt.Errorf("store: snapshot: not a database of a service: %w", err)
+		return s, fmt.Errorf("store: snapshot: the file is not a Toll database: %w", err)
 	}
 	if s.Schema, err = schemaThrough(ctx, db, SQLite); err != nil {
-		return s, fmt.Errorf("store: snapshot: not a database of a service: %w", err)
+		return s, fmt.Errorf("store: snapshot: the file is not a Toll database: %w", err)
 	}
 	return s, nil
 }

@@ -590,7 +590,8 @@ func Revenue(ctx context.Context, q Querier, f UsageFilter, p Page) (List[*toll.
 		return none, err
 	}, sqlRevenueAll+" WHERE "+where+" AND hour >= $2 AND hour < $3 LIMIT $4", args...)
 	if err == nil && n > maxRevenue {
-		err = toll.Errorf(toll.CodeBadRequest, "The range has more than %d values to sum. Request a shorter range or a single plan.", maxRevenue)
+		err = toll.Errorf(toll.CodeBadRequest, "The range covers more than %d revenue records. Request a shorter range or a single plan.",
+			maxRevenue)
 	}
 	if err != nil {
 		return List[*toll.Revenue]{}, err

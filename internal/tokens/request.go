@@ -109,17 +109,17 @@ type PermissionBody struct {
 	AgentID         *toll.AgentID   `json:"agentId,omitempty" doc:"Agent to which the access token is limited."`
 	AllowedAgents   []toll.AgentID  `json:"allowedAgents,omitempty" maxItems:"64" doc:"Agents to which the access token is limited."`
 	RedemptionLimit *toll.Credits   `json:"redemptionLimit,omitempty" doc:"Maximum credits that the access token can burn in total, including holds."`
-	MaxCredits      *toll.Credits   `json:"maxCredits,omitempty" doc:"Another name for redemptionLimit."`
-	OrderLimit      *toll.Int       `json:"orderLimit,omitempty" doc:"Maximum top-up orders of the access token. With a delegation and a redemption limit, for a plan whose credits do not expire, the default is the number that the redemption limit needs."`
+	MaxCredits      *toll.Credits   `json:"maxCredits,omitempty" doc:"Alias of redemptionLimit."`
+	OrderLimit      *toll.Int       `json:"orderLimit,omitempty" doc:"Maximum number of top-up orders of the access token. If the request has a delegation and a redemption limit, and the credits of the plan do not expire, defaults to the number of orders that the redemption limit requires."`
 	Expiration      *toll.Int       `json:"expiration,omitempty" doc:"Lifetime in seconds, from 1 second to 365 days. Default: 1 day."`
-	ExpiresInSecs   *toll.Int       `json:"expiresInSecs,omitempty" doc:"Another name for expiration."`
+	ExpiresInSecs   *toll.Int       `json:"expiresInSecs,omitempty" doc:"Alias of expiration."`
 	ExpiresAt       *toll.Time      `json:"expiresAt,omitempty" doc:"Expiry time, in place of expiration."`
 	Metadata        json.RawMessage `json:"metadata,omitempty" doc:"Object of at most 16 KiB that the service returns but does not interpret."`
-	Scheme          *string         `json:"scheme,omitempty" doc:"Scheme of the plan, which is the default."`
-	Network         *string         `json:"network,omitempty" doc:"Network of the plan, which is the default."`
+	Scheme          *string         `json:"scheme,omitempty" doc:"Must be the scheme of the plan. Defaults to the scheme of the plan."`
+	Network         *string         `json:"network,omitempty" doc:"Must be the network of the plan. Defaults to the network of the plan."`
 	TokenFormat     *string         `json:"tokenFormat,omitempty" enum:"jwt,x402" doc:"Format of the access token. Default: x402 with accepted, otherwise jwt."`
 	Resource        *string         `json:"resource,omitempty" format:"uri" doc:"Resource URL that is added to the audience of the access token."`
-	Delegation      *DelegationBody `json:"delegationConfig,omitempty" doc:"Delegation that pays for orders when there are too few credits. If omitted or empty, the access token spends only existing credits and free plans. If the delegation cannot pay for the plan, the response has a warning, and requests that need an order are rejected."`
+	Delegation      *DelegationBody `json:"delegationConfig,omitempty" doc:"Delegation that pays for orders when the balance has too few credits. If omitted or empty, the access token spends only existing credits and free plans. If the delegation cannot pay for the plan, the response has a warning, and requests that need an order are rejected."`
 	Accepted        *AcceptedBody   `json:"accepted,omitempty" doc:"The same members, in the nested form of x402 clients."`
 }
 

@@ -188,7 +188,7 @@ func (d *draft) setScheme(brand catalogue.Brand) error {
 	scheme, network := brand.Scheme(d.plan)
 	if asked := d.req.Scheme; asked != "" && asked != scheme {
 		if other := brand.Names.OtherBrand(asked); other != "" {
-			return toll.Errorf(toll.CodeUnsupportedScheme, "Wrong brand: %s.", other)
+			return toll.Errorf(toll.CodeUnsupportedScheme, "Wrong namespace: %s.", other)
 		}
 		return toll.Errorf(toll.CodeUnsupportedScheme, "The scheme of this plan is %s.", scheme)
 	}

@@ -24,7 +24,7 @@ async function inSomeFrame(what, attempts) {
     }
     if (Date.now() > end) {
       const text = await page.locator("body").innerText().catch(() => "");
-      throw new Error(`${what}: not there on ${page.url()}:\n${text.slice(0, 2000)}`);
+      throw new Error(`${what}: not found on ${page.url()}:\n${text.slice(0, 2000)}`);
     }
   }
 }
@@ -130,7 +130,7 @@ serve({
       Object.defineProperty(document, "hidden", { configurable: true, value: hidden });
       document.dispatchEvent(new Event("visibilitychange"));
     }, hidden);
-    await inSomeFrame(`${waits} requests that wait`, async () => page.waits.size === waits);
+    await inSomeFrame(`${waits} waiting requests`, async () => page.waits.size === waits);
   },
 
   /** Waits until a page shows a text, and returns the address of the page. */

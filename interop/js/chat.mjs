@@ -17,8 +17,8 @@ function open({ url, token }) {
       });
     socket.onerror = () => reject(new Error("the WebSocket failed"));
     socket.onclose = ({ code, reason }) => {
-      reject(new Error(`closed: ${code} ${reason}`));
-      for (const { no } of waiting.values()) no(new Error(`closed: ${code} ${reason}`));
+      reject(new Error(`the WebSocket closed: ${code} ${reason}`));
+      for (const { no } of waiting.values()) no(new Error(`the WebSocket closed: ${code} ${reason}`));
     };
     socket.onmessage = ({ data }) => {
       const frame = JSON.parse(data);

@@ -33,7 +33,7 @@ async function answerOf({ operation, status, headers, body }) {
     if (error instanceof VerifyError || error instanceof SettleError) {
       return undefined; // a refusal that is understood
     }
-    return error instanceof FacilitatorResponseError ? error.message : `not understood: ${error.message}`;
+    return error instanceof FacilitatorResponseError ? error.message : `the response cannot be read: ${error.message}`;
   }
 }
 
@@ -85,7 +85,7 @@ serve({
     const [offer] = decodeSignedOffers(extractOffersFromPaymentRequired(asked));
     const terms = await verifyOfferSignatureJWS(offer.signedOffer, keyOf(offer.signedOffer));
     if (terms.resourceUrl !== resource || terms.amount !== "5" || !findAcceptsObjectFromSignedOffer(offer, asked.accepts)) {
-      faults.push(`offer ${JSON.stringify(terms)}`);
+      faults.push(`wrong offer: ${JSON.stringify(terms)}`);
     }
     const receipt = extractReceiptFromResponse(new Response(null, { headers: { "payment-response": response } }));
     const paid = await verifyReceiptSignatureJWS(receipt, keyOf(receipt));

@@ -98,7 +98,7 @@ export class ServerScheme {
   async enhancePaymentRequirements(requirements, supportedKind, _facilitatorExtensions) {
     const { planId, agentId } = { ...this.#plan, ...requirements.extra };
     if (!planId) {
-      throw new Error("the plan is missing: set planId of the scheme, or extra.planId of the route");
+      throw new Error("the plan id is missing: set planId of the scheme, or extra.planId of the route");
     }
     // The plan is only in extra. Clients that remove unknown members would lose it elsewhere, and then standard servers
     // could not match the entry.

@@ -75,7 +75,7 @@ test("plan and agent stand in extra alone", async () => {
   assert.deepEqual(made, { ...base, payTo: "merchant", extra: { version: "1", planId: "7", agentId: "9" } });
   const other = await server.enhancePaymentRequirements({ ...base, extra: { planId: "8", httpVerb: "POST" } }, kind, []);
   assert.deepEqual(other.extra, { version: "1", planId: "8", agentId: "9", httpVerb: "POST" });
-  await assert.rejects(new ServerScheme({}).enhancePaymentRequirements(base, kind, []), /the plan is missing/);
+  await assert.rejects(new ServerScheme({}).enhancePaymentRequirements(base, kind, []), /the plan id is missing/);
 });
 
 test("a base of a service becomes settings of a facilitator", async () => {

@@ -117,7 +117,7 @@ export class Core {
     if (status === 401) {
       throw new Failure({
         code: "core_refused",
-        message: `The core at ${this.url.origin} does not accept the core token`,
+        message: `The core at ${this.url.origin} rejected the core token`,
         hint: "Set coreTokenFile to the file gateway.token in the data directory of the core.",
       });
     }
@@ -163,6 +163,6 @@ export function tokenFrom(file: string): () => Promise<string> {
 
 export const updateNeeded: CoreError = {
   code: "registry_mismatch",
-  message: `The plugin and the core have different tools (plugin ${registry.plugin.version})`,
+  message: `The plugin (version ${registry.plugin.version}) and the core have different tools`,
   hint: "Update the plugin or the core.",
 };

@@ -127,7 +127,9 @@ function registerGuards(api: Api): void {
   });
   api.on("before_agent_run", (event) => {
     if (!holdsKey(event.prompt ?? "")) return undefined;
-    const message = `Send /${registry.loginCommand} as a command, not as a prompt.`;
+    const message =
+      `The prompt was blocked because it contains an API key. ` +
+      `Send /${registry.loginCommand} as a command, not as a prompt.`;
     return { outcome: "block", reason: "The prompt contains an API key.", message };
   });
 }

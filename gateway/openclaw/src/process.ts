@@ -59,14 +59,14 @@ export class CoreProcess {
       if (stream) createInterface({ input: stream }).on("line", (line) => this.#log.info(`core: ${redact(line)}`));
     }
     child.on("error", (error) => this.#ended(child, error.message));
-    child.on("exit", (code, signal) => this.#ended(child, `it exited with ${signal ?? `code ${code}`}`));
+    child.on("exit", (code, signal) => this.#ended(child, `the process exited with ${signal ?? `code ${code}`}`));
   }
 
   #ended(child: ChildProcess, why: string): void {
     if (this.#child !== child) return;
     this.#child = undefined;
     if (this.#stopped) return;
-    this.#log.error(`The core is not running: ${why}. It restarts in ${restartPause / 1000} s.`);
+    this.#log.error(`The core is not running: ${why}. The plugin restarts it in ${restartPause / 1000} s.`);
     this.#timer = setTimeout(() => this.start(), restartPause);
     this.#timer.unref();
   }

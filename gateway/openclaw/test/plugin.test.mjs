@@ -247,7 +247,10 @@ test("blocks a prompt with a key and names the command", async t => {
   for (const secret of Object.values(keys)) {
     const out = api.hooks.before_agent_run({ prompt: `[Mon 16:00] /svc_login ${secret}` });
     assert.equal(out.outcome, "block");
-    assert.equal(out.message, "Send /svc_login as a command, not as a prompt.");
+    assert.equal(
+      out.message,
+      "The prompt was blocked because it contains an API key. Send /svc_login as a command, not as a prompt.",
+    );
     assert.ok(!JSON.stringify(out).includes(key));
   }
   assert.equal(api.hooks.before_agent_run({ prompt: "hello" }), undefined);

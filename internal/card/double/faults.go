@@ -156,7 +156,7 @@ func (c *call) act(f Fault) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("fault %q cannot happen to %s", f.Kind, f.Object)
+	return fmt.Errorf("fault %q cannot be applied to %s", f.Kind, f.Object)
 }
 
 func (c *call) actOnCharge(ch *charge, f Fault) error {
@@ -173,7 +173,7 @@ func (c *call) actOnCharge(ch *charge, f Fault) error {
 	case f.Kind == "refund" && f.Amount > 0 && f.Amount <= left:
 		c.refund(ch, f.Amount)
 	default:
-		return fmt.Errorf("fault %q cannot happen to %s, which has %d cents left", f.Kind, ch.ID, left)
+		return fmt.Errorf("fault %q cannot be applied to %s, which has %d cents left", f.Kind, ch.ID, left)
 	}
 	return nil
 }

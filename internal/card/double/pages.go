@@ -72,8 +72,8 @@ func (d *Double) runPage(r *http.Request, p params, run func(*call) view) view {
 	c.p = p
 	changed := c.advance()
 	if r.Method == http.MethodPost && c.st.size() >= d.opts.MaxRows {
-		return notice(http.StatusTooManyRequests, "The double is full",
-			"It has reached its maximum number of rows.")
+		return notice(http.StatusTooManyRequests, "The card double is full",
+			"The card double has reached its maximum number of rows.")
 	}
 	v := run(c)
 	if changed || r.Method == http.MethodPost {
@@ -172,7 +172,7 @@ func (c *call) submitSession() view {
 	}
 	h := c.st.hide(s.ID)
 	if h.Attempts++; h.Attempts > maxAttempts {
-		return c.sessionView(s, http.StatusTooManyRequests, "Too many cards were tried.")
+		return c.sessionView(s, http.StatusTooManyRequests, "Too many cards were tried on this page.")
 	}
 	m, f := c.typedCard()
 	if f == nil {

@@ -93,7 +93,8 @@ func (d *Double) named(next http.Handler) http.Handler {
 	_, public, _ := strings.Cut(d.opts.PublicURL, "://")
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if loopback(r.RemoteAddr) && !loopback(r.Host) && r.Host != public {
-			writeJSON(w, nil, &failure{status: http.StatusForbidden, Type: "invalid_request_error", Message: "The host of the request is not the host of the double"})
+			writeJSON(w, nil, &failure{status: http.StatusForbidden, Type: "invalid_request_error",
+				Message: "The Host header does not name the card double"})
 			return
 		}
 		next.ServeHTTP(w, r)

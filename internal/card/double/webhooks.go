@@ -107,7 +107,7 @@ func (d *Double) deliver(w *Webhook) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if v.Attempt++; err != nil {
-		d.opts.Logger.Debug("a webhook of the card double was not accepted", "event", v.Event,
+		d.opts.Logger.Debug("a webhook delivery of the card double failed", "event", v.Event,
 			"attempt", v.Attempt, "err", err)
 		v.At = d.now().Unix() + min(int64(1)<<v.Attempt, maxWebhookPause)
 	}

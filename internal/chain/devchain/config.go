@@ -13,13 +13,13 @@ import (
 
 var (
 	// ErrInUse is returned for a directory that another process, or another Chain, holds.
-	ErrInUse = errors.New("devchain: another process runs the chain of this directory")
+	ErrInUse = errors.New("devchain: another process is running the chain in this directory")
 	// ErrAbsent is returned by a program that was built with the tag nodevchain.
 	ErrAbsent = errors.New("devchain: this program was built without the embedded chain")
 	// ErrClosed is returned by the methods of a Chain after Close.
 	ErrClosed = errors.New("devchain: the chain is closed")
 	// ErrForeign is returned for a directory that holds a chain with another id.
-	ErrForeign = errors.New("devchain: the directory holds another chain")
+	ErrForeign = errors.New("devchain: the directory contains a different chain")
 )
 
 // Config says how a chain is started. The zero value is a chain in memory with the id of Base Sepolia.

@@ -150,7 +150,7 @@ func (c *Chain) transact(ctx context.Context, calls []call) ([]common.Hash, erro
 			return nil, err
 		}
 		if receipt.Status != types.ReceiptStatusSuccessful {
-			return nil, fmt.Errorf("transaction %v of the faucet to %v failed", hashes[i], calls[i].to)
+			return nil, fmt.Errorf("the faucet transaction %v to %v failed", hashes[i], calls[i].to)
 		}
 	}
 	return hashes, nil
@@ -172,7 +172,7 @@ func (c *Chain) include(transactions []*types.Transaction) error {
 				return err
 			}
 			if !made {
-				return fmt.Errorf("transaction %v of the faucet is not in a block", tx.Hash())
+				return fmt.Errorf("the faucet transaction %v is not in a block", tx.Hash())
 			}
 		}
 	}

@@ -77,7 +77,7 @@ func (c *Chain) identity() (*core.Genesis, *faucet, error) {
 		return nil, nil, fmt.Errorf("%s: %w", genesisFile, err)
 	}
 	if genesis.Config == nil || genesis.Config.ChainID == nil || genesis.Config.ChainID.Cmp(new(big.Int).SetUint64(c.id)) != 0 {
-		return nil, nil, fmt.Errorf("%w: its id is not %d", ErrForeign, c.id)
+		return nil, nil, fmt.Errorf("%w: the chain id is not %d", ErrForeign, c.id)
 	}
 	text, err := os.ReadFile(keyPath)
 	if err != nil {

@@ -45,13 +45,13 @@ func (e *endpoint) unusable(now time.Time) string {
 	case now.Before(e.openUntil):
 		return e.reason
 	case e.checkedAt.IsZero():
-		return cmp.Or(e.reason, "it has not been checked yet")
+		return cmp.Or(e.reason, "the endpoint has not been checked yet")
 	case e.chainID != cfg.ChainID:
-		return fmt.Sprintf("it serves chain %d, not %d", e.chainID, cfg.ChainID)
+		return fmt.Sprintf("the endpoint serves chain %d, not %d", e.chainID, cfg.ChainID)
 	case cfg.Genesis != (common.Hash{}) && e.genesis != cfg.Genesis:
-		return "its genesis block is different"
+		return "the endpoint has a different genesis block"
 	case !cfg.Idle && now.Sub(e.headTime) > maxHeadAge:
-		return "its latest block is too old"
+		return "the latest block of the endpoint is too old"
 	}
 	return ""
 }
@@ -115,7 +115,7 @@ func (e *endpoint) ask(ctx context.Context) string {
 		return why
 	}
 	if err != nil || head == nil || wantFirst && first == nil {
-		const mute = "it does not return its chain id and latest block"
+		const mute = "the endpoint does not return its chain id and latest block"
 		e.suspend(mute)
 		return mute
 	}
@@ -137,10 +137,10 @@ func (e *endpoint) ask(ctx context.Context) string {
 
 func (e *endpoint) log(why string) {
 	if why == "" {
-		e.pool.cfg.Log.Info("an endpoint of the chain is used", "endpoint", e.conn.Name)
+		e.pool.cfg.Log.Info("a chain endpoint can be used", "endpoint", e.conn.Name)
 		return
 	}
-	e.pool.cfg.Log.Warn("an endpoint of the chain is not used", "endpoint", e.conn.Name, "reason", why)
+	e.pool.cfg.Log.Warn("a chain endpoint cannot be used", "endpoint", e.conn.Name, "reason", why)
 }
 
 // suspend lets the endpoint rest at once.
@@ -171,7 +171,7 @@ func (e *endpoint) count(why string, took time.Duration) {
 	e.reason = why
 	if e.row >= burst && !now.Before(e.openUntil) {
 		e.openUntil, e.recheck = now.Add(e.pool.cfg.Cooldown), true
-		e.pool.cfg.Log.Warn("an endpoint of the chain is suspended for a while", "endpoint", e.conn.Name, "reason", why)
+		e.pool.cfg.Log.Warn("a chain endpoint is suspended temporarily", "endpoint", e.conn.Name, "reason", why)
 	}
 }
 

@@ -98,7 +98,7 @@ func New(cfg Config) (*Pool, error) {
 		return nil, errors.New("endpoints: no endpoint is given")
 	}
 	if cfg.Agree && len(cfg.URLs)+len(cfg.Clients) < 2 {
-		return nil, errors.New("endpoints: final blocks of this chain need two endpoints that agree, but only one is given")
+		return nil, errors.New("endpoints: this chain requires two endpoints that agree on final blocks, but only one is set")
 	}
 	transport := &http.Transport{
 		Proxy:                  http.ProxyFromEnvironment,

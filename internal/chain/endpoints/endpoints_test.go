@@ -378,7 +378,7 @@ func TestBreaker(t *testing.T) {
 		t.Errorf("after its rest the answer came from %s", from)
 	}
 	s.expectOnly(t, s.first, s.next)
-	if text := s.log.String(); !strings.Contains(text, "suspended for a while") {
+	if text := s.log.String(); !strings.Contains(text, "suspended temporarily") {
 		t.Errorf("log:\n%s", text)
 	}
 }

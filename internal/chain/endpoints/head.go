@@ -162,7 +162,7 @@ func Agree[T comparable](ctx context.Context, p *Pool, f func(ctx context.Contex
 			continue
 		}
 		for _, e := range from {
-			e.suspend("its response differs from the other endpoints")
+			e.suspend("the response of the endpoint differs from the other endpoints")
 		}
 	}
 	return most, nil

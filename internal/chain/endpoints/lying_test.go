@@ -32,19 +32,19 @@ func TestLyingEndpointLeaves(t *testing.T) {
 		lie    func(s *setup)
 		reason string
 	}{
-		{"wrong chain id", func(s *setup) { s.first.ChainID(1) }, "it serves chain 1, not 84532"},
+		{"wrong chain id", func(s *setup) { s.first.ChainID(1) }, "the endpoint serves chain 1, not 84532"},
 		{"no chain id", func(s *setup) { s.first.Refuse(-1, "eth_chainId", "no") }, "does not return its chain id"},
-		{"another first block", func(s *setup) { s.first.ForgeBlocks(0) }, "its genesis block is different"},
+		{"another first block", func(s *setup) { s.first.ForgeBlocks(0) }, "a different genesis block"},
 		{"HTML with status 200", func(s *setup) { s.first.Page(http.StatusOK) }, "not JSON"},
 		{"HTML with status 502", func(s *setup) { s.first.Page(http.StatusBadGateway) }, "HTTP status 502"},
 		{"HTML with status 429", func(s *setup) { s.first.Page(http.StatusTooManyRequests) }, "HTTP status 429"},
 		{"redirect", func(s *setup) { s.first.Redirect(s.next.URL) }, "HTTP status 307"},
 		{"answer without end", func(s *setup) { s.first.Flood(1 << 40) }, "too large"},
-		{"cut connections", func(s *setup) { s.first.Drop(-1) }, "the connection broke"},
-		{"lost answers", func(s *setup) { s.first.LoseAnswers(-1) }, "the connection broke"},
+		{"cut connections", func(s *setup) { s.first.Drop(-1) }, "the connection to the endpoint broke"},
+		{"lost answers", func(s *setup) { s.first.LoseAnswers(-1) }, "the connection to the endpoint broke"},
 		{"a number that is none", func(s *setup) {
 			s.first.Answer("eth_chainId", func([]json.RawMessage) (any, error) { return "eighty", nil })
-		}, "not follow the protocol"},
+		}, "an invalid JSON-RPC response"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

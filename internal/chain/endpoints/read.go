@@ -103,7 +103,7 @@ func (e *endpoint) attempts(ctx context.Context, f func(ctx context.Context, c *
 	}
 }
 
-const tooSlow = "it does not respond in time"
+const tooSlow = "the endpoint does not respond in time"
 
 // attempt runs f once. The first result says what was wrong with the endpoint, "" when it answered.
 func (e *endpoint) attempt(ctx context.Context, f func(ctx context.Context, c *Conn) error) (string, error) {
@@ -147,15 +147,15 @@ func fault(err error) string {
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return tooSlow
 	case errors.As(err, &dns):
-		return "its name cannot be resolved"
+		return "the host name of the endpoint cannot be resolved"
 	case errors.As(err, &op) && op.Op == "dial":
-		return "it cannot be reached"
+		return "the endpoint cannot be reached"
 	case errors.As(err, &op), errors.As(err, &wrong), errors.As(err, &netErr), errors.Is(err, net.ErrClosed),
 		errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.ErrClosedPipe), errors.Is(err, rpc.ErrClientQuit),
 		err.Error() == "client reconnected": // the client of a chain in this process says so to all who wait
-		return "the connection broke"
+		return "the connection to the endpoint broke"
 	case errors.Is(err, rpc.ErrNoResult), malformed(err):
-		return "its response does not follow the protocol"
+		return "the endpoint returned an invalid JSON-RPC response"
 	}
 	return ""
 }

@@ -61,7 +61,7 @@ func (e *endpoint) send(ctx context.Context, raw []byte) (string, error) {
 			return err
 		}
 		if hash != crypto.Keccak256Hash(raw) {
-			return &formFault{"it returns a different hash for the transaction"}
+			return &formFault{"the endpoint returned a different hash for the transaction"}
 		}
 		return nil
 	})

@@ -76,11 +76,11 @@ func (g *guard) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	if int64(len(body)) > g.most {
-		return nil, &formFault{"its response is too large"}
+		return nil, &formFault{"the response of the endpoint is too large"}
 	}
 	switch ok := resp.StatusCode >= 200 && resp.StatusCode < 300; {
 	case ok && !json.Valid(body):
-		return nil, &formFault{"its response is not JSON"}
+		return nil, &formFault{"the response of the endpoint is not JSON"}
 	case ok:
 	case refusal(resp.StatusCode, body):
 		// Some endpoints send the error of a request under a status of HTTP. It is an answer.

@@ -70,7 +70,7 @@ const (
 var (
 	anchored = crypto.Keccak256Hash([]byte("Anchored(uint64,bytes32,uint64,uint128)"))
 	// ErrConflict says that the chain holds another root for a period of ours.
-	ErrConflict = errors.New("mirror: the chain holds another root for this period: check whether another service publishes with this key")
+	ErrConflict = errors.New("mirror: the chain has a different root for this period: check whether another service publishes with this key")
 	errFee      = errors.New("mirror: the base fee is above the cap")
 	errGone     = errors.New("mirror: the contract is no longer on the chain")
 )
@@ -295,7 +295,7 @@ func (p *Publisher) settle(ctx context.Context, period *store.MirrorPeriod) erro
 		period.State, period.Raw = IsFinal, nil
 		return p.update(ctx, period)
 	}
-	p.cfg.Log.WarnContext(ctx, "a published root of burns is no longer on the chain", "period", period.Period)
+	p.cfg.Log.WarnContext(ctx, "a published mirror root is no longer on the chain", "period", period.Period)
 	period.State, period.Block, period.BlockHash = IsSent, 0, toll.Hash{}
 	return p.update(ctx, period)
 }

@@ -51,15 +51,15 @@ func Verify(ctx context.Context, pool *endpoints.Pool, p *toll.BurnProof) (*Veri
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("the chain: %w", err)
+		return nil, fmt.Errorf("reading the chain: %w", err)
 	}
 	// CREATE2 binds the address to the code and the operator, so this is our contract and nobody else's.
 	if len(code) == 0 || len(operator) != 32 || contracts.CreditMirror(common.BytesToAddress(operator)) != contract {
-		return nil, fmt.Errorf("%s is not a mirror contract for burns", p.Contract)
+		return nil, fmt.Errorf("%s is not a mirror contract", p.Contract)
 	}
 	logs, err := events(ctx, pool, contract, p.Period, ethereum.FilterQuery{BlockHash: &receipt.BlockHash})
 	if err != nil {
-		return nil, fmt.Errorf("the chain: %w", err)
+		return nil, fmt.Errorf("reading the chain: %w", err)
 	}
 	if len(logs) != 1 || logs[0].TxHash != common.Hash(p.AnchorTransaction) || len(logs[0].Data) != 96 || common.BytesToHash(logs[0].Data[:32]) != common.Hash(p.Root) {
 		return nil, errors.New("the transaction does not anchor this root for this period")
@@ -69,7 +69,7 @@ func Verify(ctx context.Context, pool *endpoints.Pool, p *toll.BurnProof) (*Veri
 		Leaves: new(big.Int).SetBytes(logs[0].Data[32:64]).Uint64(), Credits: new(big.Int).SetBytes(logs[0].Data[64:96]),
 	}
 	if uint64(p.Index) >= v.Leaves {
-		return nil, fmt.Errorf("the period has %d leaves, but the proof has the index %d", v.Leaves, p.Index)
+		return nil, fmt.Errorf("the period has %d leaves, but the index of the proof is %d", v.Leaves, p.Index)
 	}
 	if finalized, err := pool.Head(ctx, "finalized"); err == nil {
 		v.Final = finalized.Number.Uint64() >= v.Block

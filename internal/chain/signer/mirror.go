@@ -62,7 +62,7 @@ func (s *Signer) DeployMirror(ctx context.Context, p DeployMirror) (*types.Trans
 		reason = Malformed
 	}
 	if reason != "" {
-		return nil, s.refuse(ctx, "placement of the mirror", s.mirror.Hex(), reason)
+		return nil, s.refuse(ctx, "mirror deployment", s.mirror.Hex(), reason)
 	}
 	m := contracts.Mirror(s.mirror)
 	return s.transaction(ctx, s.mirror, &types.DynamicFeeTx{

@@ -14,8 +14,8 @@ type Reason string
 const (
 	Malformed       Reason = "a part of the request is missing or out of range"
 	ForeignAccount  Reason = "the account does not sign requests of this kind"
-	ForeignChain    Reason = "one of its signatures is for another chain or from another account"
-	ForeignCode     Reason = "it gives the account contract code that does not belong to this service"
+	ForeignChain    Reason = "a signature is for another chain or from another account"
+	ForeignCode     Reason = "the authorization is for a contract that does not belong to this service"
 	ForeignReceiver Reason = "the delegation does not allow one of the receivers"
 	ForeignDelegate Reason = "the delegation was not issued by this service"
 	OtherToken      Reason = "the delegation is for another token"

@@ -65,7 +65,7 @@ func New(c Config) (*Signer, error) {
 	case c.Service == zero || slices.Contains(c.Relayers, zero) || slices.Contains(c.Relayers, c.Service):
 		return nil, errors.New("signer: the service account and the relayers must be different accounts")
 	case c.Mirror != zero && (c.Mirror == c.Service || slices.Contains(c.Relayers, c.Mirror)):
-		return nil, errors.New("signer: the operator of the mirror must have its own account")
+		return nil, errors.New("signer: the mirror must have its own account")
 	case c.HourlyCents < 0:
 		return nil, errors.New("signer: the hourly cap must not be negative")
 	}

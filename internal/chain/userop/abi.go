@@ -22,7 +22,7 @@ func address(a common.Address) part { return word(a[:]) }
 // uint256 panics for a number outside of [0, 2^256).
 func uint256(n *big.Int) part {
 	if n.Sign() < 0 {
-		panic("userop: a negative number")
+		panic("userop: the number is negative")
 	}
 	return part{data: n.FillBytes(make([]byte, 32))}
 }

@@ -96,7 +96,7 @@ func DelegatedCall(token common.Address, transfers []Transfer, by *SignedDelegat
 
 // ErrAuthorization says that an authorization cannot be carried out: its value is not in [0, 2^256), or its signature is longer
 // than [evm.MaxSignature].
-var ErrAuthorization = errors.New("userop: not a signed authorization")
+var ErrAuthorization = errors.New("userop: the signed authorization is invalid")
 
 // AuthorizedTransfer is the calldata with which anybody lets a token carry out what a holder has signed: transferWithAuthorization
 // (EIP-3009), in the form of FiatToken v2.2 that takes any bytes where the signature is not 65 bytes. [ErrAuthorization].

@@ -59,7 +59,7 @@ func Salt(delegationID string) *big.Int {
 }
 
 // ErrTerms says that a delegation is not one that [NewDelegation] makes.
-var ErrTerms = errors.New("userop: not a delegation of this service")
+var ErrTerms = errors.New("userop: the delegation was not issued by this service")
 
 // Terms reads the limit of a delegation back, all but its id. It takes only what [NewDelegation] makes, byte for byte; else [ErrTerms].
 func (d *Delegation) Terms() (Terms, error) {
@@ -163,7 +163,7 @@ func (s *SignedDelegation) Context() []byte { return tuple(array(s.structure(s.S
 func (s *SignedDelegation) Check(chainID *big.Int) error {
 	by, err := evm.Recover(s.SigningHash(chainID), s.Signature)
 	if err == nil && common.Address(by) != s.Delegator {
-		err = fmt.Errorf("userop: the delegation is signed by %s, not by %s, or for another chain", by, s.Delegator)
+		err = fmt.Errorf("userop: the signature of the delegation is from %s instead of %s, or is for another chain", by, s.Delegator)
 	}
 	return err
 }

@@ -138,7 +138,7 @@ func (o Operation) MarshalJSON() ([]byte, error) {
 	})
 }
 
-var errOperation = errors.New("userop: an operation has missing members")
+var errOperation = errors.New("userop: the operation is missing required fields")
 
 // UnmarshalJSON reads what [Operation.MarshalJSON] writes. Every member is required, and numbers are below 2^256.
 func (o *Operation) UnmarshalJSON(b []byte) error {

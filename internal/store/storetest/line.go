@@ -28,7 +28,7 @@ func NewLine(t *testing.T, cfg store.Config) (*Line, store.Config) {
 	t.Helper()
 	dsn, err := url.Parse(cfg.Database)
 	if err != nil {
-		t.Fatal("the database has no address")
+		t.Fatal("the database URL is invalid")
 	}
 	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	l := &Line{server: dsn.Host}

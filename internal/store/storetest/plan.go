@@ -73,7 +73,7 @@ func Scans(t testing.TB, st *store.Store, statement string, maySort bool) (fault
 		return err
 	})
 	if err != nil {
-		return fmt.Sprint("cannot be explained: ", err)
+		return fmt.Sprint("EXPLAIN failed: ", err)
 	}
 	return fault
 }

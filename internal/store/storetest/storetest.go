@@ -128,7 +128,7 @@ func createDatabase(t testing.TB, dsn, like string) string {
 	t.Helper()
 	u, err := url.Parse(dsn)
 	if err != nil {
-		t.Fatal("TOLL_TEST_POSTGRES is not an address")
+		t.Fatal("TOLL_TEST_POSTGRES is not a valid URL")
 	}
 	name := "toll_test_" + toll.NewHash().String()[2:18]
 	Exec(t, dsn, "CREATE DATABASE "+name+like)
@@ -165,7 +165,7 @@ func ConnConfig(t testing.TB, dsn string) *pgx.ConnConfig {
 	t.Helper()
 	cfg, err := pgx.ParseConfig(dsn)
 	if err != nil {
-		t.Fatal("not an address of PostgreSQL")
+		t.Fatal("not a valid PostgreSQL URL")
 	}
 	delete(cfg.RuntimeParams, "pool_max_conns") // known to the pool alone
 	return cfg

@@ -42,7 +42,7 @@ func Dir(t testing.TB) string {
 	t.Helper()
 	dir := t.TempDir()
 	if err := Fill(dir); err != nil {
-		t.Fatalf("template of a database: %v", err)
+		t.Fatalf("create the template database: %v", err)
 	}
 	return dir
 }
@@ -71,7 +71,7 @@ func template(t testing.TB, dsn string, partitions int) string {
 	if templates[key] == "" {
 		name, err := makeTemplate(ConnConfig(t, dsn), dsn, partitions)
 		if err != nil {
-			t.Fatalf("template of a database: %v", err)
+			t.Fatalf("create the template database: %v", err)
 		}
 		templates[key] = name
 	}
@@ -87,7 +87,7 @@ func makeTemplate(to *pgx.ConnConfig, dsn string, partitions int) (string, error
 	name := fmt.Sprintf("toll_template_%s_%d", store.SchemaSum(), partitions)
 	u, err := url.Parse(dsn)
 	if err != nil {
-		return "", errors.New("TOLL_TEST_POSTGRES is not an address")
+		return "", errors.New("TOLL_TEST_POSTGRES is not a valid URL")
 	}
 	conn, err := pgx.ConnectConfig(ctx, to)
 	if err != nil {

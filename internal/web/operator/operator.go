@@ -160,7 +160,7 @@ func (w pages) showOperation(c *page.Context) (page.View, error) {
 	if n := o.Cards + o.Crypto; n > 0 {
 		s.Tasks = append(s.Tasks, page.Task{
 			Tone: "bad", Title: page.Count(n, "payment") + " without an order",
-			Text: "List them with toll orders unmatched, then refund each payment or grant its credits.",
+			Text: "List the payments with toll orders unmatched. Then refund each payment or grant its credits.",
 		})
 	}
 	for _, a := range o.Alarms {
@@ -191,17 +191,17 @@ func (w pages) showOperation(c *page.Context) (page.View, error) {
 	}
 	s.Parts = []page.Part{{Title: "Health", Table: checks}, showBackups(c, o.Backups, &s), {Title: "Background work", Table: loops}, {Title: "Signing keys", Table: keys}}
 	if o.Backups != nil {
-		s.Acts = append(s.Acts, c.DialogOf("backup", "Back up now", "The backup runs in the background and then appears in the list. If the newest backup is less than an hour old, no backup is created, because each backup removes an old backup."))
+		s.Acts = append(s.Acts, c.DialogOf("backup", "Back up now", "The backup runs in the background and then appears in the list. No backup is created if the newest backup is less than an hour old."))
 	}
 	what := page.Field{Name: "id", Label: "Workspace address, plan id, or API key id", Required: true}
-	s.Acts = append(s.Acts, c.DialogOf("suspend", "Suspend", "A suspended workspace or plan cannot get orders, top-ups, or holds. Open holds settle, and refunds, exports, and sign-in still work. A suspended API key is rejected.", what),
+	s.Acts = append(s.Acts, c.DialogOf("suspend", "Suspend", "A suspended workspace or plan accepts no orders, top-ups, or holds. Open holds can still be settled, and refunds, exports, and sign-in still work. A suspended API key is rejected.", what),
 		c.DialogOf("resume", "Resume", "The workspace, plan, or API key works again within a second.", what))
 	to, err := w.ownMails(c)
 	if err != nil {
 		return nil, c.Failed("page", err)
 	}
 	if len(to) > 0 {
-		s.Acts = append(s.Acts, c.DialogOf("mail", "Send test mail", "The mail confirms that the service can send mail.", page.Field{Name: "to", Label: "To", Options: to}))
+		s.Acts = append(s.Acts, c.DialogOf("mail", "Send test mail", "Send a mail to yourself to check that the service can send mail.", page.Field{Name: "to", Label: "To", Options: to}))
 	}
 	return c.Record("Service", s)
 }
@@ -254,7 +254,7 @@ func showBackups(c *page.Context, b *Backups, s *page.Record) page.Part {
 	case !b.Failed.IsZero():
 		wrong("A backup failed", "The last attempt, "+page.Ago(b.Failed, b.Now)+", failed: "+plain.Name(b.Failure)+". The service retries every ten minutes.")
 	case len(b.Files) > 0 && b.Now.Sub(b.Files[0].At) > 2*b.Every:
-		wrong("The newest backup is old", "It was created on "+page.Date(b.Files[0].At)+". See the log for the reason.")
+		wrong("Backups are overdue", "The newest backup was created on "+page.Date(b.Files[0].At)+". See the log for the reason.")
 	}
 	if b.Verified.Failure != "" {
 		wrong("A backup cannot be read", b.Verified.Name+": "+plain.Name(b.Verified.Failure))
@@ -281,7 +281,7 @@ func (w pages) operate(c *page.Context) (page.View, error) {
 		switch c.Form.Get("act") {
 		case "backup":
 			w.service.MakeBackup()
-			out.Done = "The backup starts if the newest backup is at least an hour old. Reload this page to see it."
+			out.Done = "The backup starts if the newest backup is at least an hour old. Reload this page to see the new backup."
 			return out, nil
 		case "mail":
 			out.Done = "The mail server accepted the mail."
@@ -319,7 +319,7 @@ func (w pages) testMail(c *page.Context) error {
 		return err
 	}
 	if !page.HasOption(to, c.Form.Get("to")) {
-		return page.OneFault("to", "must be one of your addresses")
+		return page.OneFault("to", "must be one of your mail addresses")
 	}
 	name := c.Name
 	err = w.people.Notices.SendMail(c.Ctx(), toll.NewUUID(), c.Form.Get("to"), "Test mail from "+name, name+" at "+c.PublicURL+" can send mail.\n")

@@ -170,7 +170,7 @@ func ownPeriod(c *Context, key string) (p Period, ok bool) {
 	}
 	length := p.Until.Sub(p.Since)
 	if err1 != nil || err2 != nil || length <= 0 || length > ownMost {
-		c.Status, c.Fault = http.StatusBadRequest, "The dates must be valid, and the end must be 1 to 366 days after the start."
+		c.Status, c.Fault = http.StatusBadRequest, "Enter valid dates. The end date must be 1 to 366 days after the start date."
 		return p, false
 	}
 	if length <= ownHours {

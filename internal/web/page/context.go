@@ -246,7 +246,7 @@ func Unable(status int) error {
 // instead is an error that is answered with a view, such as the page of a sign-in.
 type instead struct{ View }
 
-func (instead) Error() string { return "page: another page comes first" }
+func (instead) Error() string { return "page: show another page instead" }
 
 // Instead returns an error that is answered with the view, or err.
 func Instead(view View, err error) error {
@@ -301,9 +301,9 @@ func (c *Context) HasRight(right toll.Right) error {
 	if c.Person.Rights.Has(right) {
 		return nil
 	}
-	who := "The API key that you signed in with does not have it."
+	who := "The API key that you signed in with does not have this right."
 	if c.Person.User != nil {
-		who = "Your role, " + string(c.Person.Workspace.Role) + ", does not have it. Ask an owner or admin of the workspace to change your role."
+		who = "Your role, " + string(c.Person.Workspace.Role) + ", does not have this right. Ask an owner or admin of the workspace to change your role."
 	}
 	return c.RefuseNext(http.StatusForbidden, "This requires the right "+string(right)+".", who)
 }

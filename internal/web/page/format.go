@@ -87,7 +87,7 @@ func Count(n int64, noun string) string {
 func Span(secs toll.Units) string {
 	n := secs.Int()
 	if !n.IsInt64() {
-		return "longer than a lifetime"
+		return "more than 100 years"
 	}
 	s := n.Int64()
 	for _, of := range []struct {

@@ -66,7 +66,7 @@ func OrderButton(who *session.Person, p *toll.Plan, cards bool) (label, why stri
 	case fiat:
 		return "Pay " + PriceOf(p) + " by card", ""
 	case who.External():
-		return "", "The service cannot pay from this workspace's wallet because only you have its key. Buy the plan with the wallet over x402."
+		return "", "Only you have the private key of this workspace's wallet, so the service cannot pay from it. Pay from the wallet with an x402 client."
 	}
 	return "Pay " + PriceOf(p) + " from this workspace's wallet", ""
 }

@@ -121,7 +121,7 @@ func (c *Context) Finish(act func() (Outcome, error)) (View, error) {
 		return string(text), err
 	})
 	if errors.Is(err, session.ErrAnswered) {
-		return nil, c.RefuseNext(http.StatusConflict, "This form was already submitted, and its outcome is unknown.", "Check the list for the result.")
+		return nil, c.RefuseNext(http.StatusConflict, "This form was already submitted, but the result is unknown.", "Check whether the change was made before you try again.")
 	}
 	if err != nil {
 		return c.retry(err)

@@ -14,7 +14,7 @@ type SignIn interface {
 const Stale = "This form belongs to another session. Submit it again."
 
 // ConfirmWhy is the reason for another proof before a change of credentials or members.
-const ConfirmWhy = "This changes access to your account or workspace. First, confirm that it is you. The confirmation is valid for ten minutes."
+const ConfirmWhy = "Before you change access to your account or workspace, confirm that it is you. The confirmation is valid for ten minutes."
 
 // NeedPerson returns nil for a person who signed in, else it asks for a sign-in.
 func NeedPerson(c *Context) error {

@@ -180,7 +180,7 @@ func (w *Site) Serve(get, post func(*Context) (View, error)) http.Handler {
 			media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 			r.Body = http.MaxBytesReader(rw, r.Body, maxForm)
 			if err != nil || media != "application/x-www-form-urlencoded" || r.ParseForm() != nil {
-				c.answer(nil, c.Refuse(http.StatusBadRequest, "The form could not be read."))
+				c.answer(nil, c.Refuse(http.StatusBadRequest, "The form data is invalid or too large."))
 				return
 			}
 		}

@@ -60,7 +60,7 @@ budget = Budget(Limits(hosts=["$HOST"], credits_per_call=5, credits=100))
 with httpx.Client(transport=HTTPXPayer(Toll(url="$SERVICE"), budget)) as http:  # TOLL_API_KEY
     print(http.request("$VERB", "$URL", json={}).text)`)},
 		{"MCP settings", string(settings)},
-		{"toll gate", with(`# Puts the price in front of a running server. Use an API key of this workspace.
+		{"toll gate", with(`# Charges for requests to a running server. Use an API key of this workspace.
 TOLL_API_KEY=… TOLL_URL=$SERVICE toll gate --upstream http://127.0.0.1:3000 \
   --plan $PLAN --agent $AGENT --credits 1 --public-url '$ORIGIN'`)},
 	}

@@ -62,7 +62,7 @@ func readReceipt(text string) (p pasted, err error) {
 		return p, receiptFault("This receipt is for a refused request. No credits were burned.")
 	}
 	if p.tx, err = toll.ParseHash(s.Transaction); err != nil {
-		return p, receiptFault("The transaction of this receipt is not a transaction of credits.")
+		return p, receiptFault("The transaction in this receipt is not a valid transaction hash.")
 	}
 	extra := cmp.Or(s.Extra, new(x402.SettleExtra))
 	p.payer, p.plan, p.credits = s.Payer, extra.PlanID, cmp.Or(s.CreditsRedeemed, extra.CreditsRedeemed)
@@ -104,7 +104,7 @@ func (w *pages) checkReceipt(c *page.Context) (page.View, error) {
 	}
 	body.Result = "This receipt is not valid."
 	if body.Holds {
-		body.Result = "Settled. This service burned the credits, and its record is unchanged."
+		body.Result = "Settled. This service burned the credits, and the ledger entry is unchanged."
 	}
 	return drawPublic(c, "receipts", "Check a receipt", body)
 }
@@ -138,7 +138,7 @@ func checkBurn(body *receiptPage, p *pasted, burn *records.Burn) bool {
 	differs := ""
 	switch {
 	case !burn.Chained:
-		differs = "The record of this service was changed: its commitment does not match the previous entry."
+		differs = "The ledger entry was changed: its commitment does not match the previous entry."
 	case p.credits != nil && *p.credits != burn.Credits:
 		differs = fmt.Sprintf("The receipt shows %s, but the ledger shows %s.", p.credits.Text(), burn.Credits.Text())
 	case p.plan != "" && p.plan != burn.Plan:
@@ -175,7 +175,7 @@ func checkMirror(c *page.Context, body *receiptPage, tx toll.Hash) bool {
 	case err != nil:
 		s.Title, s.Text = "No on-chain proof", "This service has no on-chain proof of this burn."
 	case proof.Status == toll.ProofOpen:
-		s.Title, s.Text = "No on-chain proof yet", "The service writes the root of all burns to the chain after each period."
+		s.Title, s.Text = "No on-chain proof yet", "The service writes the Merkle root of all burns to the chain after each period."
 	case proof.Fields.Commitment != tx:
 		s.Tone, s.Text = "bad", "The proof belongs to another burn."
 	default:

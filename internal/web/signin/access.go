@@ -99,7 +99,7 @@ func tokenText(g *records.Program) string {
 		text += ", can spend " + g.Left.String() + " more of " + g.RedemptionLimit.Text()
 	}
 	if g.DelegationID != "" {
-		text += ", can order it again"
+		text += ", can order the plan again"
 	}
 	return text
 }

@@ -245,7 +245,7 @@ func (w *Consent) authorize(c *page.Context, request string) (page.View, error) 
 	c.At = page.LocalPath(page.PathAuthorize + "?" + request)
 	q, err := url.ParseQuery(request)
 	if err != nil || c.At == "" {
-		return nil, c.Refuse(http.StatusBadRequest, "The request could not be read.")
+		return nil, c.Refuse(http.StatusBadRequest, "The request from the app is malformed.")
 	}
 	auth, err := w.OAuth.Authorize(w.OAuth.From(c.R), q)
 	var shown *oauth.PageError
@@ -292,7 +292,7 @@ func refuseProgram(c *page.Context, back *oauth.RedirectError) (page.View, error
 		return nil, page.Unable(back.Status)
 	}
 	m := page.Message{
-		Text: "The request of the app was rejected: " + back.Text, Fault: true,
+		Text: "The request from the app was rejected: " + back.Text, Fault: true,
 		Next: "The address below is not verified. Follow the link only if you came from there.",
 		// Nothing that a browser runs can be registered ([toll.ValidRedirect]).
 		To: template.URL(back.URL), Host: page.AddressText(back.Host),

@@ -332,7 +332,7 @@ func (w *Pages) oidcBack() page.Route {
 			}
 			return w.admitCredential(c, pr, provedAt, f.Next, f.Link)
 		case c.Person == nil || c.Person.User == nil || c.Person.User.ID != f.User:
-			return again(http.StatusForbidden, "A different person is signed in now. Start again.")
+			return again(http.StatusForbidden, "You signed out or signed in as another person. Start again.")
 		case f.Adds:
 			return w.addCredential(c, pr)
 		default:
@@ -415,7 +415,7 @@ func (w *Pages) finishWallet(c *page.Context, state string) (page.View, error) {
 		return c.Rejected(err, again)
 	}
 	if !f.User.IsZero() && (c.Person == nil || c.Person.User == nil || c.Person.User.ID != f.User) {
-		return again(http.StatusForbidden, "A different person is signed in now. Start again.")
+		return again(http.StatusForbidden, "You signed out or signed in as another person. Start again.")
 	}
 	_, pr, err := w.People.Wallets.Finish(c.Ctx(), c.Address(c.R), state, c.Form.Get("signature"))
 	if err != nil {

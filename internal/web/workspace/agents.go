@@ -82,7 +82,7 @@ func agentGroups(a *toll.Agent) []page.Group {
 	for _, e := range a.API.Endpoints {
 		endpoints = append(endpoints, e.Verb+" "+e.URL)
 	}
-	strict, secret := "", "Stored encrypted and never shown again."
+	strict, secret := "", "The credentials are stored encrypted and never shown again."
 	if a.API.StrictEndpoints {
 		strict = "yes"
 	}
@@ -92,7 +92,7 @@ func agentGroups(a *toll.Agent) []page.Group {
 	return []page.Group{
 		{Fields: []page.Field{
 			{Name: "name", Label: "Name", Value: a.Metadata.Name, Max: toll.MaxNameRunes, Required: true, Hint: "The name that buyers see."},
-			{Name: "description", Label: "Description", Value: a.Metadata.Description, Area: true, Hint: "Tell buyers about the purpose of the agent."},
+			{Name: "description", Label: "Description", Value: a.Metadata.Description, Area: true, Hint: "Tell buyers what the agent does."},
 			{Name: "tags", Label: "Tags", Value: strings.Join(a.Metadata.Tags, ", "), Hint: "Separate tags with commas. Buyers can search for them."},
 		}},
 		{Title: "Endpoints", Fields: []page.Field{
@@ -106,11 +106,11 @@ func agentGroups(a *toll.Agent) []page.Group {
 			},
 			{
 				Name: "agentDefinitionUrl", Label: "Definition URL", Value: a.API.AgentDefinitionURL, Type: "url",
-				Hint: "URL of its OpenAPI document, agent card, or MCP server.",
+				Hint: "The URL of the agent's OpenAPI document, agent card, or MCP server.",
 			},
 			{Name: "strictEndpoints", Label: "Reject payments for all other URLs", Type: "checkbox", Value: strict},
 		}},
-		{Title: "Agent authentication", Hint: "Only for agents that require their own authentication.", Fields: []page.Field{
+		{Title: "Agent authentication", Hint: "Fill in these fields only if your agent requires its own authentication.", Fields: []page.Field{
 			{Name: "authType", Label: "Method", Value: a.API.AuthType, Options: authTypes},
 			{Name: "username", Label: "Username", Hint: secret},
 			{Name: "password", Label: "Password", Type: "password"},

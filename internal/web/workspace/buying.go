@@ -94,7 +94,7 @@ func endingCredits(c *page.Context, list page.List[*toll.Balance], pace map[toll
 			continue
 		}
 		out = append(out, page.Task{
-			Tone: "warn", Title: "Credits of " + page.NameOf(b.PlanName) + " run out " + page.Ago(at, now), Text: page.Count(int64(b.Available), "credit") + " left at the rate of the last 7 days.",
+			Tone: "warn", Title: "Credits of " + page.NameOf(b.PlanName) + " run out " + page.Ago(at, now), Text: page.Count(int64(b.Available), "credit") + " left. The estimate is based on the last 7 days.",
 			To: c.To("holdings", string(b.PlanID)), Act: "Top up",
 		})
 	}

@@ -181,7 +181,7 @@ func (w *pages) showClock(c *page.Context) (page.View, error) {
 		ahead = "0 seconds"
 	}
 	s := page.Record{
-		Lead:  "The clock of this sandbox. Move it forward to test the future: credits and keys that expire, and payments that come due.",
+		Lead:  "The clock of this sandbox. Move the clock forward to test credits and keys that expire, and payments that come due.",
 		Facts: []page.Fact{{Label: "Now", Cell: page.Cell{Text: page.Date(clock.Now.Time)}}, {Label: "Ahead of server time", Cell: page.Cell{Text: ahead}}},
 	}
 	switch {

@@ -457,7 +457,7 @@ func (w *pages) live(c *page.Context) {
 func (w *pages) wait(c *page.Context) (int64, error) {
 	after, err := strconv.ParseInt(c.R.URL.Query().Get("after"), 10, 64)
 	if err != nil {
-		return 0, toll.Errorf(toll.CodeBadRequest, "after must be a whole number.")
+		return 0, toll.Errorf(toll.CodeBadRequest, "The query parameter after must be a whole number.")
 	}
 	ctx, token, err := c.Sessions.Load(c.R)
 	if err != nil {

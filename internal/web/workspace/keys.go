@@ -52,7 +52,7 @@ func rightWords(r toll.Rights) string {
 }
 
 // keyWhy explains why a person must confirm a credential before creating a key.
-const keyWhy = "An API key gives a program access to this workspace. First, confirm that it is you. The confirmation is valid for ten minutes."
+const keyWhy = "Before you create or rotate an API key, confirm that it is you. The confirmation is valid for ten minutes."
 
 // lives are the lifetimes that a key can have, in seconds.
 var lives = []page.Option{
@@ -182,8 +182,8 @@ func (w *pages) showKey(c *page.Context) (page.View, error) {
 			c.DialogOf("change", "Edit", "", page.Field{Name: "name", Label: "Name", Value: name, Max: 100}, versionField(k.Version, versions)),
 			c.DialogOf("rotate", "Rotate", "Replaces this key with a new key that has the same name, rights, and expiry.",
 				page.Field{Name: "overlap", Label: "Keep the old key active", Options: overlaps, Members: []string{"overlapSecs"}}),
-			c.DangerOf("end", "Revoke key", "Programs that use this key lose access immediately. The API keys, access tokens, and app access that it created are revoked too.",
-				page.Field{Name: "keep", Label: "Keep the API keys and app access that it created, under my name", Type: "checkbox"}),
+			c.DangerOf("end", "Revoke key", "Programs that use this key lose access immediately. The API keys, access tokens, and app access that this key created are revoked too.",
+				page.Field{Name: "keep", Label: "Keep the API keys and app access that this key created, and transfer them to me", Type: "checkbox"}),
 		}
 	}
 	return c.Record(nameOfKey(*k), s)

@@ -49,7 +49,7 @@ func showMember(c *page.Context) (page.View, error) {
 		{Label: "ID", Cell: page.Cell{ID: m.UserID.String()}}, {Label: "Role", Cell: page.Cell{Text: string(m.Role)}}, {Label: "Member since", Cell: page.Cell{At: m.Since.Time}},
 	}}
 	if m.UserID == c.Person.User.ID || !c.Person.Workspace.Role.Manages(m.Role) {
-		s.Note = "You cannot change this membership here."
+		s.Note = "You cannot change your own membership here. Only an owner can change the membership of another owner."
 		return c.Record(page.NameOf(m.Name), s)
 	}
 	open, err := page.PartOf[toll.Session](c, list.MemberSessions.Under(m.UserID.String()), url.Values{"pageSize": {strconv.Itoa(page.MostRows)}})
@@ -66,7 +66,7 @@ func showMember(c *page.Context) (page.View, error) {
 		}
 	}
 	s.Acts = []page.Dialog{
-		c.DialogOf("role", "Change role", "API keys and connected apps of this person keep at most the rights of the new role.", roles),
+		c.DialogOf("role", "Change role", "The API keys and connected apps of this person lose all rights that the new role does not have.", roles),
 	}
 	if m.Role == toll.RoleDeveloper {
 		f := page.Field{
@@ -83,7 +83,7 @@ func showMember(c *page.Context) (page.View, error) {
 	s.Acts = append(s.Acts,
 		c.DialogOf("sessions", "End sessions", "This person must sign in again to use this workspace. They stay signed in to other workspaces."),
 		c.DangerOf("remove", "Remove", "This person loses access to this workspace. Their API keys, access tokens, and connected apps in this workspace are revoked.",
-			page.Field{Name: "keep", Label: "Keep the API keys and connected apps, under my name", Type: "checkbox"}))
+			page.Field{Name: "keep", Label: "Keep the API keys and connected apps, and transfer them to me", Type: "checkbox"}))
 	return c.Record(page.NameOf(m.Name), s)
 }
 

@@ -26,7 +26,7 @@ func listDelegations(c *page.Context) (page.View, error) {
 		Icon: "hand-coins", Title: "No delegations yet", Text: "A delegation lets access tokens buy plans automatically, up to a spending limit.", To: "", Button: "",
 		Command: "toll delegations create --help",
 	}
-	s := page.Record{Lead: "Spending limits within which access tokens order plans again automatically.", Table: t}
+	s := page.Record{Lead: "Delegations let access tokens order plans again automatically, up to a spending limit.", Table: t}
 	if c.Person.Rights.Has(toll.RightSpend) {
 		s.Begin("Create delegation", c.To("delegations", "new"))
 	}
@@ -156,7 +156,7 @@ func showDelegation(c *page.Context) (page.View, error) {
 		switch d.Status {
 		case toll.StatusFrozen:
 			s.Note = "This delegation is frozen because the card was declined three times in a row or a payment is disputed."
-			s.Acts = []page.Dialog{c.DialogOf("unfreeze", "Unfreeze", "The delegation can pay again. It stays frozen while a payment is disputed.")}
+			s.Acts = []page.Dialog{c.DialogOf("unfreeze", "Unfreeze", "The delegation can pay again. You cannot unfreeze it while a payment is disputed.")}
 			fallthrough
 		case toll.StatusActive, toll.StatusPending:
 			s.Acts = append(s.Acts, c.DangerOf("revoke", "Revoke", "The delegation can no longer pay. Access tokens that use it are revoked too."))
@@ -204,7 +204,7 @@ func (w *pages) listCards(c *page.Context) (page.View, error) {
 		cell["last4"].Text, cell["expires"].Text = "…"+plain.Name(m.Last4), validUntil(m)
 	})
 	t.Empty = &page.Empty{Icon: "credit-card", Title: "No cards yet", Text: "Enroll a card so that delegations can pay with it. The service never sees the card number.", Command: "toll cards enroll --help"}
-	s := page.Record{Lead: "Cards that pay for the delegations of this workspace.", Table: t}
+	s := page.Record{Lead: "Cards that the delegations of this workspace can charge.", Table: t}
 	switch {
 	case !w.Cards:
 		s.Note = "Card payments are not available."
@@ -254,7 +254,7 @@ func showCard(c *page.Context) (page.View, error) {
 		}
 		s.Acts = []page.Dialog{
 			c.DialogOf("name", "Rename card", "", page.Field{Name: "alias", Label: "Name", Value: name, Max: 100}),
-			c.DangerOf("remove", "Remove card", "The card can no longer pay. Its delegations and their access tokens are revoked."),
+			c.DangerOf("remove", "Remove card", "The card can no longer pay. The delegations that use the card, and their access tokens, are revoked."),
 		}
 	}
 	return c.Record(methodName(m), s)

@@ -265,7 +265,7 @@ func (w *pages) listRequests(c *page.Context) (page.View, error) {
 		return nil, c.Failed("list page", err)
 	}
 	return c.Record("Requests", page.Record{
-		Lead:  "Requests paid with credits, by end time, for at most 90 days at a time. Settlements appear within seconds.",
+		Lead:  "Requests paid with credits, sorted by end time. A search covers up to 90 days. Settlements appear within seconds.",
 		Links: files, Filter: filter, Table: t,
 	})
 }
@@ -287,7 +287,7 @@ func (w *pages) requestsTable(c *page.Context, part page.List[*toll.Settlement],
 	})
 	t.Empty = &page.Empty{Icon: "receipt", Title: "No requests in this period", Text: "Requests that hold or burn credits appear here.", Command: "toll requests history"}
 	if part.Next != "" {
-		t.Empty.Title, t.Empty.Text, t.Empty.Command = "No matches yet", "No request read so far matches the filters. Select Next to read more.", ""
+		t.Empty.Title, t.Empty.Text, t.Empty.Command = "No matches yet", "None of the requests searched so far match the filters. Select Next to search more requests.", ""
 	}
 	return t, err
 }

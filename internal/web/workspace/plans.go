@@ -496,7 +496,7 @@ func actsOfPlan(c *page.Context, p *toll.Plan) (acts []page.Dialog) {
 			page.Field{Name: "days", Label: "Expires after", Unit: "days", Mode: "numeric", Hint: "Leave empty if credits never expire.", Members: []string{"creditsDuration"}}))
 	}
 	if c.Person.Rights.Has(toll.RightMoney) {
-		acts = append(acts, c.DangerOf("take", "Take back credits", "You can take back only unused credits that you minted or that came with a free order, and only while they are not held. To take back paid credits, refund the order.", holder, amount))
+		acts = append(acts, c.DangerOf("take", "Take back credits", "You can take back unused credits that you minted or that came with a free order, but not held credits. To take back paid credits, refund the order.", holder, amount))
 	}
 	switch {
 	case !c.Person.Rights.Has(toll.RightManage):
@@ -535,7 +535,7 @@ func (w *pages) showPlan(c *page.Context) (page.View, error) {
 	ordersTable.Pager = nil
 	agentsTable := agentsTable(c, agents)
 	agentsTable.Pager = nil
-	agentsTable.Empty = &page.Empty{Icon: "bot", Title: "No agents", Text: "Attach the plan to an agent to let subscribers pay there with its credits.", To: c.To("agents"), Button: "Your agents", Command: ""}
+	agentsTable.Empty = &page.Empty{Icon: "bot", Title: "No agents", Text: "Attach the plan to an agent so that subscribers can spend their credits on the agent.", To: c.To("agents"), Button: "Your agents", Command: ""}
 	limit := "none"
 	if plan.MaxOrders > 0 {
 		limit = page.Count(plan.MaxOrders, "order")

@@ -245,7 +245,7 @@ func (w *pages) postTry(c *page.Context) (page.View, error) {
 	}
 	asked.most = most
 	if _, _, ok := x402.NewEndpoints(asked.agent.API.Endpoints).Match(asked.address, asked.verb); !ok || w.outbound.Check(asked.address) != nil {
-		return refuse(http.StatusBadRequest, "The method and URL must match an endpoint of the agent, and this service must be allowed to call the URL.")
+		return refuse(http.StatusBadRequest, "The method and URL do not match an endpoint of the agent, or this service is not allowed to call the URL.")
 	}
 	text, err := c.Sessions.Once(c.Ctx(), c.Form.Get("ticket"), func() (string, error) {
 		result, err := w.call(c, asked)

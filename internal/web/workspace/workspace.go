@@ -71,7 +71,7 @@ func changeWorkspace(c *page.Context) (page.View, error) {
 func deleteWorkspace(c *page.Context) (page.View, error) {
 	err := c.HasRight(toll.RightExport)
 	if err == nil {
-		err = page.NeedProof(c, "This deletes the workspace for all its members. First, confirm that it is you. The confirmation is valid for ten minutes.")
+		err = page.NeedProof(c, "Before you delete the workspace for all its members, confirm that it is you. The confirmation is valid for ten minutes.")
 	}
 	if err != nil {
 		return nil, err
@@ -224,7 +224,7 @@ func (w *pages) showProgram(c *page.Context) (page.View, error) {
 	if g.Resource != "" {
 		s.Facts = append(s.Facts, page.Fact{Label: "For use at", Cell: page.Cell{Text: g.Resource}})
 	}
-	s.Acts = []page.Dialog{c.DangerOf("end", "Revoke", "The app loses access immediately. The API keys, access tokens, and app access that it created are revoked too.")}
+	s.Acts = []page.Dialog{c.DangerOf("end", "Revoke", "The app loses access immediately. The API keys, access tokens, and app access that the app created are revoked too.")}
 	return c.Record(g.Name, s)
 }
 

@@ -114,7 +114,7 @@ def test_limits(svc: Service, seller: Front, fetch: Any) -> None:
         (Limits(hosts=[f"127.0.0.1:{seller.port}"], credits_per_call=5, credits=9, credits_per_day=1), {}, "24 hours"),
         (Limits(hosts=[f"127.0.0.1:{seller.port}"], credits_per_call=5, credits=9), {"plans": ["17"]}, "not in the list of allowed plans"),
         (Limits(hosts=[f"127.0.0.1:{seller.port}"], credits_per_call=5, credits=9), {"hosts": []}, "cannot verify"),
-        (Limits(hosts=[f"127.0.0.1:{seller.port}"], credits_per_call=5, credits=9), {"agent": "17"}, "only 17"),
+        (Limits(hosts=[f"127.0.0.1:{seller.port}"], credits_per_call=5, credits=9), {"agent": "17"}, "only agent 17"),
     ]:
         b = Budget(limits)
         with pytest.raises(PaymentError, match=why) as e:
@@ -203,12 +203,12 @@ def test_liars_get_nothing(svc: Service, liar: int, fetch: Any, seller: Front) -
         (challenge(svc, url, amount="0"), "0 credits"),
         (challenge(svc, url, amount="-1"), "not a whole number"),
         (challenge(svc, url, amount=2), "not a whole number"),
-        (challenge(svc, url, scheme="exact"), "needs a wallet"),
+        (challenge(svc, url, scheme="exact"), "requires a wallet"),
         (challenge(svc, url, scheme="other"), "cannot be paid with credits"),
         (challenge(svc, url, network="eip155:1"), "uses scheme"),
         (challenge(svc, url, planId="1", extra={}), ""),
         ({**challenge(svc, url), "accepts": []}, "no way to pay"),
-        ({**challenge(svc, url), "accepts": ["x", 1, None]}, "not an object"),
+        ({**challenge(svc, url), "accepts": ["x", 1, None]}, "not a JSON object"),
     ]:
         Liar.challenge = asks
         b = budget(liar)

@@ -116,8 +116,8 @@ def test_wallets_sign_what_is_asked_or_nothing(liar: int) -> None:
         ({"amount": "\u0661\u0660"}, "no amount"),
         ({"amount": "\u00b2"}, "no amount"),
         ({"amount": str(1 << 256)}, "no amount"),
-        ({"payTo": "0x0"}, "not an address"),
-        ({"payTo": builders.ZERO}, "not an address"),
+        ({"payTo": "0x0"}, "not a valid address"),
+        ({"payTo": builders.ZERO}, "not a valid address"),
         ({"extra": {}}, "domain"),
         ({"extra": None}, "domain"),
         ({"extra": {"name": "USDC", "version": "2", "assetTransferMethod": "permit2"}}, "permit2"),
@@ -125,7 +125,7 @@ def test_wallets_sign_what_is_asked_or_nothing(liar: int) -> None:
         Liar.challenge = asks(url, entry(**more))
         refused(why)
     Liar.challenge = asks(url, entry(), **{"sign-in-with-x": {}})
-    refused("accepts a sign-in")
+    refused("accepts a wallet sign-in")
     Liar.challenge = asks("https://agent.example.com/ask", entry())
     refused("is not at")
     Liar.challenge = asks(url, {"scheme": "svc:erc4337"})
@@ -136,7 +136,7 @@ def test_wallets_sign_what_is_asked_or_nothing(liar: int) -> None:
     refused("24 hours", limits=Limits(hosts=limits.hosts, money_per_call=20_000, money=10**6, money_per_day=1))
     refused("the device is locked", Broken(RuntimeError("the device is locked")))
     for answer in (None, "", "0x12", b"12", 7, "0x" + "g" * 130):
-        refused("no signature", Broken(answer))
+        refused("no valid signature", Broken(answer))
     assert Liar.seen == [] and wallet.signed == []
 
 

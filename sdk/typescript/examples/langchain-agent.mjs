@@ -35,7 +35,7 @@ export async function ask(model, url, question) {
 async function run(tools, call) {
   try {
     const called = tools.find((t) => t.name === call.name);
-    if (!called) throw new Error(`there is no tool ${call.name}`);
+    if (!called) throw new Error(`the tool ${call.name} does not exist`);
     return await called.invoke({ ...call, type: "tool_call" });
   } catch (e) {
     return new ToolMessage({ tool_call_id: call.id, status: "error", content: e.message });

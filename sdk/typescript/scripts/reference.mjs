@@ -136,7 +136,7 @@ for (const [module, heading] of entries) {
 }
 const text = `${out.join("\n").replace(/\n{3,}/g, "\n\n").trim()}\n`;
 if (undocumented.length) {
-  console.error(`without a comment: ${undocumented.join(", ")}`);
+  console.error(`missing doc comments: ${undocumented.join(", ")}`);
   process.exit(1);
 }
 if (!process.argv.includes("--check")) writeFileSync(target, text);

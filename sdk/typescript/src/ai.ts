@@ -114,7 +114,7 @@ export async function aiTools<Schema>(
   const make = ai.jsonSchema as (schema: Record<string, unknown>) => Schema;
   const out: Record<string, AiTool<Schema>> = {};
   for (const t of (await Promise.all(sources.map(toolsOf))).flat()) {
-    if (t.name in out) throw new TypeError(`two tools have the name ${t.name}`);
+    if (t.name in out) throw new TypeError(`two tools have the same name: ${t.name}`);
     out[t.name] = { description: t.description, inputSchema: make(t.schema), execute: t.run };
   }
   return out;

@@ -138,7 +138,8 @@ export class Budget {
       }
     };
     check((credits ? l.credits : l.money) ?? 0n, 0, "");
-    check(credits ? l.creditsPerDay : l.moneyPerDay, p.at.getTime() - dayMs, " in 24 hours");
+    const perDay = credits ? l.creditsPerDay : l.moneyPerDay;
+    check(perDay, p.at.getTime() - dayMs, " (limit per 24 hours)");
     this.#keep(p);
   }
 
@@ -261,7 +262,9 @@ export class Buyer {
       throw new TypeError("pass toll, token, or wallet: a buyer needs a way to pay");
     }
     if (o.delegationId && !o.plans?.length) {
-      throw new TypeError("delegationId requires plans: list the plans that it may buy");
+      throw new TypeError(
+        "delegationId requires plans: list the plans that the delegation can buy",
+      );
     }
     this.#o = o;
     this.budget = o.budget ?? new Budget(o.limits ?? { hosts: [] });
@@ -276,8 +279,9 @@ export class Buyer {
     const host = hostOf(bill.url);
     const resource = x402.object(challenge.resource)?.url;
     if (typeof resource === "string" && !sameServer(bill.url, resource)) {
-      const reason = `it requires payment for ${resource.slice(0, 200)}, which is not at ${host}`;
-      throw new PaymentError(host, `${reason}: call that address itself if you trust it`, {
+      const shown = resource.slice(0, 200);
+      const reason = `the server requires payment for ${shown}, which is not at ${host}`;
+      throw new PaymentError(host, `${reason}: if you trust that URL, call it directly`, {
         challenge,
       });
     }
@@ -286,7 +290,7 @@ export class Buyer {
       let payment: PaymentRecord | undefined;
       try {
         const e = x402.object(entry);
-        if (!e) throw new Unpayable("an entry is not an object");
+        if (!e) throw new Unpayable("a payment option is not a JSON object");
         const q = await this.#quote(bill.url, e, challenge);
         const record: PaymentRecord = {
           id: `pay_${hex(16)}`, at: new Date(), host, method: bill.method, path: bill.path,
@@ -313,21 +317,26 @@ export class Buyer {
     const { toll, token, wallet } = this.#o;
     if (e.scheme === "exact") {
       if (!wallet) {
-        throw new Unpayable("the scheme exact needs a wallet, and no wallet is configured");
+        throw new Unpayable("the scheme exact requires a wallet, but no wallet is configured");
       }
       if (x402.object(challenge.extensions)?.["sign-in-with-x"]) {
-        throw new Unpayable("the server accepts a sign-in of the wallet instead of a payment");
+        throw new Unpayable(
+          "the server accepts a wallet sign-in (sign-in-with-x) instead of a payment, " +
+            "but this client does not support it",
+        );
       }
       return quoteExact(e, wallet);
     }
     const extra = x402.object(e.extra);
     const planId = extra?.planId ?? e.planId;
     if (typeof planId !== "string" || !/^\d{1,78}$/.test(planId)) {
-      throw new Unpayable(`the scheme '${show(e.scheme)}' is not supported: the entry has no plan`);
+      throw new Unpayable(
+        `the scheme '${show(e.scheme)}' is not supported: the payment option has no plan id`,
+      );
     }
     if (this.#o.plans?.length && !this.#o.plans.includes(planId)) {
       throw new Unpayable(
-        `it requires credits of plan ${planId}, which is not in the list of allowed plans`,
+        `the server requires credits of plan ${planId}, which is not in the list of allowed plans`,
       );
     }
     if (token) {
@@ -335,7 +344,7 @@ export class Buyer {
       const its = x402.object(taken.claims.authorization)?.planId ?? taken.claims.planId;
       if (its === planId) {
         const most = amountOf(e);
-        if (most === undefined) throw new Unpayable("the entry has no amount");
+        if (most === undefined) throw new Unpayable("the payment option has no amount");
         return {
           unit: "credits",
           planId,
@@ -344,11 +353,15 @@ export class Buyer {
         };
       }
       if (!toll) {
-        throw new Unpayable(`the access token is for plan ${String(its)}, not for ${planId}`);
+        throw new Unpayable(
+          `the access token is for plan ${String(its)}, but the server requires plan ${planId}`,
+        );
       }
     }
     if (!toll) {
-      throw new Unpayable("it requires credits, and no client is configured to pay with credits");
+      throw new Unpayable(
+        "the server requires credits, but no client is configured to pay with credits",
+      );
     }
     return this.#quoteCredits(toll, called, e, planId, extra?.agentId);
   }
@@ -366,18 +379,25 @@ export class Buyer {
     const chain = environment === "live" ? "eip155:8453" : "eip155:84532";
     const network = card ? `stripe:${environment}` : chain;
     if (e.scheme !== scheme || (e.network !== network && e.network !== network.split(":")[0])) {
-      throw new Unpayable(`plan ${planId} uses scheme ${scheme} on ${network}`);
+      throw new Unpayable(
+        `the payment option does not match plan ${planId}, ` +
+          `which uses scheme ${scheme} on ${network}`,
+      );
     }
     const agent = named ?? this.#o.agent ?? "";
     if (typeof agent !== "string" || !/^\d{0,78}$/.test(agent)) {
-      throw new Unpayable("the entry has an invalid agent id");
+      throw new Unpayable("the payment option has an invalid agent id");
     }
     await this.#checkAgent(toll, called, planId, agent);
     let most = amountOf(e) ?? plan.registry.credits.maxAmount ?? 0n;
     const time = plan.accessLimit === "time";
     if (time) most = 0n;
     // An access token without a limit may burn all credits.
-    else if (most === 0n) throw new Unpayable(`the entry costs 0 credits of plan ${planId}`);
+    else if (most === 0n) {
+      throw new Unpayable(
+        `the payment option costs 0 credits of plan ${planId}; it must cost at least 1`,
+      );
+    }
     const pay = async () => {
       const t = await toll.tokens.create({
         planId,
@@ -411,7 +431,10 @@ export class Buyer {
   async #checkAgent(toll: Toll, called: string, planId: string, agent: string): Promise<void> {
     const { agent: only, plans, hosts } = this.#o;
     if (only && agent !== only) {
-      throw new Unpayable(`it requires payment for agent ${agent}, but only ${only} may be paid`);
+      throw new Unpayable(
+        `the server requires payment for agent ${agent}, ` +
+          `but this client may pay only agent ${only}`,
+      );
     }
     const key = [originOf(called), planId, agent].join();
     let known = this.#agents.get(key);
@@ -434,7 +457,7 @@ export class Buyer {
     if (plans?.length && hosts?.some((h) => h.toLowerCase() === host)) return;
     throw new Unpayable(
       `cannot verify that ${whose} is served at ${host}: no registered endpoint has a host; ` +
-        "if you trust this server, set plans and hosts",
+        "if you trust this server, add its plan to plans and its host to hosts",
     );
   }
 
@@ -532,19 +555,20 @@ function quoteExact(e: x402.Json, wallet: Wallet): Quote {
     throw new Unpayable(`the token ${show(e.asset)} on ${show(network)} is neither USDC nor EURC`);
   }
   const value = amountOf(e);
-  if (!value) throw new Unpayable("the entry has no amount");
+  if (!value) throw new Unpayable("the payment option has no amount");
   const to = String(e.payTo);
   if (!/^0x[0-9a-f]{40}$/i.test(to) || /^0x0+$/.test(to)) {
-    throw new Unpayable(`the receiver ${show(to)} is not an address`);
+    throw new Unpayable(`the receiver ${show(to)} is not a valid address`);
   }
   const { name, version, assetTransferMethod: method } = x402.object(e.extra) ?? {};
   if (method && method !== "eip3009") {
     throw new Unpayable(
-      `it requires a transfer by '${show(method)}', but wallets sign only EIP-3009`,
+      `the payment option requires the transfer method '${show(method)}', ` +
+        "but wallets support only EIP-3009",
     );
   }
   if (typeof name !== "string" || typeof version !== "string" || !name || !version) {
-    throw new Unpayable("the entry has no EIP-712 domain of its token");
+    throw new Unpayable("the payment option has no EIP-712 domain for its token");
   }
   const pay = async () => {
     const now = BigInt(Math.floor(Date.now() / 1000));

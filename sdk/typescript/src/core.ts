@@ -307,7 +307,7 @@ export class Core {
       if (!Array.isArray(body[member])) {
         throw new TollError({
           code: codes.internal,
-          message: "The service sent a list without its records.",
+          message: "The service sent a list that cannot be read.",
         });
       }
       const next = body.nextCursor;
@@ -331,7 +331,7 @@ export class Core {
       throw errorOf(a.response.status, a.response.headers, a.raw, noKey ? needKey : undefined);
     }
     if (a.response.headers.get("deprecation") === "true") {
-      this.deprecated(`The service accepted a deprecated form of ${call.method} ${call.path}.`);
+      this.deprecated(`The request ${call.method} ${call.path} uses a deprecated form.`);
     }
     return { ...a, data: convert(a.raw, call.shape) as T };
   }

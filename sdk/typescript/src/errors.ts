@@ -67,7 +67,7 @@ export function errorOf(status: number, headers: Headers, body: unknown, hint?: 
     code: known ?? `BCK.HTTP.${status}`,
     message:
       text(b.message) ??
-      `The service answered with status ${status} and without an error object.`,
+      `The service responded with status ${status} but without an error object.`,
     status,
     retryable: typeof b.retryable === "boolean" ? b.retryable : status === 429 || status >= 502,
     raw: body,

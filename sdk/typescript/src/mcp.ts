@@ -255,7 +255,8 @@ class Call extends Sale {
       this.token = bearer;
       const log = this.shop.o.log ?? consoleLog;
       deprecated(
-        "An access token as the bearer token of an MCP call is deprecated: send it in _meta.",
+        "An MCP call sends an access token as its bearer token, which is deprecated: " +
+          "send the access token in _meta.",
         log,
       );
     }

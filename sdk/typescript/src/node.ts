@@ -215,7 +215,7 @@ export class Capture {
       writeProcessing: informs,
       writeInformation: informs,
       createPushResponse: method((_: unknown, done: (error: Error) => void) =>
-        done(new Error("a paid handler must not push")),
+        done(new Error("a paid handler must not use HTTP/2 server push")),
       ),
       stream: { value: stream && guarded(stream) },
     };

@@ -174,7 +174,8 @@ const termsLifeMs = 300_000;
 const maxTerms = 1000;
 const pending = "settlement_pending";
 const unavailable = "The payment service cannot be reached. No credits were burned.";
-const otherToken = "Create an access token for this resource, or without a resource.";
+const otherToken =
+  "Create an access token for this resource, or one that is not limited to a resource.";
 
 const paymentHeaders = new Set([
   "payment-signature", "payment-required", "payment-response", "x-payment", "x-payment-response",
@@ -556,7 +557,7 @@ export class Sale {
       const info = x402.object(x402.object(theirs)?.info);
       if (info?.required !== identifierInfo.required) {
         const message =
-          `The payment does not repeat the extension ${x402.identifier} as the server sent it.`;
+          `The payment must repeat the extension ${x402.identifier} exactly as the server sent it.`;
         return this.refuse("extension_echo_mismatch", {
           status: 402,
           code: "BCK.X402.0012",
@@ -622,7 +623,8 @@ export class Sale {
     if (!payment.agentRequestId || (v.extra?.heldAmount === undefined && held > 0n)) {
       await this.release();
       this.payment = undefined;
-      return this.#unavailable("verify", new Error("a payment was confirmed without its hold"));
+      const e = new Error("the service verified a payment, but returned no request id or no hold");
+      return this.#unavailable("verify", e);
     }
     return undefined;
   }
@@ -737,7 +739,7 @@ export class Sale {
     const f = {
       status: 503,
       code: codes.settlementPending,
-      message: "The outcome is not known yet; repeat the same call.",
+      message: "The outcome of the payment is not known yet. Repeat the request.",
       category: "integration",
       retryable: true,
       ...more,
@@ -848,12 +850,12 @@ export class Sale {
     let problem = "";
     let amount = 0n;
     if (said !== undefined && !this.isHead && a.status !== 204 && Number(said) !== a.body.length) {
-      problem = `The handler declared ${said} bytes and sent ${a.body.length}`;
+      problem = `The handler declared ${said} bytes but sent ${a.body.length}`;
     } else {
       try {
         amount = await this.amount({ ...a, headers }, a.body.length, false);
       } catch (e) {
-        problem = `The price of an answer failed: ${String(e)}`;
+        problem = `Computing the price of a response failed: ${String(e)}`;
       }
     }
     if (problem) {
@@ -902,7 +904,8 @@ export class Sale {
     } catch (e) {
       // Delivered content must be paid for, and the payer agreed to the held credits.
       amount = (this.payment as Payment).held;
-      this.shop.log("warn", `The price of a stream failed: ${String(e)} (${this.about})`);
+      const problem = "Computing the price of a stream failed, so the held credits are charged";
+      this.shop.log("warn", `${problem}: ${String(e)} (${this.about})`);
     }
     const s = await this.settle(amount, 1);
     if (s.receipt.success) return;

@@ -48,7 +48,7 @@ export async function verifyWebhook(
     refuse("The webhook timestamp is outside the allowed window.");
   }
   const bytes = typeof body === "string" ? new TextEncoder().encode(body) : body;
-  if (bytes.byteLength > 1 << 20) refuse("The body of a delivery must be at most 1 MiB.");
+  if (bytes.byteLength > 1 << 20) refuse("The body of the delivery is longer than 1 MiB.");
   const head = new TextEncoder().encode(`${id}.${sent}.`);
   const text = new Uint8Array(head.length + bytes.length);
   text.set(head);

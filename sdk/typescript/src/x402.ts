@@ -56,14 +56,14 @@ export interface Token {
 export function decodeToken(text: string): Token {
   const json = text.startsWith("{");
   if (text.length > (json ? maxPayload : maxToken)) {
-    throw new Undecodable(`it is larger than ${json ? 16 : 8} KiB`);
+    throw new Undecodable(`the token is larger than ${json ? 16 : 8} KiB`);
   }
   if (jwsForm.test(text)) return { jws: text, claims: claimsOf(text), nonce: "", extensions: {} };
   let value: unknown;
   try {
     value = JSON.parse(json ? text : fromBase64(text));
   } catch {
-    throw new Undecodable("it is neither a JWS, nor base64 of a JSON object, nor a JSON object");
+    throw new Undecodable("expected a JWS, a JSON object, or the base64 of a JSON object");
   }
   const p = object(value);
   if (!p) throw new Undecodable("the payment payload is not an object");

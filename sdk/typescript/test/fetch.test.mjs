@@ -87,7 +87,7 @@ test("limits", async () => {
     [{ hosts: [host], creditsPerCall: 5n, credits: 9n, creditsPerDay: 1n }, {}, /24 hours/],
     [{ hosts: [host], creditsPerCall: 5n, credits: 9n }, { plans: ["17"] }, /not in the list of allowed plans/],
     [{ hosts: [host], creditsPerCall: 5n, credits: 9n }, { hosts: [] }, /cannot verify/],
-    [{ hosts: [host], creditsPerCall: 5n, credits: 9n }, { agent: "17" }, /only 17/],
+    [{ hosts: [host], creditsPerCall: 5n, credits: 9n }, { agent: "17" }, /only agent 17/],
     [{ hosts: [host], moneyPerCall: 5n, money: 9n }, {}, /limit for one request is 0/],
   ]) {
     const pay = payingFetch(good({ limits, ...more }));
@@ -199,7 +199,7 @@ describe("servers that lie", () => {
       [challenge(its(), { network: "eip155:1" }), /uses scheme/],
       [challenge(its(), { planId: "1", extra: {} }), /./],
       [{ ...challenge(its()), accepts: [] }, /no way to pay/],
-      [{ ...challenge(its()), accepts: ["x", 1, null] }, /not an object/],
+      [{ ...challenge(its()), accepts: ["x", 1, null] }, /not a JSON object/],
     ]) {
       asks = what;
       const pay = payingFetch(options());
@@ -248,7 +248,7 @@ describe("servers that lie", () => {
       [{ network: "eip155:1" }, /neither USDC nor EURC/],
       [{ amount: "30000" }, /limit for one request is 20000/],
       [{ amount: undefined }, /no amount/],
-      [{ payTo: "0x0" }, /not an address/],
+      [{ payTo: "0x0" }, /not a valid address/],
       [{ extra: {} }, /domain/],
       [{ extra: { ...entry.extra, assetTransferMethod: "permit2" } }, /permit2/],
     ]) {

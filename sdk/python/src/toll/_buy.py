@@ -169,7 +169,7 @@ class Budget:
             if p.most > per_call:
                 raise LimitReached(f"{asks}, but the limit for one request is {per_call}")
             day = p.at.timestamp() - 86400
-            for limit, since, when in ((total, 0.0, ""), (per_day, day, " in 24 hours")):
+            for limit, since, when in ((total, 0.0, ""), (per_day, day, " (limit per 24 hours)")):
                 if limit is None:
                     continue
                 left = limit - self._sum(p.unit, since)
@@ -292,13 +292,13 @@ class Buyer:
         delegation_id: str | None = None,
     ) -> None:
         if config is None and wallet is None:
-            raise ValueError("a payer needs a client, a wallet, or both")
+            raise ValueError("pass a client, a wallet, or both: a buyer needs a way to pay")
         self.budget, self.wallet = budget, wallet
         self._config = config
         self.plans, self.hosts = frozenset(plans), frozenset(h.lower() for h in hosts)
         self.agent, self.delegation_id = agent, delegation_id
         if delegation_id is not None and not self.plans:
-            raise ValueError("delegation_id requires plans: list the plans that it may buy")
+            raise ValueError("delegation_id requires plans: list the plans that the delegation can buy")
         self._terms: dict[str, Terms] = {}
         self._agents: dict[tuple[str, str, str], tuple[bool, str, float]] = {}
 
@@ -314,13 +314,13 @@ class Buyer:
         logical = asked.item and isinstance(url, str) and url.startswith("mcp://")
         if isinstance(url, str) and not logical and not same_server(asked.url, url):
             raise PaymentError(
-                host, f"it requires payment for {url[:200]!r}, which is not at {host}: call that "
-                "url itself if you trust it",
+                host, f"the server requires payment for {url[:200]!r}, which is not at {host}: "
+                "if you trust that URL, call it directly",
             )
         for entry in asked.challenge["accepts"][:MAX_ENTRIES]:
             try:
                 if not isinstance(entry, dict):
-                    raise Unpayable("an entry is not an object")
+                    raise Unpayable("a payment option is not a JSON object")
                 quote = yield from self._quote(asked, entry)
             except Unpayable as e:
                 reasons.append(str(e))
@@ -357,16 +357,19 @@ class Buyer:
     def config(self) -> Config:
         """The settings of the client. Raises Unpayable without one."""
         if self._config is None:
-            raise Unpayable("it requires credits, and no client is configured to pay with credits")
+            raise Unpayable("the server requires credits, but no client is configured to pay with credits")
         return self._config
 
     def _quote(self, asked: Asked, entry: Mapping[str, Any]) -> Steps[Quote]:
         scheme = entry.get("scheme")
         if scheme == "exact":
             if self.wallet is None:
-                raise Unpayable("the scheme exact needs a wallet, and no wallet is configured")
+                raise Unpayable("the scheme exact requires a wallet, but no wallet is configured")
             if "sign-in-with-x" in (asked.challenge.get("extensions") or {}):
-                raise Unpayable("the server accepts a sign-in of the wallet instead of a payment")
+                raise Unpayable(
+                    "the server accepts a wallet sign-in (sign-in-with-x) instead of a payment, "
+                    "but this client does not support it"
+                )
             return quote_exact(entry, self.wallet)
         names = self.config.namespace
         if scheme not in (names.crypto, names.card):
@@ -374,10 +377,12 @@ class Buyer:
         extra = entry.get("extra")
         named = (extra.get("planId") if isinstance(extra, dict) else None) or entry.get("planId")
         if not isinstance(named, str) or digits(named) is None:
-            raise Unpayable("the entry has no plan")
+            raise Unpayable("the payment option has no plan id")
         plan: str = named
         if self.plans and plan not in self.plans:
-            raise Unpayable(f"it requires credits of plan {plan}, which is not in the list of allowed plans")
+            raise Unpayable(
+                f"the server requires credits of plan {plan}, which is not in the list of allowed plans"
+            )
         terms = self._terms.get(plan)
         if terms is None:
             path = f"/api/v1/protocol/plans/{plan}"
@@ -392,7 +397,10 @@ class Buyer:
             terms = self._terms[plan] = terms_of(record, info, self.config)
         network = entry.get("network")
         if scheme != terms.scheme or network not in (terms.network, terms.network.split(":")[0]):
-            raise Unpayable(f"plan {plan} uses scheme {terms.scheme} on {terms.network}")
+            raise Unpayable(
+                f"the payment option does not match plan {plan}, which uses scheme {terms.scheme} "
+                f"on {terms.network}"
+            )
         agent = extra.get("agentId") if isinstance(extra, dict) else None
         yield from self._check_agent(asked.url, plan, agent)
         amount = entry.get("amount")
@@ -401,7 +409,7 @@ class Buyer:
             raise Unpayable(f"the amount {str(amount)[:40]!r} is not a whole number of credits")
         if most == 0 and not terms.is_time:
             # A token without a limit may burn all credits.
-            raise Unpayable(f"the entry costs 0 credits of plan {plan}")
+            raise Unpayable(f"the payment option costs 0 credits of plan {plan}; it must cost at least 1")
         cost = 0 if terms.is_time else most
         return Quote("credits", plan, cost, lambda: self._pay_credits(plan, entry, cost))
 
@@ -410,9 +418,12 @@ class Buyer:
         copied the entry of another server, and would spend the payment there."""
         agent = named or self.agent or ""
         if agent and digits(agent) is None:
-            raise Unpayable("the entry has an invalid agent id")
+            raise Unpayable("the payment option has an invalid agent id")
         if self.agent and agent != self.agent:
-            raise Unpayable(f"it requires payment for agent {agent}, but only {self.agent} may be paid")
+            raise Unpayable(
+                f"the server requires payment for agent {agent}, but this client may pay only agent "
+                f"{self.agent}"
+            )
         key = (origin(called), plan, agent)
         known = self._agents.get(key)
         if known is None or time.monotonic() > known[2]:
@@ -429,7 +440,7 @@ class Buyer:
             raise Unpayable(f"{whose} is registered at {elsewhere} and has no endpoint at {host}")
         raise Unpayable(
             f"cannot verify that {whose} is served at {host}: no registered endpoint has a host; "
-            "if you trust this server, set plans and hosts"
+            "if you trust this server, add its plan to plans and its host to hosts"
         )
 
     def _registered(self, called: str, plan: str, agent: str) -> Steps[tuple[bool, str]]:
@@ -598,17 +609,20 @@ def quote_exact(entry: Mapping[str, Any], wallet: Wallet) -> Quote:
         raise Unpayable(f"the token {asset[:42]!r} on {network[:40]!r} is neither USDC nor EURC")
     value = digits(entry.get("amount"))
     if not value or value >= 1 << 256:
-        raise Unpayable("the entry has no amount")
+        raise Unpayable("the payment option has no amount")
     if not ADDRESS.fullmatch(to) or not int(to, 16):
-        raise Unpayable(f"the receiver {to[:42]!r} is not an address")
+        raise Unpayable(f"the receiver {to[:42]!r} is not a valid address")
     extra = entry.get("extra")
     about: Mapping[str, Any] = extra if isinstance(extra, dict) else {}
     method = about.get("assetTransferMethod") or "eip3009"
     if method != "eip3009":
-        raise Unpayable(f"it requires a transfer by {str(method)[:40]!r}, but wallets sign only EIP-3009")
+        raise Unpayable(
+            f"the payment option requires the transfer method {str(method)[:40]!r}, "
+            "but wallets support only EIP-3009"
+        )
     name, version = about.get("name"), about.get("version")
     if not (isinstance(name, str) and isinstance(version, str) and name and version):
-        raise Unpayable("the entry has no EIP-712 domain of its token")
+        raise Unpayable("the payment option has no EIP-712 domain for its token")
     asked = entry.get("maxTimeoutSeconds")
     life = min(max(asked, 60), 3600) if isinstance(asked, int) else 60
 
@@ -642,7 +656,10 @@ def signature_text(signed: Any) -> str:
     signed = getattr(signed, "signature", signed)
     text = "0x" + bytes(signed).hex() if isinstance(signed, (bytes, bytearray)) else signed
     if not isinstance(text, str) or not re.fullmatch(r"0x([0-9a-fA-F]{2}){65,4096}", text):
-        raise Unpayable("the wallet returned no signature: sign_typed_data must return its bytes")
+        raise Unpayable(
+            "the wallet returned no valid signature: sign_typed_data must return the bytes of the "
+            "signature"
+        )
     return text
 
 

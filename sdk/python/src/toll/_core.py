@@ -254,7 +254,7 @@ def _query(value: Any) -> str:
         return "true" if value else "false"
     if hasattr(value, "isoformat"):
         if value.tzinfo is None:
-            raise ValueError("a time needs a time zone, for example datetime.now(timezone.utc)")
+            raise ValueError("a datetime must have a time zone, for example datetime.now(timezone.utc)")
         return str(value.isoformat())
     return str(value)
 
@@ -360,7 +360,7 @@ def read(call: Call[R], answer: Answer) -> R:
     if not 200 <= answer.status <= 299 and answer.status not in call.taken:
         raise errors.of_answer(answer)
     if answer.headers.get("deprecation") == "true":
-        warn_deprecated(f"the service accepted a deprecated form of {call.method} {call.path}")
+        warn_deprecated(f"the request {call.method} {call.path} uses a deprecated form")
     try:
         return call.record.read(answer.json() if answer.body else {}, answer)
     except (ValueError, Unreadable) as e:

@@ -566,7 +566,7 @@ class Exchange:
             return self.error(fault)
         plan_id = price.plan or seller.plan
         if not plan_id:
-            raise ValueError("a paid route requires a plan: set plan=... of the middleware or of paid()")
+            raise ValueError("a paid route requires a plan: set plan=... in the middleware or in paid()")
         try:
             terms = yield from seller.terms(plan_id)
         except errors.TollError as e:
@@ -577,8 +577,8 @@ class Exchange:
         if most is not None and asked != most:
             seller.once(
                 f"bounds {plan_id} {most}",
-                "the price of a route, %s credits, is outside the bounds of %s to %s of its plan %s; "
-                "the bounds apply", most, terms.least, terms.most, plan_id,
+                "the price of a route is %s credits, but the minimum is %s and the maximum is %s for plan "
+                "%s: using the nearest allowed price", most, terms.least, terms.most, plan_id,
             )
         self.required = self._require(terms, asked)
         if self.v1:
@@ -662,14 +662,15 @@ class Exchange:
                 continue
             info = theirs.get("info") if isinstance(theirs, dict) else None
             if not isinstance(info, dict) or any(info.get(k) != v for k, v in ours["info"].items()):
-                message = f"The payment does not repeat the extension {name} as the server sent it."
+                message = f"The payment must repeat the extension {name} exactly as the server sent it."
                 return self.refuse("extension_echo_mismatch", Fault(402, "BCK.X402.0012", message))
         if not self._is_for_us(token):
             return self.refuse(
                 self.seller.names.reason("resource_mismatch"),
                 Fault(
                     402, "BCK.PROTOCOL.0031", "The access token is for another resource.",
-                    "business", "Create an access token for this resource, or without a resource.",
+                    "business",
+                    "Create an access token for this resource, or one that is not limited to a resource.",
                 ),
             )
         return None
@@ -719,7 +720,9 @@ class Exchange:
         if not verdict.agent_request_id or (held is None and amount > 0):
             yield from self.release()
             self.payment = None
-            lacking = errors.InternalError("The facilitator confirmed a payment without its hold.")
+            lacking = errors.InternalError(
+                "The facilitator verified a payment, but returned no request id or no hold."
+            )
             return self.unavailable("verify", lacking)
         return None
 
@@ -819,7 +822,7 @@ class Exchange:
         if e.code == errors.PENDING:
             return self.error(
                 Fault(
-                    503, e.code, "The outcome is not known yet; repeat the same call.",
+                    503, e.code, "The outcome of the payment is not known yet. Repeat the request.",
                     "integration", retryable=True, retry_after=e.retry_after,
                 )
             )
@@ -995,7 +998,7 @@ class Exchange:
         lines = [(_x402.RESPONSE, receipt_header(receipt))]
         if not known:
             fault = Fault(
-                503, errors.PENDING, "The outcome is not known yet; repeat the same call.",
+                503, errors.PENDING, "The outcome of the payment is not known yet. Repeat the request.",
                 "integration", retryable=True,
             )
             return self.error(fault, None, lines)

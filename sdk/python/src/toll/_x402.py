@@ -102,15 +102,15 @@ def decode_token(text: str) -> Token:
     """Decodes an access token in any form: JWS, base64 of a PaymentPayload, or its JSON text."""
     if text.startswith("{"):
         if len(text) > MAX_PAYLOAD:
-            raise Undecodable("it is larger than 16 KiB")
+            raise Undecodable("the token is larger than 16 KiB")
         return _payload(text.encode())
     if len(text) > MAX_TOKEN:
-        raise Undecodable("it is larger than 8 KiB")
+        raise Undecodable("the token is larger than 8 KiB")
     if _JWS.match(text):
         return Token(text, _claims(text))
     plain = decode_base64(text)
     if plain is None or not plain.startswith(b"{"):
-        raise Undecodable("it is neither a JWS, nor base64 of a JSON object, nor a JSON object")
+        raise Undecodable("expected a JWS, a JSON object, or the base64 of a JSON object")
     return _payload(plain)
 
 

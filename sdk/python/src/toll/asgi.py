@@ -115,7 +115,7 @@ class Middleware:
         **settings: Any,
     ) -> None:
         if not isinstance(client, AsyncToll):
-            raise TypeError("toll.asgi requires an AsyncToll; toll.wsgi accepts a Toll")
+            raise TypeError("toll.asgi requires an AsyncToll client; use toll.wsgi with a Toll client")
         self.app = app
         self.queue = queue or Queue()
         self._transport = client._transport
@@ -232,7 +232,7 @@ class _Exchange(Exchange):
     async def pay_soon(self, price: Price) -> Reply | None:
         """Pays on the event loop. Returns the response for an unpaid request."""
         if self.passing:
-            raise RuntimeError("the response began before its payment")
+            raise RuntimeError("the response began before the payment was verified")
         paying = asyncio.ensure_future(self._steps(self.pay(price)))
         try:
             # A disconnect does not stop the verification, so that no hold is lost.
@@ -432,7 +432,7 @@ class _Exchange(Exchange):
             amount = self.amount(self.status, self.headers, body, len(body))
         except Exception:
             await self._steps(self.release())
-            log.exception("the price of a response failed (%s)", self.about())
+            log.exception("computing the price of a response failed (%s)", self.about())
             await self._reply(Refused(self.error(internal())))
             return
         receipt, known = await self._steps(self.settle(amount))
@@ -524,7 +524,10 @@ class _Exchange(Exchange):
             amount = self.amount(self.status, self.headers, None, self.delivered)
         except Exception:
             # Delivered content must be paid for, and the payer agreed to the held credits.
-            log.exception("the price of a stream failed; the hold is charged (%s)", self.about())
+            log.exception(
+                "computing the price of a stream failed, so the held credits are charged (%s)",
+                self.about(),
+            )
             amount = self.payment.held
         receipt, known = await self._steps(self.settle(amount, 1))
         if not receipt.success:

@@ -170,7 +170,7 @@ def of_answer(answer: Answer) -> TollError:
     if not isinstance(body, dict) or not isinstance(body.get("code"), str):
         body = {
             "code": _BARE.get(answer.status, "BCK.HTTP.500"),
-            "message": f"The service answered with status {answer.status} and without an error object.",
+            "message": f"The service responded with status {answer.status} but without an error object.",
             "category": "integration" if answer.status in (502, 503, 504) else "internal",
         }
 

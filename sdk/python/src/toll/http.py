@@ -84,7 +84,7 @@ class _Sync:
 
     def __init__(self, client: Toll | None, budget: Budget, **settings: Any) -> None:
         if not isinstance(client, (Toll, type(None))):
-            raise TypeError("this adapter requires a Toll, or None to pay only with a wallet")
+            raise TypeError("this adapter requires a Toll client, or None to pay only with a wallet")
         # Without a client, the steps send nothing.
         self._transport: Any = client._transport if client else None
         self.buyer = Buyer(client._config if client else None, budget, **settings)
@@ -115,7 +115,9 @@ class _Handler(urllib.request.BaseHandler):
         if challenge is None or req.has_header("Payment-signature"):
             raise urllib.error.HTTPError(req.full_url, code, msg, hdrs, io.BytesIO(body))
         if req.data is not None and not isinstance(req.data, bytes):
-            raise PaymentError(host_of(req.full_url), "the body cannot be sent twice: pass bytes")
+            raise PaymentError(
+                host_of(req.full_url), "the request body cannot be sent again with the payment: pass bytes"
+            )
         made = self._payer.pay(req.get_method(), req.full_url, challenge)
         second = urllib.request.Request(
             req.full_url, req.data, dict(req.headers), req.origin_req_host, req.unverifiable,
@@ -272,7 +274,7 @@ def _httpx_classes() -> tuple[Any, Any]:
                 return behind(res, bytes(body))
             url = str(request.url)
             if len(content) > MAX_BODY:
-                raise PaymentError(host_of(url), "the body is longer than 4 MiB")
+                raise PaymentError(host_of(url), "the request body is longer than 4 MiB")
             made = self._payer.pay(request.method, url, challenge)
             try:
                 res = self._inner.handle_request(again(request, content, made))
@@ -308,7 +310,9 @@ def _httpx_classes() -> tuple[Any, Any]:
             inner: httpx.AsyncBaseTransport | None = None, **settings: Any,
         ) -> None:
             if not isinstance(client, (AsyncToll, type(None))):
-                raise TypeError("this adapter requires an AsyncToll, or None to pay only with a wallet")
+                raise TypeError(
+                    "this adapter requires an AsyncToll client, or None to pay only with a wallet"
+                )
             self._transport: Any = client._transport if client else None
             self._buyer = Buyer(client._config if client else None, budget, **settings)
             self._inner = inner or httpx.AsyncHTTPTransport()
@@ -335,7 +339,7 @@ def _httpx_classes() -> tuple[Any, Any]:
                 return behind(res, bytes(body))
             url = str(request.url)
             if len(content) > MAX_BODY:
-                raise PaymentError(host_of(url), "the body is longer than 4 MiB")
+                raise PaymentError(host_of(url), "the request body is longer than 4 MiB")
             asked = Asked(request.method, url, challenge)
             made = await _core.run_async(self._buyer.pay(asked), self._transport)
             try:
@@ -408,9 +412,11 @@ def _requests_class() -> Any:
                 return res
             url, data = request.url or "", request.body
             if data is not None and not isinstance(data, (bytes, str)):
-                raise PaymentError(host_of(url), "the body cannot be sent twice: pass bytes")
+                raise PaymentError(
+                    host_of(url), "the request body cannot be sent again with the payment: pass bytes"
+                )
             if data is not None and len(data) > MAX_BODY:
-                raise PaymentError(host_of(url), "the body is longer than 4 MiB")
+                raise PaymentError(host_of(url), "the request body is longer than 4 MiB")
             made = self._payer.pay(request.method or "GET", url, challenge)
             second = request.copy()
             second.headers[_x402.SIGNATURE] = made.header

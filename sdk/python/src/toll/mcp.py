@@ -70,7 +70,7 @@ class Middleware:
         **settings: Any,
     ) -> None:
         if not isinstance(client, AsyncToll):
-            raise TypeError("toll.mcp requires an AsyncToll")
+            raise TypeError("toll.mcp requires an AsyncToll client")
         if on_redeem_error not in ("ignore", "propagate"):
             raise ValueError(f"on_redeem_error must be ignore or propagate; got {on_redeem_error!r}")
         self.app, self.server_name = app, server_name
@@ -351,7 +351,8 @@ class _Call(Exchange):
                 if word.lower() == "bearer" and _x402.is_access_token(bearer.strip()):
                     self.token = bearer.strip()
                     _core.warn_deprecated(
-                        "an access token as the bearer token of an MCP call is deprecated: send it in _meta"
+                        "an MCP call sends an access token as its bearer token, which is deprecated: "
+                        "send the access token in _meta"
                     )
         return None
 

@@ -54,10 +54,10 @@ def read_delivery(
     if abs(now() - int(sent)) > tolerance:
         raise WebhookError(
             "The webhook timestamp is outside the allowed window.", status=400, category="auth",
-            details=f"It differs by more than {tolerance} s.",
+            details=f"The timestamp differs from the current time by more than {tolerance} s.",
         )
     if len(body) > MAX_BODY:
-        raise WebhookError("The delivery is longer than 1 MiB.", status=413)
+        raise WebhookError("The body of the delivery is longer than 1 MiB.", status=413)
     text = f"{header('Id')}.{sent}.".encode() + body
     is_signed = signed if own else signed_by_standard
     if not is_signed(header("Signature"), text, secrets):
@@ -68,7 +68,7 @@ def read_delivery(
     try:
         return Event.read(strict(body))
     except (ValueError, Unreadable) as e:
-        raise WebhookError(f"The delivery is not an event: {e}.", status=400) from None
+        raise WebhookError(f"The body of the delivery is not an event: {e}.", status=400) from None
 
 
 def signed(header: str, text: bytes, secrets: Iterable[str]) -> bool:

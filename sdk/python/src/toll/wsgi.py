@@ -101,7 +101,7 @@ class Middleware:
         **settings: Any,
     ) -> None:
         if not isinstance(client, Toll):
-            raise TypeError("toll.wsgi requires a Toll; toll.asgi accepts an AsyncToll")
+            raise TypeError("toll.wsgi requires a Toll client; use toll.asgi with an AsyncToll client")
         self.app = app
         self.queue = queue or Queue()
         self._transport = client._transport
@@ -257,7 +257,7 @@ class _Exchange(Exchange):
     def pay_now(self, price: Price) -> Reply | None:
         """Pays in the thread of the request. Returns the response for an unpaid request."""
         if self.passing:
-            raise RuntimeError("the response began before its payment")
+            raise RuntimeError("the response began before the payment was verified")
         reply: Reply | None = self._steps(self.pay(price))
         if reply is not None:
             self.refusal = Refused(reply)
@@ -348,7 +348,7 @@ class _Exchange(Exchange):
             amount = self.amount(self.status, self.headers, body, len(body))
         except Exception:
             self._steps(self.release())
-            log.exception("the price of a response failed (%s)", self.about())
+            log.exception("computing the price of a response failed (%s)", self.about())
             return self._answer(self.error(internal()))
         receipt, known = self._steps(self.settle(amount))
         if receipt.success:
@@ -427,7 +427,10 @@ class _Exchange(Exchange):
             amount = self.amount(self.status, self.headers, None, self.delivered)
         except Exception:
             # Delivered content must be paid for, and the payer agreed to the held credits.
-            log.exception("the price of a stream failed; the hold is charged (%s)", self.about())
+            log.exception(
+                "computing the price of a stream failed, so the held credits are charged (%s)",
+                self.about(),
+            )
             amount = self.payment.held
         receipt, known = self._steps(self.settle(amount, 1))
         if not receipt.success:
