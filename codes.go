@@ -236,7 +236,7 @@ var (
 	CodeChainPaused = retryableCode("BCK.CHAIN.0013", 503, CategoryIntegration, "The delegation manager is paused.",
 		"Retry later.")
 	CodeBurnNotMirrored = newCode("BCK.CHAIN.0014", 404, CategoryBusiness, "The burn is unknown or is not mirrored on the chain.",
-		"Check the transaction; only plans with onchainMirror have proofs.")
+		"Check the transaction hash. Proofs exist only for plans with onchainMirror.")
 	CodeChainSignerCap = retryableCode("BCK.CHAIN.0015", 503, CategoryIntegration, "The signer has reached its spending cap.",
 		"Retry later, or ask the operator to raise the cap.")
 	CodeCheckoutFailed = newCode("BCK.STRIPE.0002", 400, CategoryIntegration, "The checkout session could not be created.",

@@ -76,7 +76,7 @@ func guard(ctx context.Context, base string, out, errs io.Writer) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("below %g times the base in each of %d tries: %s", guardLeast, guardTries, strings.Join(slower(tries), ", "))
+	return fmt.Errorf("slower than %g times the base commit in each of %d tries: %s", guardLeast, guardTries, strings.Join(slower(tries), ", "))
 }
 
 func guardRun(ctx context.Context, program, dir string, errs io.Writer) (map[string]*row, error) {

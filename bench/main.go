@@ -216,7 +216,7 @@ func (b *bench) prepare(ctx context.Context) error {
 		if err := os.Mkdir(r.Data, 0o700); err != nil {
 			return err
 		}
-		b.say("filling a market on %s", engine)
+		b.say("creating agents, plans, and subscribers on %s", engine)
 		m, err := openMarket(ctx, engine, r, b.accounts, cold[engine], agents[engine])
 		if err != nil {
 			return err
@@ -254,7 +254,7 @@ func (b *bench) prepare(ctx context.Context) error {
 		if err := os.Mkdir(r.Data, 0o700); err != nil {
 			return err
 		}
-		b.say("filling a market on the embedded chain")
+		b.say("creating agents, plans, and subscribers on the embedded chain")
 		m, err := openShop(ctx, r)
 		if err != nil {
 			return err

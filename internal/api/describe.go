@@ -76,7 +76,7 @@ var abouts = map[string]string{
 
 // accessTexts describe which records an operation can access.
 var accessTexts = map[access]string{
-	open:   "No API key is required.",
+	open:   "You can call this operation without an API key.",
 	keyed:  "Applies to your workspace.",
 	owners: "You must own the plan or the agent; otherwise the response is 403.",
 	self:   "The record must belong to your workspace; otherwise the response is 404.",

@@ -86,7 +86,7 @@ type docsAccess struct {
 }
 
 var accessWords = []docsAccess{
-	{open, "No API key is required."},
+	{open, "You can call this operation without an API key."},
 	{keyed, "Any valid API key. Lists contain the records of its workspace."},
 	{self, "An API key of the workspace that owns the record; otherwise the response is 404."},
 	{owners, "An API key of the workspace that owns the plan or the agent; otherwise the response is 403."},

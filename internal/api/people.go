@@ -37,7 +37,7 @@ func (m members) routes(s sessions) []route {
 	return []route{
 		{
 			op: "signUp", method: "POST", path: Base + "/people", auth: open, right: public, tag: tag, status: 201,
-			summary: "Sign up with a password, and create a workspace and a session; requires a link unless registration is open",
+			summary: "Sign up with a password, and create a workspace and a session; requires an invitation link unless registration is open",
 			action:  takes(s.signUp),
 			codes:   []toll.Code{toll.CodePasswordsOff, toll.CodeForbidden, toll.CodeExists, toll.CodePersonNotFound, toll.CodeRateLimited},
 		},

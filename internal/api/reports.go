@@ -147,7 +147,7 @@ func (s requests) routes() []route {
 				{"planId", "Only requests of this plan. With role=seller, you must own the plan."},
 				{"agentId", "Only requests that name this agent."},
 				{"subscriber", "Only requests of this subscriber. Requires role=seller and planId."},
-				{"status", "settled, released, or lapsed; defaults to all three. held: requests with an open hold, filtered and sorted by the start of the hold."},
+				{"status", "settled, released, or lapsed; defaults to all three. Or held: requests with an open hold; since, until, and the order then use the start of the hold."},
 				{"since", "Only requests that ended at or after this time: ISO 8601, or a day in UTC. Defaults to 90 days before until."},
 				{"until", "Only requests that ended before this time: ISO 8601, or a day in UTC. Defaults to now. At most 90 days after since."},
 			}, walkedBy(store.SortEnded)),

@@ -80,7 +80,7 @@ var shapes = []shaped{
 		Type: huma.TypeNumber, Minimum: new(0.0), Maximum: new(10.0), Description: "Percent, with at most 4 decimals.",
 	})),
 	as[toll.Warning](oneOf(
-		"A string is the path of an unknown member of the request, which was ignored. An object describes another problem, such as a deprecated form.",
+		"A string or an object. A string is the path of an unknown request member that the service ignored. An object describes another problem, such as a deprecated form.",
 		&huma.Schema{Type: huma.TypeString},
 		&huma.Schema{
 			Type: huma.TypeObject, Required: []string{"code", "message"},

@@ -166,7 +166,7 @@ GET /_double/books returns the payments.`
 	fl := c.Flags()
 	fl.StringVar(&listenOn, "listen", "127.0.0.1:8406", "address to listen on; port 0 chooses a free port")
 	fl.StringVar(&o.File, "file", "", "file that stores the state; default only in memory")
-	fl.StringVar(&o.SecretKey, "secret-key", "", "only key that the double accepts, sk_test_…")
+	fl.StringVar(&o.SecretKey, "secret-key", "", "the only key that the double accepts, sk_test_…")
 	fl.StringVar(&o.PublicURL, "public-url", "", "address at which browsers reach the pages; default the host of the API request")
 	fl.StringArrayVar(&hooks, "webhook", nil, "address that receives the events; repeat the flag for several addresses")
 	fl.StringArrayVar(&secrets, "webhook-secret", nil, "secret that signs the events, whsec_…; repeat the flag with a second secret during a rotation")

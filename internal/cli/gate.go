@@ -276,9 +276,9 @@ func inPlan(t *x402.Terms, prices ...flagPrice) error {
 		switch {
 		case t.InBounds(p.credits) == p.credits:
 		case t.MinAmount == t.MaxAmount:
-			return usagef("%s must be %s, the credits per request of the plan; got %s", p.flag, t.MinAmount, p.credits)
+			return usagef("%s is %s, but the plan charges %s credits per request", p.flag, p.credits, t.MinAmount)
 		default:
-			return usagef("%s must be %s to %s, the credits per request of the plan; got %s", p.flag, t.MinAmount, t.MaxAmount, p.credits)
+			return usagef("%s is %s, but the plan charges %s to %s credits per request", p.flag, p.credits, t.MinAmount, t.MaxAmount)
 		}
 	}
 	return nil

@@ -92,12 +92,12 @@ func TestGatePricesInPlan(t *testing.T) {
 	}{
 		"within":      {"2", []string{"POST /a=5", "POST /b=3"}, bounds, ""},
 		"free":        {"0", []string{"POST /a=0"}, bounds, ""},
-		"above":       {"7", nil, bounds, "--credits must be 2 to 5, the credits per request of the plan; got 7"},
-		"below":       {"1", nil, bounds, "--credits must be 2 to 5, the credits per request of the plan; got 1"},
-		"the default": {"", nil, bounds, "--credits must be 2 to 5, the credits per request of the plan; got 1"},
+		"above":       {"7", nil, bounds, "--credits is 7, but the plan charges 2 to 5 credits per request"},
+		"below":       {"1", nil, bounds, "--credits is 1, but the plan charges 2 to 5 credits per request"},
+		"the default": {"", nil, bounds, "--credits is 1, but the plan charges 2 to 5 credits per request"},
 		"a route": {"2", []string{"POST /a=5", "POST /b=6"}, bounds,
-			`--route "POST /b=6" must be 2 to 5, the credits per request of the plan; got 6`},
-		"exactly":  {"7", nil, &x402.Terms{MinAmount: 3, MaxAmount: 3}, "--credits must be 3, the credits per request of the plan; got 7"},
+			`--route "POST /b=6" is 6, but the plan charges 2 to 5 credits per request`},
+		"exactly":  {"7", nil, &x402.Terms{MinAmount: 3, MaxAmount: 3}, "--credits is 7, but the plan charges 3 credits per request"},
 		"a period": {"7", nil, &x402.Terms{MinAmount: 1, MaxAmount: 1, Kind: toll.LimitTime.Kind()}, ""},
 	} {
 		flags := gateFlags{credits: c.credits, routes: c.routes, sellerFlags: sellerFlags{

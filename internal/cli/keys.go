@@ -215,7 +215,7 @@ func keysRotateMaster(con *console) *cobra.Command {
 		panic(err) // the flag is there
 	}
 	c.Long = `Re-encrypt all secrets of a database with a new master key. Before that, every running process must have both keys (--master-key-file
-and --other-master-key-file) and encrypt with the new key: docs/OPERATING.md lists the steps. Start a stopped process with the new key only.
+and --other-master-key-file) and encrypt with the new key: docs/OPERATING.md lists the steps.
 
 The command works in small steps. If it is interrupted, run it again to continue. After it has finished, running it again changes nothing.`
 	c.Example = "toll keys rotate-master --local --data ./toll-data --new-key-file new.key"

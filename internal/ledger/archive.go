@@ -212,7 +212,7 @@ func (l *Ledger) AuditArchive(ctx context.Context, r io.Reader) ([]Finding, Arch
 			a.First = v.next
 		case parsed.Account != nil:
 			id := NewAccountID(parsed.Account.Plan, parsed.Account.Subscriber)
-			v.x.check(hex.EncodeToString(id[:]) == parsed.Account.ID, "archive", "account %s does not match its plan and subscriber", parsed.Account.ID)
+			v.x.check(hex.EncodeToString(id[:]) == parsed.Account.ID, "archive", "the id of account %s does not match the plan and subscriber of the account", parsed.Account.ID)
 		case parsed.Entry != nil:
 			if err := v.entry(ctx, parsed.Entry); err != nil {
 				return nil, a, err

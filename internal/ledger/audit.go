@@ -158,7 +158,7 @@ func (x *auditor) auditEntries(ctx context.Context) error {
 			e.add(&page[i], 0)
 		}
 	}
-	x.check(e.n == x.a.Seq-e.first+1, "I5", "there are %d entries starting at number %d, but the last number of the account is %d", e.n, e.first, x.a.Seq)
+	x.check(e.n == x.a.Seq-e.first+1, "I5", "the account has %d entries from number %d, but records %d as the number of its last entry", e.n, e.first, x.a.Seq)
 	x.check(e.last.Seq == x.a.Seq, "I19", "the last entry is %d, but the account records %d", e.last.Seq, x.a.Seq)
 	x.check(e.last.Commitment == x.a.Commitment, "I19", "the last commitment does not match the account")
 	x.check(e.last.BalanceAfter == x.a.Balance, "I2", "entries sum to %d, but the balance is %d", e.last.BalanceAfter, x.a.Balance)

@@ -214,7 +214,7 @@ const (
 	// Replay is the repeat of a settlement that no hold had opened.
 	Replay Refused = "request already settled without a hold"
 	// OrderUnknown asks for the order of the request: look it up, and come again with it in OrderTx.
-	OrderUnknown Refused = "order of the request must be looked up first"
+	OrderUnknown Refused = "the order that paid for the request must be read first"
 	NotMinted    Refused = "order has no credits"
 )
 

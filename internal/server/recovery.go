@@ -82,6 +82,6 @@ func inspectRecovery(ctx context.Context, st *store.Store, add check.Report) {
 	case r.Open() != nil:
 		add("recovery", check.Warning, "the database was restored from a backup of %s: %s", r.BackupAt, r.Open())
 	default:
-		add("recovery", check.Warning, "the database was restored from a backup of %s, and recovery is complete: run toll recovery end", r.BackupAt)
+		add("recovery", check.Warning, "the database was restored from a backup of %s, and every recovery step is done: run toll recovery end to resume work", r.BackupAt)
 	}
 }

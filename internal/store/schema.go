@@ -95,7 +95,7 @@ func (s Schema) inUse(who string, online bool) error {
 	unsafe := s.Unsafe()
 	switch {
 	case len(unsafe) == 0:
-		return refused(ErrOlderInUse, "%s. The older release can keep running during the pending migrations: run toll "+
+		return refused(ErrOlderInUse, "%s. The older release can keep running while the pending migrations are applied: run toll "+
 			"migrate --online. Otherwise, stop the older release first", who)
 	case online:
 		return refused(ErrOlderInUse, "%s, and migration %d is not safe while the older release runs. Stop the older release first",

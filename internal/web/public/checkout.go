@@ -145,7 +145,7 @@ func (w *pages) orderRoutes() []page.Route {
 	return []page.Route{
 		w.linkedPage(rail.UsePage, w.showOrder, w.leaveFrame),
 		w.linkedPage(rail.UseDone, w.showDone, func(c *page.Context, _ *records.LinkedOrder) (page.View, error) {
-			return nil, c.Refuse(http.StatusMethodNotAllowed, "This page does not accept forms.")
+			return nil, c.Refuse(http.StatusMethodNotAllowed, "This page cannot be submitted as a form.")
 		}),
 		w.linkedPage(rail.UseAgain, func(c *page.Context, o *records.LinkedOrder) (page.View, error) {
 			return render(c, o, func(p *checkoutPage) { p.State = orderAgain }, nil)

@@ -104,7 +104,7 @@ func (w *pages) checkReceipt(c *page.Context) (page.View, error) {
 	}
 	body.Result = "This receipt is not valid."
 	if body.Holds {
-		body.Result = "Settled. This service burned the credits, and the ledger entry is unchanged."
+		body.Result = "Settled. This service burned the credits, and the receipt matches the ledger."
 	}
 	return drawPublic(c, "receipts", "Check a receipt", body)
 }

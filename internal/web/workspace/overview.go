@@ -133,29 +133,20 @@ func overviewFilter(c *page.Context, p page.Period) (fields []page.Field, q url.
 
 // latest is a table of the newest settlements of plans of the workspace.
 func (w *pages) latest(c *page.Context) (*page.Table, error) {
-	q := url.Values{"type": {string(toll.EventSettlementSettled)}, "pageSize": {strconv.Itoa(page.MostRows)}}
-	events, err := page.PartOf[*toll.Event](c, list.Events, q)
+	all, plans, more, err := w.settlements(c, 2*mostLatest)
+	if err == nil && more && len(all) < mostLatest {
+		all, plans, _, err = w.settlements(c, page.MostRows)
+	}
 	if err != nil {
 		return nil, err
 	}
-	var all []toll.Settlement
-	var ids []toll.PlanID
 	var agents []toll.AgentID
-	for _, e := range events.Items {
-		var s toll.Settlement
-		if err := json.Unmarshal(e.Data, &s); err != nil {
-			return nil, err
-		}
-		all, ids = append(all, s), append(ids, s.PlanID)
+	for _, s := range all {
 		if s.AgentID != nil {
 			agents = append(agents, *s.AgentID)
 		}
 	}
-	plans, err := w.Records.Plans(c.Ctx(), unique(ids))
-	names, err2 := w.namesOf(c, nil, agents)
-	all = slices.DeleteFunc(all, func(s toll.Settlement) bool { // of which this workspace is the buyer
-		return plans[s.PlanID] == nil || plans[s.PlanID].Owner != c.Person.Address
-	})
+	names, err := w.namesOf(c, nil, agents)
 	of := list.Requests.And(list.Time("settledAt"), list.Credits("remainingBalance", "Left")).
 		Show("settledAt", "agentId", "payer", "planId", "creditsRedeemed", "remainingBalance")
 	shown := page.List[toll.Settlement]{Items: all[:min(len(all), mostLatest)]}
@@ -167,7 +158,30 @@ func (w *pages) latest(c *page.Context) (*page.Table, error) {
 		Icon: "zap", Title: "No settlements yet", Text: "Paid requests to your agents appear here immediately.",
 		To: c.To("agents"), Button: "Your agents",
 	}
-	return t, errors.Join(err, err2)
+	return t, err
+}
+
+// settlements returns those of the newest n settlements of the workspace that it sold, and their plans. It reports whether the
+// workspace has more settlements.
+func (w *pages) settlements(c *page.Context, n int) (sold []toll.Settlement, plans map[toll.PlanID]*toll.Plan, more bool, err error) {
+	q := url.Values{"type": {string(toll.EventSettlementSettled)}, "pageSize": {strconv.Itoa(n)}}
+	events, err := page.PartOf[*toll.Event](c, list.Events, q)
+	if err != nil {
+		return nil, nil, false, err
+	}
+	var ids []toll.PlanID
+	for _, e := range events.Items {
+		var s toll.Settlement
+		if err := json.Unmarshal(e.Data, &s); err != nil {
+			return nil, nil, false, err
+		}
+		sold, ids = append(sold, s), append(ids, s.PlanID)
+	}
+	plans, err = w.Records.Plans(c.Ctx(), unique(ids))
+	sold = slices.DeleteFunc(sold, func(s toll.Settlement) bool { // the other settlements of plans that it bought
+		return plans[s.PlanID] == nil || plans[s.PlanID].Owner != c.Person.Address
+	})
+	return sold, plans, len(events.Items) == n, err
 }
 
 // tasks are what needs attention, the worst first.

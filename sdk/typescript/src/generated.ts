@@ -461,7 +461,7 @@ export interface Clock {
 }
 
 export interface ClockInput {
-  /** Seconds to move the clock forward. It never goes back. */
+  /** Seconds to move the clock forward. The clock never goes back. */
   advanceSecs: number;
 }
 
@@ -527,7 +527,7 @@ export interface CreditsInput {
   nftAddress?: string;
   /** Requests can also send "true" or "false". */
   onchainMirror?: boolean;
-  /** Stored only; fixed and dynamic also set isRedemptionAmountFixed. */
+  /** Stored without effect, except that fixed and dynamic also set isRedemptionAmountFixed. */
   redemptionType?: 0 | 1 | 2 | 4 | string;
   subscriptionType?: string;
 }
@@ -596,25 +596,25 @@ export interface DelegationConfig {
    * restricted.
    */
   apiKeyId?: string;
-  /** Creates a delegation. Alias of providerPaymentMethodId. */
+  /** Alias of providerPaymentMethodId. */
   cardId?: string;
-  /** Creates a delegation. Defaults to usdc, or to usd for cards. */
+  /** Currency of a new delegation. Defaults to usdc, or to usd for cards. */
   currency?: string;
   /** One of your delegations: its id or its signed reference. */
   delegationId?: string;
   /** The signed reference of a delegation, instead of its id. */
   delegationToken?: string;
-  /** Creates a delegation. Defaults to 3600. */
+  /** Lifetime of a new delegation, in seconds. Defaults to 3600. */
   durationSecs?: number;
-  /** Creates a delegation. */
+  /** Maximum number of orders that a new delegation pays for. */
   maxTransactions?: number;
-  /** Creates a delegation. */
+  /** Restricts a new delegation to this Stripe account. */
   merchantAccountId?: string;
-  /** Creates a delegation for this plan only. */
+  /** Restricts a new delegation to this plan. */
   planId?: string;
-  /** Creates a delegation. */
+  /** Payment method of a new delegation. */
   providerPaymentMethodId?: string;
-  /** Creates a delegation. Defaults to 1000. */
+  /** Spending limit of a new delegation, in cents. Defaults to 1000. */
   spendingLimitCents?: bigint;
 }
 
@@ -682,7 +682,10 @@ export interface DelegationList {
 }
 
 export interface DelegationSignature {
-  /** Signed EIP-7702 authorization (an object), for an account without code. */
+  /**
+   * Signed EIP-7702 authorization (an object). Required if the account has no contract
+   * code.
+   */
   authorization?: unknown;
   /** Signature of the typed data of the delegation, in hexadecimal. */
   signature: string;
@@ -808,8 +811,8 @@ export interface EventObject {
 }
 
 /**
- * Type of the event. Later releases can add types. webhook.test is only in the delivery
- * that tests a webhook.
+ * Type of the event. Later releases can add types. webhook.test occurs only in the test
+ * delivery of a webhook.
  */
 export type EventType = "agent.created" | "agent.updated" | "agent.listed" | "agent.unlisted" | "plan.created" | "plan.updated" | "plan.listed" | "plan.unlisted" | "order.created" | "order.paid" | "order.failed" | "order.refunded" | "order.disputed" | "order.dispute_closed" | "credits.minted" | "credits.expired" | "credits.taken_back" | "credits.low" | "settlement.settled" | "permission.created" | "permission.revoked" | "permission.exhausted" | "delegation.created" | "delegation.revoked" | "delegation.expired" | "delegation.exhausted" | "delegation.frozen" | "delegation.unfrozen" | "api_key.created" | "api_key.revoked" | "wallet.exported" | "webhook.disabled" | "webhook.test";
 
@@ -948,7 +951,8 @@ export interface KeyInput {
   prefix?: string;
   /**
    * Rights of the new key: any of read, sell, spend, manage, money, and keys. Only rights
-   * of the calling key are allowed. Defaults to all of these that the calling key has.
+   * of the calling key are allowed. Defaults to all of these rights that the calling key
+   * has.
    */
   rights?: string[];
   /** Pinned API version. Defaults to the current version. */
@@ -1104,7 +1108,7 @@ export interface MintExpirableInput {
   creditsDuration?: bigint;
   /** Receiver of the credits. This or holderAddress is required. */
   creditsReceiver?: string;
-  /** Not supported: credits expire by time. */
+  /** Not supported: credits expire at a time, not at a block. Use creditsDuration. */
   expirationBlock?: unknown;
   /** Alias of creditsReceiver. */
   holderAddress?: string;
@@ -1283,7 +1287,7 @@ export interface PaymentRequiredError {
   correlationId: string;
   details?: string;
   docsUrl?: string;
-  /** Payment required, or the reason of a refusal with a sentence. */
+  /** Payment required, or the reason and a message if the service rejected the payment. */
   error: string;
   /** Extensions by name, each with info and schema: payment-identifier and sign-in-with-x. */
   extensions: Record<string, unknown>;
@@ -1351,28 +1355,28 @@ export interface PermissionRequest {
   /** Agents to which the access token is limited. */
   allowedAgents?: string[];
   /**
-   * Delegation that pays for orders when there are too few credits. If omitted or empty,
-   * the access token spends only existing credits and free plans. If the delegation cannot
-   * pay for the plan, the response has a warning, and requests that need an order are
-   * rejected.
+   * Delegation that pays for orders when the balance has too few credits. If omitted or
+   * empty, the access token spends only existing credits and free plans. If the delegation
+   * cannot pay for the plan, the response has a warning, and requests that need an order
+   * are rejected.
    */
   delegationConfig?: DelegationConfig;
   /** Lifetime in seconds, from 1 second to 365 days. Default: 1 day. */
   expiration?: number;
   /** Expiry time, in place of expiration. */
   expiresAt?: string;
-  /** Another name for expiration. */
+  /** Alias of expiration. */
   expiresInSecs?: number;
-  /** Another name for redemptionLimit. */
+  /** Alias of redemptionLimit. */
   maxCredits?: bigint;
   /** Object of at most 16 KiB that the service returns but does not interpret. */
   metadata?: unknown;
-  /** Network of the plan, which is the default. */
+  /** Must be the network of the plan. Defaults to the network of the plan. */
   network?: string;
   /**
-   * Maximum top-up orders of the access token. With a delegation and a redemption limit,
-   * for a plan whose credits do not expire, the default is the number that the redemption
-   * limit needs.
+   * Maximum number of top-up orders of the access token. If the request has a delegation
+   * and a redemption limit, and the credits of the plan do not expire, defaults to the
+   * number of orders that the redemption limit requires.
    */
   orderLimit?: number;
   /** Plan of the access token. Required here or in accepted. */
@@ -1381,7 +1385,7 @@ export interface PermissionRequest {
   redemptionLimit?: bigint;
   /** Resource URL that is added to the audience of the access token. */
   resource?: string;
-  /** Scheme of the plan, which is the default. */
+  /** Must be the scheme of the plan. Defaults to the scheme of the plan. */
   scheme?: string;
   /** Format of the access token. Default: x402 with accepted, otherwise jwt. */
   tokenFormat?: "jwt" | "x402";
@@ -1583,7 +1587,10 @@ export interface RecentCall {
 export interface RecentCalls {
   /** The most recent call first, at most 200. */
   calls: RecentCall[];
-  /** Start of this process. Earlier calls and calls to other processes are not included. */
+  /**
+   * Start time of this server process. Calls before this time and calls to other server
+   * processes are not included.
+   */
   since: string;
 }
 
@@ -1762,7 +1769,7 @@ export interface Revenue {
 }
 
 export interface RevenueList {
-  /** Everything before this time is counted. Counts follow settlements within seconds. */
+  /** Everything before this time is counted. New settlements are counted within seconds. */
   countedUntil: string;
   nextCursor: string | null;
   offset: number;
@@ -1782,7 +1789,7 @@ export interface RoleInput {
   role?: "owner" | "admin" | "developer" | "billing" | "viewer";
   /**
    * Maximum that the developer can spend from the workspace in a calendar month (UTC), in
-   * cents. Dollars and euros count alike. Null means no limit.
+   * cents. One euro counts as one dollar. Null means no limit.
    */
   spendLimitCents?: bigint | null;
 }
@@ -1854,7 +1861,7 @@ export interface SettleRequest {
    * the request.
    */
   agentRequestId?: string;
-  /** Stored only; has no effect. */
+  /** Stored, but has no effect. */
   batch?: boolean;
   /**
    * Instead of maxAmount: burns the credits of the recorded sub-tasks plus this
@@ -1867,7 +1874,7 @@ export interface SettleRequest {
    * hold.
    */
   maxAmount?: bigint;
-  /** An object, or a string with its JSON, plain or in base64. */
+  /** A PaymentRequired object, or a string with its JSON, plain or in base64. */
   paymentRequired: PaymentRequired;
   /** The access token in any of its three forms, or a PaymentPayload object. */
   x402AccessToken: string;
@@ -2153,7 +2160,7 @@ export interface Usage {
 }
 
 export interface UsageList {
-  /** Everything before this time is counted. Counts follow settlements within seconds. */
+  /** Everything before this time is counted. New settlements are counted within seconds. */
   countedUntil: string;
   nextCursor: string | null;
   offset: number;
@@ -2190,7 +2197,7 @@ export interface VerifyRequest {
    * the plan.
    */
   maxAmount?: bigint;
-  /** An object, or a string with its JSON, plain or in base64. */
+  /** A PaymentRequired object, or a string with its JSON, plain or in base64. */
   paymentRequired: PaymentRequired;
   /** The access token in any of its three forms, or a PaymentPayload object. */
   x402AccessToken: string;
@@ -2262,7 +2269,7 @@ export interface WalletAnswer {
   subscriberAddress: string;
   success: boolean;
   tokenFormat?: "jwt" | "x402";
-  /** Transaction that paid for the order, as soon as it exists. */
+  /** Transaction that paid for the order. Absent until the transaction exists. */
   txHash?: string;
 }
 
@@ -2331,8 +2338,8 @@ export interface WebhookInput {
    */
   types?: EventFilter[];
   /**
-   * An https URL with a public host and port 443 or 8443. Or mailto: and a verified email
-   * address of the person of the session, to receive the events in types by email.
+   * An https URL with a public host and port 443 or 8443. To receive events by email, send
+   * mailto: and a verified email address of the person of the session.
    */
   url: string | null;
 }
