@@ -48,7 +48,7 @@ func PriceNative(amount Units, receiver Address) (Price, error) {
 // Errors: [CodeBadPriceConfig] for the zero address as token or receiver.
 func PriceERC20(amount Units, token, receiver Address) (Price, error) {
 	if token.IsZero() {
-		return Price{}, Errorf(CodeBadPriceConfig, "A token address is required. The zero address stands for the native token.").WithParam("path", "tokenAddress")
+		return Price{}, Errorf(CodeBadPriceConfig, "A token address is required. The zero address means the native token.").WithParam("path", "tokenAddress")
 	}
 	return PriceCrypto(amount, receiver, token)
 }

@@ -275,7 +275,7 @@ var (
 		"Refund the orders, take the credits back, or wait until they are used. Then delete the workspace.")
 	CodePasswordsOff = newCode("BCK.PEOPLE.0006", 403, CategoryAuth, "This service does not accept passwords.",
 		"Sign in on the pages of this service with a passkey, a wallet, an email code, or an account of the sign-in provider. If you have lost them all, recover your access on /recover.")
-	CodeSpendLimit = newCode("BCK.PEOPLE.0007", 402, CategoryBusiness, "The amount exceeds what is left of your monthly spending limit.",
+	CodeSpendLimit = newCode("BCK.PEOPLE.0007", 402, CategoryBusiness, "The amount exceeds the remainder of your monthly spending limit.",
 		"Ask an owner or an admin of the workspace for a higher limit, or wait for the next month (UTC).")
 	CodeSpendLimitDelegation = newCode("BCK.PEOPLE.0008", 402, CategoryBusiness, "A member with a spending limit can use only their own delegations.",
 		"Create your own delegation. It counts against the limit.")

@@ -171,8 +171,7 @@ type DelegationInput struct {
 	MerchantAccountIDSnake       *string   `json:"merchant_account_id,omitzero"`
 }
 
-// Merge returns the input with every member under its camelCase name only. A member sent under both names with different
-// values is a fault.
+// Merge returns the input with every member under its camelCase name only. A member sent under both names with different values is a fault.
 func (in DelegationInput) Merge() (DelegationInput, []Fault) {
 	var faults []Fault
 	twice := func(path string, differs bool) {

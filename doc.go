@@ -3,11 +3,10 @@
 //
 // # Domain types
 //
-// A builder, identified by an [Address], registers an [Agent] with paid endpoints and a [Plan]. The [Price] of a plan is
-// the cost of an order; its [CreditsConfig] sets the credits that an order grants and a request burns. A subscriber places
-// an [Order] and receives a [Balance], divided into [Lot] values that may expire. An [AccessToken] lets an agent burn those
-// credits within the limits of its [Permission]. A [Settlement] is the outcome of one paid request. Builders and
-// subscribers call the service with an [APIKey].
+// A builder, identified by an [Address], registers an [Agent] with paid endpoints and a [Plan]. The [Price] of a plan is the cost of an
+// order; its [CreditsConfig] sets the credits that an order grants and a request burns. A subscriber places an [Order] and receives a
+// [Balance], divided into [Lot] values that may expire. An [AccessToken] lets an agent burn those credits within the limits of its
+// [Permission]. A [Settlement] is the outcome of one paid request. Builders and subscribers call the service with an [APIKey].
 //
 // # Numbers
 //

@@ -82,9 +82,8 @@ func keccakF(a *[25]uint64) {
 	}
 }
 
-// Keccak256 returns the Keccak-256 hash that Ethereum uses. Its padding is the one of the original submission and differs
-// from SHA3-256, so crypto/sha3 cannot compute it. This package implements it to format EIP-55 addresses without a
-// dependency.
+// Keccak256 returns the Keccak-256 hash that Ethereum uses. Its padding is the one of the original submission and differs from SHA3-256, so
+// crypto/sha3 cannot compute it. This package implements it to format EIP-55 addresses without a dependency.
 func Keccak256(data []byte) [32]byte {
 	const rate = 136
 	var a [25]uint64

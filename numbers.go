@@ -7,8 +7,7 @@ import (
 	"strings"
 )
 
-// Credits is a count of units of use, 0 to 2^63-1. On the wire it is a decimal string; a JSON integer is accepted and
-// read exactly.
+// Credits is a count of units of use, 0 to 2^63-1. On the wire it is a decimal string; a JSON integer is accepted and read exactly.
 type Credits int64
 
 // MaxCredits is the largest balance, price or limit in credits.

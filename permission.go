@@ -24,9 +24,8 @@ type PermissionUse struct {
 // Permission is the spending limit of one access token (wire contract, section 13). The names orderLimit, planCost, and
 // creditsPerOrder are reserved for a version gate.
 //
-// Closed reports that no request can burn credits under the permission any more, so that UsedCredits is final. false
-// guarantees nothing: a hold may be open, or the service may be an older release that does not send the member. It is always false
-// in events.
+// Closed reports that no request can burn credits under the permission any more, so that UsedCredits is final. false guarantees nothing: a
+// hold may be open, or the service may be an older release that does not send the member. It is always false in events.
 type Permission struct {
 	PermissionHash    Hash             `json:"permissionHash"`
 	PlanID            PlanID           `json:"planId"`

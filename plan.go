@@ -2,8 +2,7 @@ package toll
 
 import "time"
 
-// Plan is a plan for sale: a price and the credits or time that it buys. Its JSON is the union of both dialects (wire
-// contract, section 7).
+// Plan is a plan for sale: a price and the credits or time that it buys. Its JSON is the union of both dialects (wire contract, section 7).
 type Plan struct {
 	ID          PlanID
 	Owner       Address

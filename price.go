@@ -132,9 +132,8 @@ func (p Price) PayToken(env Environment) Address {
 	return p.TokenAddress
 }
 
-// PricePerCredit returns the price of one credit in currency units as a JSON number: 0 for a free plan. It uses integer
-// arithmetic. A quotient with more than 12 digits below the base unit of the token is truncated there (1.00 for 3 credits
-// is 0.333333333333333333).
+// PricePerCredit returns the price of one credit in currency units as a JSON number: 0 for a free plan. It uses integer arithmetic. A
+// quotient with more than 12 digits below the base unit of the token is truncated there (1.00 for 3 credits is 0.333333333333333333).
 func PricePerCredit(p *Plan) json.RawMessage {
 	const below, shift = 12, 1_000_000_000_000
 	total, amount := p.Price.Total(), uint64(max(p.Credits.Amount, 1))
@@ -173,9 +172,8 @@ type PriceInput struct {
 	AmountOfCredits *Credits `json:"amountOfCredits,omitzero"`
 }
 
-// NormalizePrice returns the stored form of a price in any dialect. Members of dialect B override dialect A, which
-// overrides the file. When there is one amount, the receiver defaults to the caller. The second result is amountOfCredits
-// of the file, or nil.
+// NormalizePrice returns the stored form of a price in any dialect. Members of dialect B override dialect A, which overrides the file. When
+// there is one amount, the receiver defaults to the caller. The second result is amountOfCredits of the file, or nil.
 //
 // Errors are 400 with params.path: [CodeBadPriceConfig], [CodeFiatPriceTooHigh], [CodeFiatPriceTooLow], [CodeBadNumber],
 // or [CodeBadRequest] with the list of malformed members.
@@ -321,6 +319,6 @@ func checkCurrency(p *Price, path string, f *faultList) {
 	case total.Cmp(UnitsOf(MinFiatUnits)) < 0:
 		f.contradiction(CodeFiatPriceTooLow, at(path, "amounts"), "%s", CodeFiatPriceTooLow.Info().Message)
 	case new(big.Int).Rem(total.Int(), big.NewInt(fiatCent)).Sign() != 0:
-		bad("amounts", "Cards are charged in whole cents: the sum of the amounts must be a multiple of %d.", fiatCent)
+		bad("amounts", "Card charges must be in full cents: the sum of the amounts must be a multiple of %d.", fiatCent)
 	}
 }

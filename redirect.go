@@ -10,9 +10,8 @@ import (
 // maxRedirect is the maximum length of a redirect URI in bytes.
 const maxRedirect = 1024
 
-// ValidRedirect reports whether a program may register uri as the redirect URI for authorization responses: https, http on
-// the loopback interface, or a private-use scheme (RFC 8252, section 7). The URI has at most 1024 printable ASCII
-// characters, no user, and no fragment.
+// ValidRedirect reports whether a program may register uri as the redirect URI for authorization responses: https, http on the loopback
+// interface, or a private-use scheme (RFC 8252, section 7). The URI has at most 1024 printable ASCII characters, no user, and no fragment.
 //
 // Section 7.1 requires a dot in a private-use scheme. Existing programs use schemes without one, so these are accepted when
 // a host or a path follows and neither browsers nor operating systems handle the scheme themselves.

@@ -6,9 +6,8 @@ import (
 	"strings"
 )
 
-// PlanUpdate is the body that changes a plan, in both dialects: name, description, and tags are flat in A and in
-// metadataAttributes in B, which takes precedence. Price and credits of a plan never change: their members are accepted
-// only when they equal the stored values.
+// PlanUpdate is the body that changes a plan, in both dialects: name, description, and tags are flat in A and in metadataAttributes in B,
+// which takes precedence. Price and credits of a plan never change: their members are accepted only when they equal the stored values.
 type PlanUpdate struct {
 	Name        Change[string]   `json:"name,omitzero"`
 	Description Change[string]   `json:"description,omitzero"`
@@ -160,8 +159,7 @@ func (in CreditsInput) differs(p *Plan) string {
 	return ""
 }
 
-// AgentAPIUpdate changes how an agent is reached. Null for the whole object clears every member, including the upstream
-// secrets.
+// AgentAPIUpdate changes how an agent is reached. Null for the whole object clears every member, including the upstream secrets.
 type AgentAPIUpdate struct {
 	Endpoints          Change[EndpointList]      `json:"endpoints,omitzero"`
 	OpenEndpoints      Change[[]string]          `json:"openEndpoints,omitzero"`

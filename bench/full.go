@@ -32,8 +32,7 @@ type settlements struct {
 const (
 	// loadCallers fill a batch of the writer.
 	loadCallers = 512
-	// loadRun is how many settlements of a subscriber follow one another: a batch then changes few accounts, and takes a tenth of
-	// the time.
+	// loadRun is the number of consecutive settlements of one subscriber: a batch then changes few accounts and takes a tenth of the time.
 	loadRun = 64
 	// derivePatience bounds the loading of a database and the making of its events.
 	derivePatience = 5 * time.Minute

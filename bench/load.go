@@ -90,8 +90,7 @@ func (m message) number(count uint64, lane, load int) {
 	hex.Encode(m.raw[m.id:m.id+16], b[:])
 }
 
-// run sends for a warm-up that is not measured, and then for the length of the window. Every request that was begun is
-// waited for.
+// run sends for a warm-up that is not measured, and then for the length of the window. Every request that was begun is waited for.
 func (l *load) run(warm, window time.Duration) *slice {
 	if l.sent == nil {
 		l.sent = make([]uint64, len(l.lanes))
@@ -134,9 +133,8 @@ func (l *load) run(warm, window time.Duration) *slice {
 	return out
 }
 
-// stretch is the part of a slice that is measured, in nanoseconds since zero. What a lane may send is bounded for some
-// loads: on a fast machine the warm-up is cut short by the first that has used a quarter of it, and the stretch by the first
-// that has used it up.
+// stretch is the part of a slice that is measured, in nanoseconds since zero. What a lane may send is bounded for some loads: on a fast
+// machine the warm-up is cut short by the first that has used a quarter of it, and the stretch by the first that has used it up.
 type stretch struct {
 	zero       time.Time
 	begin, end atomic.Int64
@@ -235,8 +233,7 @@ type refusal struct {
 
 func (r *refusal) Error() string { return fmt.Sprintf("answer %d: %s", r.status, r.body) }
 
-// exchange returns the body of a success, valid until the next exchange. Any other status, and a body without want, is a
-// *refusal.
+// exchange returns the body of a success, valid until the next exchange. Any other status, and a body without want, is a *refusal.
 func (c *connection) exchange(raw, want []byte) ([]byte, error) {
 	if _, err := c.Write(raw); err != nil {
 		return nil, err

@@ -4,11 +4,10 @@
 //
 // PostgreSQL is measured on the cluster of TOLL_TEST_POSTGRES, which make bench starts.
 //
-// The service, the agent and the echo handlers are processes of their own, as in production; this one only loads them, in
-// rounds of short slices, so that whatever else the machine does meets all rows alike. Only ratios mean anything on
-// another machine: to an echo, and for orders that are paid on the embedded chain to the time that this chain takes for a plain
-// transfer. At the end every ledger is audited, its burns are counted against the answered settlements, and paid orders against the
-// transfers on the chain.
+// The service, the agent and the echo handlers are processes of their own, as in production; this one only loads them, in rounds of short
+// slices, so that whatever else the machine does meets all rows alike. Only ratios mean anything on another machine: to an echo, and for
+// orders that are paid on the embedded chain to the time that this chain takes for a plain transfer. At the end every ledger is audited,
+// its burns are counted against the answered settlements, and paid orders against the transfers on the chain.
 package main
 
 import (

@@ -10,8 +10,7 @@ import (
 	"strings"
 )
 
-// pages open pages of the seller of many settlements, one after the other on one connection. An answer is
-// compressed, as a browser gets it.
+// pages open pages of the seller of many settlements, one after the other on one connection. An answer is compressed, as a browser gets it.
 func (b *bench) pages(engine string) (out []*scenario) {
 	for _, p := range []struct{ name, path, heading string }{
 		{"overview", "", "Overview"}, {"usage", "/usage", "Usage"}, {"requests", "/requests", "Requests"},

@@ -13,9 +13,8 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-// peerRole settles as one would write it at first: a transaction for each request, and the same guarantees. A request id
-// burns once and has one answer, the balance and the limit of the permission hold, entries are chained, a commit is on disk
-// before its answer.
+// peerRole settles as one would write it at first: a transaction for each request, and the same guarantees. A request id burns once and has
+// one answer, the balance and the limit of the permission hold, entries are chained, a commit is on disk before its answer.
 type peerRole struct {
 	serviceRole
 	Answer []byte

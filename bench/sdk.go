@@ -10,8 +10,7 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-// sdkAgent is an agent in a framework of some language: one handler, bare at /bare, and behind a
-// middleware that costs a credit at /paid.
+// sdkAgent is an agent in a framework of some language: one handler, bare at /bare, and behind a middleware that costs a credit at /paid.
 type sdkAgent struct {
 	name    string
 	program []string // empty: this program; from the root of the repository
@@ -26,8 +25,7 @@ var sdkAgents = []sdkAgent{
 	{name: "flask", program: []string{"/usr/bin/python3", "sdk/python/scripts/agent.py", "flask"}, behind: true},
 }
 
-// sdkScenarios measure each framework bare and with its middleware. The processor time of these rows
-// is that of the agent alone.
+// sdkScenarios measure each framework bare and with its middleware. The processor time of these rows is that of the agent alone.
 func (b *bench) sdkScenarios() (out []*scenario) {
 	for _, a := range sdkAgents {
 		row := func(kind, about string) *scenario {

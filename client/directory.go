@@ -70,7 +70,7 @@ func (p *CreditsPayer) checkAgent(ctx context.Context, called *url.URL, plan tol
 		return nil
 	}
 	return fmt.Errorf("cannot verify that %s is served at %s: no registered endpoint has a host; "+
-		"if you trust this server, add its plan and its host to the allowed ones", whose, here)
+		"if you trust this server, set its plan and its host explicitly", whose, here)
 }
 
 // register reads from the service where the agents of an entry are registered.

@@ -19,8 +19,7 @@ func (c *Client) Resources(ctx context.Context, by x402.CatalogueFilter, limit, 
 	return fetch[x402.Catalogue](ctx, c, call{method: http.MethodGet, path: api("/x402/discovery/resources"), query: q, idempotent: true})
 }
 
-// SearchResources returns the resources that contain every word of a query. cursor is from the previous response, or "" for the
-// first page.
+// SearchResources returns the resources that contain every word of a query. cursor is from the previous response, or "" for the first page.
 func (c *Client) SearchResources(ctx context.Context, query string, by x402.CatalogueFilter, limit int, cursor string) (*x402.FoundResources, error) {
 	q := filterQuery(by, limit)
 	q.Set("query", query)

@@ -16,8 +16,7 @@
 //
 //	c.UpdatePlan(ctx, r.PlanID, toll.PlanUpdate{MaxOrders: toll.SetTo(toll.Int(50))})
 //
-// To accept payments, pass the client to package paid. A *Client is an [x402.Facilitator], as is the service itself, so both
-// work there:
+// To accept payments, pass the client to package paid. A *Client is an [x402.Facilitator], as is the service itself, so both work there:
 //
 //	mux.Handle("POST /ask", paid.Handler(c, ask, paid.Plan(r.PlanID), paid.Agent(r.AgentID), paid.Credits(2)))
 //
@@ -54,9 +53,8 @@
 //   - It does not pay for a resource on another server. Credits go only to a server where the agent is registered, or to a host
 //     that the caller trusts ([CreditsPayer.At]).
 //
-// It does not distinguish servers on one host by their paths. Any server can submit a wallet's authorization to pay the same
-// receiver, so only limits and hosts bound it. Orders that a delegation pays for ([CreditsPayer.Topped]) do not count against
-// the purse.
+// It does not distinguish servers on one host by their paths. Any server can submit a wallet's authorization to pay the same receiver, so
+// only limits and hosts bound it. Orders that a delegation pays for ([CreditsPayer.Topped]) do not count against the purse.
 //
 // # Lists
 //

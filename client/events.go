@@ -24,8 +24,7 @@ const maxEvent = 4 << 20
 // OfType keeps the events of one type.
 func OfType(t toll.EventType) ListOption { return Filter("type", string(t)) }
 
-// Events returns the events of the caller's records, newest first; [Ascending] reverses the order. [OfType] and [Since] filter
-// it.
+// Events returns the events of the caller's records, newest first; [Ascending] reverses the order. [OfType] and [Since] filter it.
 func (c *Client) Events(ctx context.Context, opts ...ListOption) iter.Seq2[*toll.Event, error] {
 	return list[toll.Event](ctx, c, api("/events"), "events", opts)
 }

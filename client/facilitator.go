@@ -78,9 +78,8 @@ func (c *Client) home(ctx context.Context) (toll.Environment, string, error) {
 	return i.Environment, i.Network, nil
 }
 
-// Verify checks a payment. A refusal is a response with a nil error. Verify retries only if that cannot create a second hold:
-// without a hold, or, if the request has its own id (AgentRequestID, or the nonce of a stock body), after a response that rules
-// out an effect.
+// Verify checks a payment. A refusal is a response with a nil error. Verify retries only if that cannot create a second hold: without a
+// hold, or, if the request has its own id (AgentRequestID, or the nonce of a stock body), after a response that rules out an effect.
 func (c *Client) Verify(ctx context.Context, req *x402.VerifyRequest) (*x402.VerifyResponse, error) {
 	stock := req.Stock != nil
 	var v x402.VerifyResponse

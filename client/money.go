@@ -38,9 +38,8 @@ func (c *Client) CreateDelegation(ctx context.Context, p DelegationParams) (*tol
 	}{p, int64(p.Lifetime / time.Second)})
 }
 
-// SignDelegation submits the signature of OwnerAccount for a new delegation: over the TypedData of its creation, in hex with
-// 0x. An account without code also needs a signed EIP-7702 authorization, a JSON object; otherwise it is nil. A repeat gets the
-// same response.
+// SignDelegation submits the signature of OwnerAccount for a new delegation: over the TypedData of its creation, in hex with 0x. An account
+// without code also needs a signed EIP-7702 authorization, a JSON object; otherwise it is nil. A repeat gets the same response.
 func (c *Client) SignDelegation(ctx context.Context, id, signature string, authorization json.RawMessage) (*toll.Delegation, error) {
 	return fetch[toll.Delegation](ctx, c, call{method: http.MethodPost, path: api("/delegation/%s/signature", id), idempotent: true, body: struct {
 		Signature     string          `json:"signature"`

@@ -74,8 +74,7 @@ type Limits struct {
 	Hosts []string
 	// Plan credits, per request and in total.
 	CreditsPerCall, Credits toll.Credits
-	// Tokens with 6 decimals, such as USDC, in base units (1,000,000 is one token), per request and in total, for each token
-	// separately.
+	// Tokens with 6 decimals, such as USDC, in base units (1,000,000 is one token), per request and in total, for each token separately.
 	MoneyPerCall, Money toll.Units
 }
 

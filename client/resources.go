@@ -63,9 +63,8 @@ func remove[T any](ctx context.Context, c *Client, path string) (*T, error) {
 
 type idempotencyContext struct{}
 
-// WithIdempotencyKey sets the key, 1 to 255 visible ASCII characters, of the next creation under this context. For 24 hours, the
-// service answers the same key and content with the stored response, even to another process. By default, every creation has
-// its own random key.
+// WithIdempotencyKey sets the key, 1 to 255 visible ASCII characters, of the next creation under this context. For 24 hours, the service
+// answers the same key and content with the stored response, even to another process. By default, every creation has its own random key.
 func WithIdempotencyKey(ctx context.Context, key string) context.Context {
 	return context.WithValue(ctx, idempotencyContext{}, key)
 }

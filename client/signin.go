@@ -100,8 +100,7 @@ type KeyClaims struct {
 	ID      toll.Hash    `json:"jti"`
 }
 
-// ReadKey returns the claims of an API key, with or without a prefix. The error [toll.CodeKeyMalformed] does not contain the
-// key.
+// ReadKey returns the claims of an API key, with or without a prefix. The error [toll.CodeKeyMalformed] does not contain the key.
 func ReadKey(key string) (c KeyClaims, err error) {
 	_, jwt, found := strings.Cut(key, ":")
 	if !found {

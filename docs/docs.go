@@ -148,9 +148,8 @@ func render(name string, source []byte) Guide {
 	return g
 }
 
-// link makes links to other guides lead to their pages, with titles in place of names of files. It
-// leaves the text of links to files that the service does not show, and removes pictures: they are
-// of pages of the service.
+// link makes links to other guides lead to their pages, with titles in place of names of files. It leaves the text of links to files that
+// the service does not show, and removes pictures: they are of pages of the service.
 func link(doc ast.Node, dir string, source []byte) {
 	var links []*ast.Link
 	var pictures []*ast.Image

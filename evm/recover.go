@@ -15,8 +15,7 @@ import (
 // in the upper half (EIP-2), or no key that fits.
 var ErrSignature = errors.New("evm: the signature must be 65 bytes with a low s and a v of 27 or 28")
 
-// Recover returns the account whose key signed a digest, or [ErrSignature]. It accepts only the form of a signature that
-// contracts accept.
+// Recover returns the account whose key signed a digest, or [ErrSignature]. It accepts only the form of a signature that contracts accept.
 func Recover(digest [32]byte, signature []byte) (toll.Address, error) {
 	if len(signature) != 65 {
 		return toll.Address{}, ErrSignature

@@ -98,8 +98,7 @@ func (c *Core) pasteText(ctx context.Context, args string) string {
 	case !allowed:
 		return "This gateway does not accept keys from chats. " + browser
 	case !guards.Write || !guards.Run:
-		return "This gateway does not accept keys from this chat, because a key could reach " +
-			"the model or the transcript. " + browser
+		return "This gateway does not accept keys from this chat, because a key could reach the model or the transcript. " + browser
 	}
 	a, err := c.paste(ctx, env, key)
 	if err != nil {

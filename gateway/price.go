@@ -174,8 +174,7 @@ func readable(p toll.Price) string {
 // named reports whether the currency of a price has a name and therefore known decimals.
 func named(p toll.Price) bool { return !p.IsCrypto || p.CurrencyName() != p.TokenAddress.String() }
 
-// centsOf returns a price in cents of its currency, rounded up, at most [toll.MaxCents] + 1. It returns false for a currency
-// without cents.
+// centsOf returns a price in cents of its currency, rounded up, at most [toll.MaxCents] + 1. It returns false for a currency without cents.
 func centsOf(p toll.Price) (toll.Cents, bool) {
 	if p.IsFree() {
 		return 0, true

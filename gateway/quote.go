@@ -86,8 +86,7 @@ func (c *call) request(changed bool, what string) string {
 	case changed:
 		begin = "The terms have changed since the last quote, so nothing was done. "
 	case c.args.flag("confirm"):
-		begin = "Nothing was done: a confirmation requires a quote from the last ten minutes, " +
-			"and each quote can be confirmed only once. "
+		begin = "Nothing was done: a confirmation requires a quote from the last ten minutes, and each quote can be confirmed only once. "
 	}
 	return begin + what +
 		" Show this to the user. After the user agrees, repeat the call with confirm true."

@@ -25,8 +25,7 @@ type accessToken struct {
 	Notice       string `json:"notice,omitempty"`
 }
 
-const tokenNotice = "This token is a secret: it can spend credits within its limits. " +
-	"Show it only to the agent that it pays."
+const tokenNotice = "This token is a secret: it can spend credits within its limits. Show it only to the agent that it pays."
 
 func runGetAccessToken(ctx context.Context, c *call) (any, error) {
 	plan, err := c.plan(ctx)
@@ -87,10 +86,9 @@ type tokenAsk struct {
 	life       time.Duration // 60 s to 365 days
 }
 
-// accessToken creates an access token from the arguments paymentType, paymentMethodId, spendingLimitCents, and
-// delegationDurationSecs. Without a spending limit, the token spends existing credits and places no orders. With a spending
-// limit, accessToken returns a quote and creates nothing until the user has confirmed. Errors are [InvalidParams],
-// [OverCap], [NoPaymentMethod], or errors of the service.
+// accessToken creates an access token from the arguments paymentType, paymentMethodId, spendingLimitCents, and delegationDurationSecs.
+// Without a spending limit, the token spends existing credits and places no orders. With a spending limit, accessToken returns a quote and
+// creates nothing until the user has confirmed. Errors are [InvalidParams], [OverCap], [NoPaymentMethod], or errors of the service.
 func (c *call) accessToken(ctx context.Context, ask tokenAsk) (*toll.AccessToken, *quote, error) {
 	opts := []client.TokenOption{client.WithExpiry(ask.life)}
 	if ask.agent != "" {

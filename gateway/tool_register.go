@@ -147,7 +147,7 @@ func (c *call) mayCreate(
 		Price:                echo(w.Price),
 		RequiresConfirmation: true,
 		Message: c.request(false,
-			"The price of the new plan is "+readable(w.Price)+", and other addresses would receive all or part of it."),
+			"The price of the new plan is "+readable(w.Price)+", and other addresses would receive all or part of this amount."),
 	}
 }
 

@@ -27,11 +27,10 @@
 // An event stream gets a comment every 15 s between two events, which does not count as content, and a header that keeps proxies
 // from buffering events.
 //
-// A stream that [CreditsFunc] prices depends on its hold. It begins with Service-Request-Id in place of the receipt, and is settled
-// when it ends, or when it is interrupted after at least one delivered byte. The hold is renewed at half of its life, for at most
-// 24 hours, if the facilitator is an [x402.Renewer]. If renewal fails, the stream is cut when the hold ends: an event stream ends
-// with an error event, and a stalled reader pays too. If the service is unreachable at the end of a stream, a [Queue] retries the
-// settlement and calls [OnUnsettled].
+// A stream that [CreditsFunc] prices depends on its hold. It begins with Service-Request-Id in place of the receipt, and is settled when it
+// ends, or when it is interrupted after at least one delivered byte. The hold is renewed at half of its life, for at most 24 hours, if the
+// facilitator is an [x402.Renewer]. If renewal fails, the stream is cut when the hold ends: an event stream ends with an error event, and a
+// stalled reader pays too. If the service is unreachable at the end of a stream, a [Queue] retries the settlement and calls [OnUnsettled].
 //
 // # Disconnects
 //

@@ -155,8 +155,7 @@ func (x *exchange) price() bool {
 	return true
 }
 
-// asked is the demand of a route for a resource. Requests share it, so required is read-only. Its amount depends only on terms
-// and route.
+// asked is the demand of a route for a resource. Requests share it, so required is read-only. Its amount depends only on terms and route.
 type asked struct {
 	terms     *x402.Terms
 	url, verb string

@@ -41,8 +41,7 @@ const (
 // Exact keys win over keys with names, which are tried in their order, and keys with names win over keys with "*", longest first.
 func At(key string, opts ...Option) Route { return Route{key: key, opts: opts} }
 
-// Free is a free route, for a [Proxy] or beside a [Default]. Access tokens are removed from its requests too; see
-// [TokenHeaders].
+// Free is a free route, for a [Proxy] or beside a [Default]. Access tokens are removed from its requests too; see [TokenHeaders].
 func Free(key string) Route { return Route{key: key, kind: routeFree} }
 
 // Default is the paid route for requests without a matching key.

@@ -20,10 +20,9 @@ const (
 	streamBytes = 1024 // upper estimate of the memory of a stream without its events
 )
 
-// backlog bounds the memory for streams that clients can resume after their connection broke. It keeps a complete stream from the
-// time at which the client receives the first event id until the stream was idle for its lifetime, its session ends, or other
-// streams need the memory. A call that still runs then without a client is cancelled, because the client must not pay for an
-// answer that it cannot fetch.
+// backlog bounds the memory for streams that clients can resume after their connection broke. It keeps a complete stream from the time at
+// which the client receives the first event id until the stream was idle for its lifetime, its session ends, or other streams need the
+// memory. A call that still runs then without a client is cancelled, because the client must not pay for an answer that it cannot fetch.
 type backlog struct {
 	most, each int64 // maximum bytes in total, and per group; most is 0 if streams are not kept
 	life       time.Duration

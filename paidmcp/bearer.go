@@ -67,8 +67,7 @@ func (s *Server) signedIn(w http.ResponseWriter, r *http.Request) (*caller, bool
 	return who, true
 }
 
-// challenge responds with 401 (RFC 6750, section 3; RFC 9728, section 5.1), without an error code for a request without a
-// credential.
+// challenge responds with 401 (RFC 6750, section 3; RFC 9728, section 5.1), without an error code for a request without a credential.
 func (s *Server) challenge(w http.ResponseWriter, r *http.Request, code, description string) {
 	if base := s.baseOf(r); base != "" {
 		value := `Bearer resource_metadata="` + base + pathResource + pathMCP + `"`
@@ -196,9 +195,8 @@ func (b *bearers) revoked(ctx context.Context, digest, token string, c *claims) 
 	return problem
 }
 
-// withoutCredentials passes the bearer token of each message to the payments and removes the headers with credentials, so that
-// no handler forwards them. Each message of a session has its own request, so the context of the session cannot carry the
-// token.
+// withoutCredentials passes the bearer token of each message to the payments and removes the headers with credentials, so that no handler
+// forwards them. Each message of a session has its own request, so the context of the session cannot carry the token.
 func withoutCredentials(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		extra := req.GetExtra()

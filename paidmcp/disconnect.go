@@ -27,9 +27,8 @@ func (c *call) settlesDisconnected(ctx context.Context) bool {
 	return g == paid.Settle
 }
 
-// workContext returns the context of the handler, which ends with the context of the call. A disconnect ends it only if the
-// work would not be settled, once a stream has begun, or when the hold ends, which bounds work without a caller. settles is
-// called after the disconnect.
+// workContext returns the context of the handler, which ends with the context of the call. A disconnect ends it only if the work would not
+// be settled, once a stream has begun, or when the hold ends, which bounds work without a caller. settles is called after the disconnect.
 func (c *call) workContext(call context.Context, settles func() bool) (context.Context, context.CancelCauseFunc) {
 	return c.sale.WorkContext(call, func() bool { return c.notices.delivered() == 0 && settles() })
 }

@@ -27,9 +27,8 @@
 //   - [paid.Release], the default for resources, prompts and tools with the annotation readOnlyHint: the context of the handler
 //     ends and the hold is released. A caller who disconnects before the settlement gets the work for free.
 //
-// No credits are burned before the handler runs. Work for a disconnected caller ends with the hold at the latest. A [Stream] that
-// has started ends at once, and the delivered part is settled. A client that can resume its stream (see [ServerConfig]) counts as
-// connected.
+// No credits are burned before the handler runs. Work for a disconnected caller ends with the hold at the latest. A [Stream] that has
+// started ends at once, and the delivered part is settled. A client that can resume its stream (see [ServerConfig]) counts as connected.
 //
 // # Notifications
 //

@@ -30,11 +30,9 @@ const (
 
 // CreditsContext is the input of a function that prices a call.
 type CreditsContext struct {
-	// Args are the arguments as JSON: for a tool as sent by the caller, for a prompt an object of strings, and for a resource
-	// {"uri": ...}.
+	// Args are the arguments as JSON: for a tool as sent by the caller, for a prompt an object of strings, and for a resource {"uri": ...}.
 	Args json.RawMessage
-	// Result is a [*mcp.CallToolResult], [*mcp.ReadResourceResult] or [*mcp.GetPromptResult], read-only; nil for a stream that
-	// was cut.
+	// Result is a [*mcp.CallToolResult], [*mcp.ReadResourceResult] or [*mcp.GetPromptResult], read-only; nil for a stream that was cut.
 	Result  mcp.Result
 	Request CallRequest
 }

@@ -26,9 +26,8 @@ const (
 
 // Config is shared by all paid items of a server.
 type Config struct {
-	// PlanID pays for items without the option [Plan]. If it is empty, AgentID is required and the plan of the access token pays,
-	// which the service accepts if the agent has that plan. If both are empty, paid items return "Server misconfiguration: missing
-	// planId".
+	// PlanID pays for items without the option [Plan]. If it is empty, AgentID is required and the plan of the access token pays, which the
+	// service accepts if the agent has that plan. If both are empty, paid items return "Server misconfiguration: missing planId".
 	PlanID toll.PlanID
 	// AgentID names the agent that serves the items. It binds payments to the agent's endpoints.
 	AgentID toll.AgentID

@@ -62,9 +62,8 @@ type ServerConfig struct {
 	// MaxSessions bounds the open sessions, 0 for 10,000. At the bound, idle sessions end: first of subscribers and addresses with
 	// more than a sixteenth of them, then of callers without a subscriber, and last sessions with an unfetched paid result.
 	MaxSessions int
-	// Stateless serves clients of protocol versions up to 2025-11-25 without sessions, so that replicas behind a load balancer
-	// share no state. The server then sends nothing outside of calls, GET and DELETE return 405, and clients cannot resume
-	// streams.
+	// Stateless serves clients of protocol versions up to 2025-11-25 without sessions, so that replicas behind a load balancer share no
+	// state. The server then sends nothing outside of calls, GET and DELETE return 405, and clients cannot resume streams.
 	Stateless bool
 	// ResumeBytes bounds the memory for streams that clients can resume, 0 for 64 MiB. A subscriber, or an address without a
 	// subscriber, uses at most a quarter. At the bound, ended streams are dropped: unpaid before paid, oldest first. With a negative

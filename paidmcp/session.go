@@ -142,10 +142,9 @@ func (ss *sessions) enter(s *session, room string) bool {
 	return true
 }
 
-// victim returns the session to end for a new session of the group room, or nil. It chooses among idle sessions, in this order:
-// sessions without a fetchable paid result; of groups above their share, the largest first; of groups without a subscriber; never
-// initialized; longest idle. If all sessions are busy, it returns a session with streams but no messages from a different group
-// above its share.
+// victim returns the session to end for a new session of the group room, or nil. It chooses among idle sessions, in this order: sessions
+// without a fetchable paid result; of groups above their share, the largest first; of groups without a subscriber; never initialized;
+// longest idle. If all sessions are busy, it returns a session with streams but no messages from a different group above its share.
 func (ss *sessions) victim(room string) *session {
 	var chosen, listens *session
 	var best [5]int
@@ -180,8 +179,7 @@ func (ss *sessions) victim(room string) *session {
 
 func (ss *sessions) hasMore(g *group) bool { return g.size > max(1, ss.most/sessionShare) }
 
-// use returns the session with this id and owner, or nil. It marks it as in use: for a stream until left, for a message until
-// done.
+// use returns the session with this id and owner, or nil. It marks it as in use: for a stream until left, for a message until done.
 func (ss *sessions) use(id, owner string, stream bool) *session {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()

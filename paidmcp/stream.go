@@ -79,8 +79,7 @@ func (s *stream) answered() int {
 	return s.status
 }
 
-// Write appends one whole event, as the SDK writes it, and waits until the reader, if any, has sent it: a slow client slows its
-// call.
+// Write appends one whole event, as the SDK writes it, and waits until the reader, if any, has sent it: a slow client slows its call.
 func (s *stream) Write(b []byte) (int, error) {
 	s.backlog.mu.Lock()
 	defer s.backlog.mu.Unlock()

@@ -8,9 +8,8 @@ import (
 	"github.com/tollhq/toll"
 )
 
-// Every paid call reads a verify and a settle response, so their usual form is parsed by hand: compact, known members only, no
-// escapes. Any other text, also a faulty one, goes to the strict decoder, so that both accept the same texts and return the
-// same values.
+// Every paid call reads a verify and a settle response, so their usual form is parsed by hand: compact, known members only, no escapes. Any
+// other text, also a faulty one, goes to the strict decoder, so that both accept the same texts and return the same values.
 
 // maxPlain bounds responses that are parsed by hand, in bytes: their values share one copy of the text.
 const maxPlain = 16 << 10

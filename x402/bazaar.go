@@ -157,9 +157,8 @@ func ValidRouteTemplate(s string) bool {
 	return err == nil && !strings.Contains(plain, "..") && !strings.Contains(plain, "://")
 }
 
-// RouteOf splits the absolute http or https url of an endpoint into a resource, whose parameters are ":name", and the
-// routeTemplate, "" if the path has no parameters. It returns false for a path, a wildcard, or characters that a template may
-// not contain.
+// RouteOf splits the absolute http or https url of an endpoint into a resource, whose parameters are ":name", and the routeTemplate, "" if
+// the path has no parameters. It returns false for a path, a wildcard, or characters that a template may not contain.
 func RouteOf(endpoint string) (resource, template string, ok bool) {
 	p, err := ParsePattern(endpoint)
 	if err != nil || (p.scheme != "http" && p.scheme != "https") || p.rest {

@@ -243,9 +243,8 @@ func (s *bodyShard) drop(sender toll.Address) {
 	delete(s.senders, sender)
 }
 
-// isPlain reports whether s is ASCII that needs no escapes in JSON. It checks eight bytes at a time: the top bit of a byte of
-// each term is set if that byte is not ASCII, below a space, a quote or a backslash; a borrow can only add such a bit above a
-// byte that has one.
+// isPlain reports whether s is ASCII that needs no escapes in JSON. It checks eight bytes at a time: the top bit of a byte of each term is
+// set if that byte is not ASCII, below a space, a quote or a backslash; a borrow can only add such a bit above a byte that has one.
 func isPlain(s string) bool {
 	const ones, tops = 0x0101010101010101, 0x8080808080808080
 	for ; len(s) >= 8; s = s[8:] {

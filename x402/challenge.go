@@ -188,8 +188,7 @@ type Settlement struct {
 	CreditsRedeemed string `json:"creditsRedeemed"` // of ours
 }
 
-// ReadSettlement reads the receipt in the header payment-response. Errors: [toll.CodeBadRequest] without a readable one within
-// 64 KiB.
+// ReadSettlement reads the receipt in the header payment-response. Errors: [toll.CodeBadRequest] without a readable one within 64 KiB.
 func ReadSettlement(h http.Header) (*Settlement, error) {
 	r := new(Settlement)
 	value := h.Get(HeaderResponse)

@@ -23,10 +23,9 @@ const MaxDepth = 32
 // maxFaults bounds the faults in a report, so that a hostile body cannot cause a large response.
 const maxFaults = 64
 
-// Decode reads strict JSON into v, a pointer to a zero value. It rejects duplicate names, invalid UTF-8 (including lone
-// surrogates and a byte order mark), bytes after the value, and nesting beyond [MaxDepth]. Names are case-sensitive and
-// unknown members are ignored. null is the same as absent; in an array it is the zero value. To distinguish null from
-// absent, decode into a map of json.RawMessage first.
+// Decode reads strict JSON into v, a pointer to a zero value. It rejects duplicate names, invalid UTF-8 (including lone surrogates and a
+// byte order mark), bytes after the value, and nesting beyond [MaxDepth]. Names are case-sensitive and unknown members are ignored. null is
+// the same as absent; in an array it is the zero value. To distinguish null from absent, decode into a map of json.RawMessage first.
 //
 // The error is a *toll.Error whose params.errors lists every member of a wrong type. Its code describes the first malformed
 // id, address, number, or UUID, else it is [toll.CodeBadRequest]. After an error, the contents of v are undefined.
@@ -59,8 +58,7 @@ func DecodeRequired(data []byte, v any, required ...string) error {
 
 var errMissing = toll.Errorf(toll.CodeBadRequest, "is required")
 
-// body is an object with dialects or with JSON in strings: it decodes itself in one pass, without the validating pass of
-// UnmarshalJSON.
+// body is an object with dialects or with JSON in strings: it decodes itself in one pass, without the validating pass of UnmarshalJSON.
 type body interface{ decodeBody(data []byte) error }
 
 func decode(data []byte, v any) error {

@@ -7,10 +7,9 @@
 // [EncodeToken] writes the second. The server calls a [Facilitator]: Verify (which may hold credits), Settle (which burns
 // them), or Release. Package client implements Facilitator over HTTP, and the service implements it in process.
 //
-// A client reads the challenge of any server with [ReadChallenge], pays one [Entry] of it with [Challenge.Answer], and
-// reads the receipt with [ReadSettlement]. It pays with an access token ([NewCreditsPayload]) or, for the scheme exact,
-// with a signed authorization ([ExactPayload], which [DecodeExact] reads). [ClientScheme] and [ServerScheme] are plug-ins
-// for other x402 software.
+// A client reads the challenge of any server with [ReadChallenge], pays one [Entry] of it with [Challenge.Answer], and reads the receipt
+// with [ReadSettlement]. It pays with an access token ([NewCreditsPayload]) or, for the scheme exact, with a signed authorization
+// ([ExactPayload], which [DecodeExact] reads). [ClientScheme] and [ServerScheme] are plug-ins for other x402 software.
 //
 // A service signs [SignedOffer] and [SignedReceipt], a wallet signs [SignIn], and a [Catalogue] lists paid resources.
 //

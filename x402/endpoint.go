@@ -65,7 +65,7 @@ func ParsePattern(text string) (Pattern, error) {
 		case isParameter(s):
 			p.rank = max(p.rank, 1)
 		case t.scheme != "mcp" && (strings.ContainsAny(s, "{}") || strings.HasPrefix(s, ":")):
-			return Pattern{}, badURL("has a parameter that is not a whole path segment")
+			return Pattern{}, badURL("has a parameter that does not fill its path segment")
 		}
 	}
 	p.bare, p.path = len(all) == 0, strings.Join(all, "/")

@@ -193,10 +193,9 @@ type ReleaseResponse struct {
 // Facilitator decides about payments. A Go client satisfies it over HTTP, the service in process; middleware and tests
 // are built on it alone.
 //
-// A verdict, refusals included, is an answer with a nil error. An error is a *toll.Error and means that the call itself
-// failed, so that the subscriber is not to blame. For Settle there are three outcomes: success, refusal (Success false
-// with any reason but settlement_pending), and unknown (settlement_pending, or an error): repeat an unknown one with the
-// same AgentRequestID, which never burns twice.
+// A verdict, refusals included, is an answer with a nil error. An error is a *toll.Error and means that the call itself failed, so that the
+// subscriber is not to blame. For Settle there are three outcomes: success, refusal (Success false with any reason but settlement_pending),
+// and unknown (settlement_pending, or an error): repeat an unknown one with the same AgentRequestID, which never burns twice.
 type Facilitator interface {
 	Terms(ctx context.Context, plan toll.PlanID) (*Terms, error)
 	Verify(ctx context.Context, req *VerifyRequest) (*VerifyResponse, error)

@@ -6,8 +6,7 @@ import (
 	"strings"
 )
 
-// Namespace is the set of brand words on the wire. No other code spells them, so a different Namespace serves clients of a
-// different brand.
+// Namespace is the set of brand words on the wire. No other code spells them, so a different Namespace serves clients of a different brand.
 type Namespace struct {
 	Scheme string // scheme prefix, reason infix, asset prefix and JWT claim object: "svc"
 	Header string // header prefix: "Service"

@@ -174,15 +174,13 @@ func StatementKey(document []byte, keyID string) (ed25519.PublicKey, error) {
 	return nil, toll.Errorf(toll.CodeBadRequest, "The DID document does not contain this key.")
 }
 
-// Verify returns the signed terms. The caller must check that the key may sign for the resource. Errors:
-// [toll.CodeTokenSignature].
+// Verify returns the signed terms. The caller must check that the key may sign for the resource. Errors: [toll.CodeTokenSignature].
 func (o SignedOffer) Verify(key ed25519.PublicKey) (*Offer, error) {
 	out := new(Offer)
 	return out, verifyStatement(o.Format, o.Signature, key, out)
 }
 
-// Verify returns the signed content. The caller must check that the key may sign for the resource. Errors:
-// [toll.CodeTokenSignature].
+// Verify returns the signed content. The caller must check that the key may sign for the resource. Errors: [toll.CodeTokenSignature].
 func (r SignedReceipt) Verify(key ed25519.PublicKey) (*Receipt, error) {
 	out := new(Receipt)
 	return out, verifyStatement(r.Format, r.Signature, key, out)

@@ -82,8 +82,7 @@ func (o *Options) entry(t *Terms) Requirements {
 	return r
 }
 
-// EncodeHeader returns the base64 (standard alphabet, padded) of the compact JSON of v, as in payment-required and
-// payment-response.
+// EncodeHeader returns the base64 (standard alphabet, padded) of the compact JSON of v, as in payment-required and payment-response.
 func EncodeHeader(v any) (string, error) {
 	b, err := Encode(v)
 	if err != nil {

@@ -35,8 +35,7 @@ func StaticToken(token string) TokenSource {
 	return func(context.Context, StandardRequirements) (string, error) { return token, nil }
 }
 
-// ClientScheme pays with access tokens of plans, as a plug-in for other x402 clients. In Go without such a client, use
-// client.Transport.
+// ClientScheme pays with access tokens of plans, as a plug-in for other x402 clients. In Go without such a client, use client.Transport.
 type ClientScheme struct {
 	scheme string
 	token  TokenSource
@@ -50,9 +49,8 @@ func NewClientScheme(scheme string, token TokenSource) *ClientScheme {
 // Scheme returns the name of the scheme.
 func (s *ClientScheme) Scheme() string { return s.scheme }
 
-// CreatePaymentPayload returns the member payload of a payment, with a new nonce. It rejects an access token for a
-// different plan than the server requires. Errors: any error of the token source, [toll.CodeTokenUndecodable],
-// [toll.CodeBadX402Version], [toll.CodePlanMismatch].
+// CreatePaymentPayload returns the member payload of a payment, with a new nonce. It rejects an access token for a different plan than the
+// server requires. Errors: any error of the token source, [toll.CodeTokenUndecodable], [toll.CodeBadX402Version], [toll.CodePlanMismatch].
 func (s *ClientScheme) CreatePaymentPayload(ctx context.Context, r StandardRequirements) (map[string]any, error) {
 	token, err := s.token(ctx, r)
 	if err != nil {
@@ -69,8 +67,7 @@ func (s *ClientScheme) CreatePaymentPayload(ctx context.Context, r StandardRequi
 	return map[string]any{"signature": p.Signature, "authorization": *p.Authorization, "nonce": p.Nonce}, nil
 }
 
-// ServerScheme is paid with credits of a plan, as a plug-in for other x402 servers. In Go without such a server, use package
-// paid.
+// ServerScheme is paid with credits of a plan, as a plug-in for other x402 servers. In Go without such a server, use package paid.
 type ServerScheme struct {
 	// Name is the scheme: [Namespace.SchemeCrypto] or [Namespace.SchemeCard].
 	Name string

@@ -18,9 +18,8 @@ const HeaderSignIn = "sign-in-with-x"
 // TypeEIP191 is the accepted signature type: of a text, by the key of the address or as its code accepts it.
 const TypeEIP191 = "eip191"
 
-// KnownSignature reports whether signatureScheme is absent or belongs to EVM accounts: "eip191" for a key, "eip1271" for
-// account code, "eip6492" for an account that may not be deployed. It is a hint to clients; the signature itself shows its
-// type.
+// KnownSignature reports whether signatureScheme is absent or belongs to EVM accounts: "eip191" for a key, "eip1271" for account code,
+// "eip6492" for an account that may not be deployed. It is a hint to clients; the signature itself shows its type.
 func KnownSignature(scheme string) bool {
 	switch scheme {
 	case "", TypeEIP191, "eip1271", "eip6492":
@@ -138,8 +137,7 @@ func badSignIn(why string) *toll.Error {
 	return toll.Errorf(toll.CodeTokenUndecodable, "The sign-in cannot be decoded: %s.", why).WithReason(ReasonInvalidPayload)
 }
 
-// Text returns the signed text (EIP-4361). Proofs with different members have different texts, as [DecodeSignIn] rejects line
-// breaks.
+// Text returns the signed text (EIP-4361). Proofs with different members have different texts, as [DecodeSignIn] rejects line breaks.
 func (p *SignIn) Text() string {
 	var b strings.Builder
 	b.WriteString(p.Domain + " wants you to sign in with your Ethereum account:\n" + p.Address + "\n\n")

@@ -12,8 +12,7 @@ import (
 type StockPayment struct {
 	// Payload is the PaymentPayload: its JSON text, or another form that [DecodeToken] accepts.
 	Payload string
-	// Requirements set the payment. Verify holds Amount and settle burns it; "" is the maximum of the plan, or the held
-	// amount.
+	// Requirements set the payment. Verify holds Amount and settle burns it; "" is the maximum of the plan, or the held amount.
 	Requirements Requirements
 }
 

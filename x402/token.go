@@ -11,8 +11,7 @@ import (
 // MaxTokenBytes bounds an access token in any form, one header line (wire contract, section 21).
 const MaxTokenBytes = 8 << 10
 
-// maxPayloadBytes bounds the JSON of a PaymentPayload: one header block as base64, since other servers forward the received
-// payload.
+// maxPayloadBytes bounds the JSON of a PaymentPayload: one header block as base64, since other servers forward the received payload.
 const maxPayloadBytes = 16 << 10
 
 // Forms of an access token (wire contract, section 14).
@@ -66,8 +65,7 @@ type paymentPayload struct {
 }
 
 // DecodeToken decodes an access token in any form: the compact JWS, the base64 (standard or URL alphabet, padded or not) of a
-// PaymentPayload, or its JSON text. It does not check the signature. Errors: [toll.CodeTokenUndecodable],
-// [toll.CodeBadX402Version].
+// PaymentPayload, or its JSON text. It does not check the signature. Errors: [toll.CodeTokenUndecodable], [toll.CodeBadX402Version].
 func DecodeToken(s string) (*Token, error) {
 	switch isJSON := strings.HasPrefix(s, "{"); {
 	case isJSON && len(s) > maxPayloadBytes:
@@ -115,8 +113,7 @@ func decodePayload(b []byte) (*Token, error) {
 	return t, nil
 }
 
-// identifierOf reads the extension payment-identifier of a payload: the id, or "", and whether it was required. bad makes the
-// errors.
+// identifierOf reads the extension payment-identifier of a payload: the id, or "", and whether it was required. bad makes the errors.
 func identifierOf(extensions map[string]json.RawMessage, bad func(why string) *toll.Error) (id string, required bool, err error) {
 	raw := extensions[ExtensionPaymentIdentifier]
 	if len(raw) == 0 || isNull(raw) {
@@ -294,9 +291,8 @@ type CreditsPayload struct {
 	Nonce         string         `json:"nonce,omitempty"` // may be ""
 }
 
-// NewCreditsPayload returns the payload with which an access token of any form pays for one request: a new nonce keeps the
-// server from charging it twice. It does not check the signature. Errors: [toll.CodeTokenUndecodable],
-// [toll.CodeBadX402Version].
+// NewCreditsPayload returns the payload with which an access token of any form pays for one request: a new nonce keeps the server from
+// charging it twice. It does not check the signature. Errors: [toll.CodeTokenUndecodable], [toll.CodeBadX402Version].
 func NewCreditsPayload(token string) (*CreditsPayload, error) {
 	jws, c, err := unverified(token)
 	if err != nil {

@@ -18,8 +18,7 @@ const (
 // WebhookSecretPrefix begins a webhook secret, before the padded base64 of the key.
 const WebhookSecretPrefix = "whsec_"
 
-// StandardWebhookKey returns the key of a Standard Webhooks secret: the base64 after [WebhookSecretPrefix]. ok is false for
-// other secrets.
+// StandardWebhookKey returns the key of a Standard Webhooks secret: the base64 after [WebhookSecretPrefix]. ok is false for other secrets.
 func StandardWebhookKey(secret string) (key []byte, ok bool) {
 	text, ok := strings.CutPrefix(secret, WebhookSecretPrefix)
 	if !ok || text == "" {

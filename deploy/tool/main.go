@@ -1,6 +1,5 @@
-// Command tool makes what carries the program to machines, without a daemon: a Debian package, an image of
-// containers. It also reads a compose file. It is a module of its own: users of Toll do not depend on its
-// libraries. Paths are relative to the root of the repository.
+// Command tool makes what carries the program to machines, without a daemon: a Debian package, an image of containers. It also reads a
+// compose file. It is a module of its own: users of Toll do not depend on its libraries. Paths are relative to the root of the repository.
 package main
 
 import (

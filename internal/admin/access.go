@@ -42,8 +42,7 @@ func purposeOf(statements bool) string {
 	return ""
 }
 
-// EndSigningKey ends a compromised signing key, beside running services. An empty kid names the current key. See
-// [auth.Auth.EndSigningKey].
+// EndSigningKey ends a compromised signing key, beside running services. An empty kid names the current key. See [auth.Auth.EndSigningKey].
 func EndSigningKey(ctx context.Context, cfg server.Config, statements bool, kid string) (auth.EndedKey, error) {
 	return server.Administer(ctx, cfg, server.Writing, func(db *server.Database) (auth.EndedKey, error) {
 		return db.Auth.EndSigningKey(ctx, purposeOf(statements), kid)

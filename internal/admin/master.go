@@ -30,8 +30,7 @@ const resealSlice = 100
 // beside running services that have both keys. A repeat continues where a killed one stopped.
 func RotateMaster(ctx context.Context, cfg server.Config, newKeyFile string) (MasterRotation, error) {
 	if cfg.OtherMasterKeyFile != "" && cfg.OtherMasterKeyFile != newKeyFile {
-		return MasterRotation{}, errors.New("TOLL_OTHER_MASTER_KEY_FILE (--other-master-key-file) " +
-			"must be unset or name the same file as --new-key-file")
+		return MasterRotation{}, errors.New("TOLL_OTHER_MASTER_KEY_FILE (--other-master-key-file) must be unset or name the same file as --new-key-file")
 	}
 	next, err := seal.FromFile(newKeyFile, false)
 	if err != nil {

@@ -159,8 +159,7 @@ func (r *resolver) done(p *lockedPayment) (bool, error) {
 	return false, fmt.Errorf("%s is already %s", p.ID, p.Resolution)
 }
 
-// close stores what is done about a payment, with the refund if it is one, and returns what the log of
-// the operator notes.
+// close stores what is done about a payment, with the refund if it is one, and returns what the log of the operator notes.
 func (r *resolver) close(ctx context.Context, tx *store.Tx, p *lockedPayment) (act store.Act, err error) {
 	now, how := r.db.Now().UTC(), r.How
 	at := now

@@ -1,5 +1,4 @@
-// Package alarm names conditions that need a person: each alarm has an id, a log line, a counter and an entry in
-// docs/OPERATING.md.
+// Package alarm names conditions that need a person: each alarm has an id, a log line, a counter and an entry in docs/OPERATING.md.
 package alarm
 
 import (

@@ -114,8 +114,7 @@ func checkVersion(want, has int64) error {
 // changeAgent runs a change of an agent of the caller in a transaction, while nobody else changes it, and returns the answer. The
 // change reports whether it changed anything; only then the record is written, as the next version.
 //
-// Errors: [toll.CodeAgentNotFound], [toll.CodeNotAgentOwner], [toll.CodeRecordChanged], and those
-// of the change.
+// Errors: [toll.CodeAgentNotFound], [toll.CodeNotAgentOwner], [toll.CodeRecordChanged], and those of the change.
 func (g changes) changeAgent(
 	c *call, says said, change func(ctx context.Context, tx *store.Tx, a *toll.Agent) (bool, error),
 ) (*toll.ActResult, error) {

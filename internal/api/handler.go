@@ -200,8 +200,7 @@ func (c *call) missingRight() error {
 	return auth.MissingRight(c.route.right)
 }
 
-// allowedPage is [call.allowed] for a page of the service. An API key that signed in a browser makes
-// no keys there and exports nothing.
+// allowedPage is [call.allowed] for a page of the service. An API key that signed in a browser makes no keys there and exports nothing.
 func (c *call) allowedPage() error {
 	switch {
 	case !c.caller.KeyID.IsZero() && (c.route.right == toll.RightKeys || c.route.right == toll.RightExport):
@@ -212,8 +211,7 @@ func (c *call) allowedPage() error {
 	return nil
 }
 
-// act says who acts, for the audit log. Reads and sales are not in it, and pay nothing for it. A page
-// has said it already.
+// act records the actor for the audit log. Reads and sales are not logged. For a page, the actor is already known.
 func (c *call) act() {
 	if c.browser != nil || c.r.Method == http.MethodGet || c.route.right == public || c.route.right == toll.RightSell {
 		return

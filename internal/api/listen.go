@@ -116,8 +116,7 @@ func (g *guardedConn) ended() error {
 	return nil
 }
 
-// pass returns how many of the bytes may be given as they are. The rest is held: the beginning of a head, or the
-// replacement of a message.
+// pass returns how many of the bytes may be given as they are. The rest is held: the beginning of a head, or the replacement of a message.
 func (g *guardedConn) pass(b []byte) int {
 	at := 0
 	for at < len(b) {

@@ -17,8 +17,7 @@ import (
 // maxQueryValue bounds a parameter of the query string, in bytes.
 const maxQueryValue = 4096
 
-// Paging is what every list answer has beside its records. The count has three names and the size two, as three kinds
-// of clients read them.
+// Paging is what every list answer has beside its records. The count has three names and the size two, as three kinds of clients read them.
 type Paging struct {
 	Total        int64   `json:"total"`
 	TotalCount   int64   `json:"totalCount"`

@@ -381,8 +381,7 @@ const maxStripeEvent = 512 << 10
 
 // StripeEvents takes the events of the card processor. signature is the header Stripe-Signature.
 type StripeEvents interface {
-	// CheckHead refuses an event that nobody could verify, by its header alone. Error:
-	// [toll.CodeWebhookSignature].
+	// CheckHead rejects an event with an invalid header before its body is read. Error: [toll.CodeWebhookSignature].
 	CheckHead(signature string) error
 	// Receive verifies an event and stores it. body is as it came, byte for byte. Errors:
 	// [toll.CodeWebhookSignature], those of the database.

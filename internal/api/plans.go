@@ -126,9 +126,8 @@ func (g registry) insert(ctx context.Context, tx *store.Tx, r *registration, non
 	return insertPlanEvent(ctx, tx, r.plan, toll.EventPlanCreated)
 }
 
-// onceByNonce stores a registration in one transaction. With a nonce the same caller, nonce and body again
-// stores nothing and returns the plan of the first time; another body is a conflict. Bodies are the same when they decode
-// to the same, whatever their blanks and order.
+// onceByNonce stores a registration in one transaction. With a nonce the same caller, nonce and body again stores nothing and returns the
+// plan of the first time; another body is a conflict. Bodies are the same when they decode to the same, whatever their blanks and order.
 func (g registry) onceByNonce(
 	c *call, op string, r registration, nonce *toll.Units, body any, once *store.Once,
 ) (earlier *toll.Plan, err error) {

@@ -174,8 +174,7 @@ func (c *call) fromPerson() bool { return strings.HasPrefix(c.r.Header.Get("Acce
 // forPrograms are the beginnings of paths that only programs call.
 var forPrograms = []string{"/api/", "/.well-known/"}
 
-// notServed answers for a path, or for a method of one, that is not served: a person in a browser gets
-// a page, everybody else JSON.
+// notServed answers requests with an unknown path or method: with a page for a browser, otherwise with JSON.
 func (c *call) notServed(code toll.Code) {
 	e := toll.NewError(code)
 	reads := c.r.Method == http.MethodGet || c.r.Method == http.MethodHead

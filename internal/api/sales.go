@@ -157,8 +157,7 @@ func (c *call) bought(b *purchases.Bought) *WalletAnswer {
 	return a
 }
 
-// PaymentRequiredError is the shape of an error that says what the route costs. The header payment-required has the members of
-// x402 alone.
+// PaymentRequiredError is the shape of an error with the price of the route. The header payment-required has the members of x402 alone.
 type PaymentRequiredError struct {
 	X402Version toll.Int       `json:"x402Version"`
 	Error       string         `json:"error" doc:"Payment required, or the reason and a message if the service rejected the payment."`

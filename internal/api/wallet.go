@@ -91,8 +91,7 @@ func (s wallets) exportWallet(c *call) (*toll.WalletKey, error) {
 	return &toll.WalletKey{Address: c.caller.Address, PrivateKey: "0x" + hex.EncodeToString(key), Custody: toll.CustodyShared}, nil
 }
 
-// FaucetInput asks for money of the embedded chain, in whole units of each token. Without any amount it is 100 USDC, 100 EURC
-// and 0.1 ETH.
+// FaucetInput asks for money of the embedded chain, in whole units of each token. Without any amount it is 100 USDC, 100 EURC and 0.1 ETH.
 type FaucetInput struct {
 	Address *toll.Address `json:"address,omitzero" doc:"Defaults to your wallet."`
 	USDC    *string       `json:"usdc,omitzero" doc:"Amount in units of the token, such as 12.50."`

@@ -129,8 +129,7 @@ func Gated() []Version {
 	return out
 }
 
-// Up converts the request body of an operation from version v to the newest. Invalid JSON is returned unchanged, for the
-// decoder to reject.
+// Up converts the request body of an operation from version v to the newest. Invalid JSON is returned unchanged, for the decoder to reject.
 func Up(op string, v Version, body []byte) ([]byte, error) {
 	var err error
 	for _, c := range changes {

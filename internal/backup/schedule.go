@@ -55,8 +55,7 @@ func IsScheduled(name string) bool {
 	return err == nil
 }
 
-// List returns the scheduled backups at a place, the oldest first, without those that are later than now. Other files
-// are passed over.
+// List returns the scheduled backups at a place, the oldest first, without those that are later than now. Other files are passed over.
 func List(ctx context.Context, p Destination, now time.Time) (made []Scheduled, err error) {
 	files, err := p.Files(ctx)
 	made = []Scheduled{}

@@ -27,8 +27,7 @@ var probes = []struct{ permission, path string }{
 	{"balance", "balance_transactions/txn_none"}, {"events", "events/evt_none"},
 }
 
-// Check asks Stripe what doctor reports. It changes nothing there. Errors: [*answer] for a key that Stripe does not know, and
-// when it cannot be asked.
+// Check reads from Stripe what doctor reports, without a change there. Errors: [*answer] for an unknown key or an unreachable Stripe.
 func (r *Rail) Check(ctx context.Context) (*Account, error) {
 	_, live := keyMode(r.cfg.SecretKey)
 	out := &Account{Live: live}
@@ -72,8 +71,7 @@ func (r *Rail) Check(ctx context.Context) (*Account, error) {
 // AccountSetting is the setting that has the id of the account at Stripe that the records of a database are about, as text.
 const AccountSetting = "card_account"
 
-// AccountID asks Stripe for the id of the account that the secret key is of. Errors: [toll.CodeCardUnreachable], also for a key
-// that Stripe refuses.
+// AccountID reads the id of the account of the secret key from Stripe. Errors: [toll.CodeCardUnreachable], also for a rejected key.
 func (r *Rail) AccountID(ctx context.Context) (string, error) {
 	var a stripe.Account
 	if err := r.stripe.get(ctx, "account", nil, &a); err != nil {

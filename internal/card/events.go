@@ -167,8 +167,7 @@ func (i *inbox) Receive(ctx context.Context, signature string, body []byte) erro
 // otherAccount reports whether an event is of another mode, or of another account than that of the key.
 func (i *inbox) otherAccount(ctx context.Context, e *event) (bool, error) {
 	if e.Livemode != (i.cfg.Environment == toll.Live) {
-		i.cfg.alarm(ctx, &i.oddEvent, alarm.CardOddEvent, "an event from the card processor belongs to another mode (test or live)",
-			"event", e.ID, "live", e.Livemode)
+		i.cfg.alarm(ctx, &i.oddEvent, alarm.CardOddEvent, "an event from the card processor belongs to another mode (test or live)", "event", e.ID, "live", e.Livemode)
 		return true, nil
 	}
 	if e.Account == "" {
@@ -181,8 +180,7 @@ func (i *inbox) otherAccount(ctx context.Context, e *event) (bool, error) {
 	if e.Account == string(ours) {
 		return false, nil
 	}
-	i.cfg.alarm(ctx, &i.oddEvent, alarm.CardOddEvent, "an event from the card processor belongs to another account",
-		"event", e.ID, "account", e.Account)
+	i.cfg.alarm(ctx, &i.oddEvent, alarm.CardOddEvent, "an event from the card processor belongs to another account", "event", e.ID, "account", e.Account)
 	return true, nil
 }
 
@@ -334,8 +332,7 @@ func (l *eventReader) write(ctx context.Context, f func(tx *store.Tx) error) err
 // readObjects puts a job for each object that may have changed while no events were read for so long that Stripe has forgotten some: those
 // that it lists as made since, and those of the database that may still change.
 func (l *eventReader) readObjects(ctx context.Context, s span) error {
-	alarm.Log(ctx, l.cfg.Log, alarm.CardEventsGap,
-		"no events from the card processor were read for more than 28 days; reading all objects that may have changed", "since", s.from)
+	alarm.Log(ctx, l.cfg.Log, alarm.CardEventsGap, "no events from the card processor were read for more than 28 days; reading all objects that may have changed", "since", s.from)
 	ids, err := store.UnsettledCardObjects(ctx, l.cfg.Store, s.from.Add(-listedFor))
 	for part := range slices.Chunk(ids, perPage) {
 		if err == nil {

@@ -111,8 +111,7 @@ func next(p payment, a facts, now time.Time) transition {
 	state, s, pi := State(p.State), a.session, a.intent
 	switch {
 	case a.gone:
-		t.notify(alarm.CardPaymentLost, "the card processor no longer has the payment of an order; the order fails",
-			"order", p.OrderID, "state", p.State)
+		t.notify(alarm.CardPaymentLost, "the card processor no longer has the payment of an order; the order fails", "order", p.OrderID, "state", p.State)
 		t.fail(&failure{Code: toll.CodeCheckoutFailed, Reason: "The card processor no longer has the payment."}, "")
 	case state == Calling && s != nil && (a.to == askSend || a.to == askState):
 		t.keep()
@@ -329,8 +328,7 @@ func (t *transition) notListed(r *answer, now time.Time) {
 		}
 		t.write, t.answered = writeRow, nil
 	case giveUp, now.Sub(t.d.Missing) >= missingTime:
-		t.notify(alarm.CardPaymentLost, "the card processor has no record of a payment whose response was lost; the order fails",
-			"order", t.OrderID)
+		t.notify(alarm.CardPaymentLost, "the card processor has no record of a payment whose response was lost; the order fails", "order", t.OrderID)
 		c := *t.answered
 		c.Status, t.answered = http.StatusNotFound, &c
 		t.fail(&failure{
@@ -407,8 +405,7 @@ func (t *transition) settle(a facts) {
 	why := t.rejection(a, decided)
 	switch {
 	case why != "":
-		t.notify(alarm.CardRejected, "a captured payment does not match its order and is refunded",
-			"order", t.OrderID, "intent", pi.ID, "why", why)
+		t.notify(alarm.CardRejected, "a captured payment does not match its order and is refunded", "order", t.OrderID, "intent", pi.ID, "why", why)
 		t.refund = &store.CardRefund{
 			OrderID: t.OrderID, Account: t.Account, Origin: originRejected, State: refundCreated, Cents: pi.AmountReceived, Intent: pi.ID, Reason: why,
 		}

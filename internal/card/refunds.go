@@ -309,8 +309,7 @@ func changeOfDispute(ctx context.Context, cfg *Config, payment *store.CardPaymen
 	}
 	row.Withdrawn = withdrawn(d) > 0
 	if payment.Intent != d.PaymentIntent.ID {
-		alarm.Log(ctx, cfg.Log, alarm.CardRejectedDisputed, "a payment that does not match its order is disputed",
-			"order", payment.OrderID, "dispute", d.ID)
+		alarm.Log(ctx, cfg.Log, alarm.CardRejectedDisputed, "a payment that does not match its order is disputed", "order", payment.OrderID, "dispute", d.ID)
 		c.dispute = nil
 	}
 	return c

@@ -30,8 +30,7 @@ const (
 func (t *tracker) compare(ctx context.Context) (changed, behind bool, err error) {
 	r, c, head := t.rail, t.cursor, t.pass.head.Number.Uint64()
 	if head+overlap < c.Block {
-		return false, false, r.mismatch(ctx, c.Block, c.Hash, fmt.Errorf("%w: the latest block is %d, but block %d was read before",
-			ErrOtherChain, head, c.Block))
+		return false, false, r.mismatch(ctx, c.Block, c.Hash, fmt.Errorf("%w: the latest block is %d, but block %d was read before", ErrOtherChain, head, c.Block))
 	}
 	if head >= c.Block {
 		hash, ok, err := t.hashAt(ctx, c.Block)
@@ -47,8 +46,7 @@ func (t *tracker) compare(ctx context.Context) (changed, behind bool, err error)
 	r.log.WarnContext(ctx, "the chain was reorganized", "block", c.Block, "head", head)
 	hash, ok, err := t.hashAt(ctx, c.Base)
 	if err == nil && (!ok || hash != c.BaseHash) {
-		err = r.mismatch(ctx, c.Base, c.BaseHash, fmt.Errorf("%w: more than %d blocks below block %d have changed",
-			ErrOtherChain, overlap, c.Block))
+		err = r.mismatch(ctx, c.Base, c.BaseHash, fmt.Errorf("%w: more than %d blocks below block %d have changed", ErrOtherChain, overlap, c.Block))
 	}
 	return true, false, err
 }

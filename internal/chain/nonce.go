@@ -165,8 +165,7 @@ func (t *tracker) conclusive(op *Op) bool {
 }
 
 func (t *tracker) unexplained(ctx context.Context, op *Op) error {
-	alarm.Log(ctx, t.rail.log, alarm.ChainOutcomeUnknown, "the nonce of an order is used, but no endpoint returns the event of the order",
-		"order", op.ID)
+	alarm.Log(ctx, t.rail.log, alarm.ChainOutcomeUnknown, "the nonce of an order is used, but no endpoint returns the event of the order", "order", op.ID)
 	return t.returnSlot(ctx, op)
 }
 

@@ -134,8 +134,7 @@ type outlook struct {
 	balance *big.Int
 }
 
-var errRelayerCode = errors.New("chain: the relayer account has code, and transaction pools accept only one pending transaction " +
-	"from such an account")
+var errRelayerCode = errors.New("chain: the relayer account has code, and transaction pools accept only one pending transaction from such an account")
 
 func (w *relayer) look(ctx context.Context) (outlook, error) {
 	r := w.rail

@@ -209,8 +209,7 @@ func (t *tracker) ran(ctx context.Context, op *Op, e *event, reason string) {
 	switch landed := op.Position != (Position{}); {
 	case landed && (!e.success || op.Position.Tx == e.place.Tx):
 	case e.success:
-		alarm.Log(ctx, t.rail.log, alarm.ChainMovedNothing, "the operation of a purchase ran, but the token did not execute the authorization",
-			"order", op.ID, "tx", e.place.Tx)
+		alarm.Log(ctx, t.rail.log, alarm.ChainMovedNothing, "the operation of a purchase ran, but the token did not execute the authorization", "order", op.ID, "tx", e.place.Tx)
 	default:
 		t.rail.log.WarnContext(ctx, "the operation of a purchase has failed", "order", op.ID, "tx", e.place.Tx, "reason", reason)
 	}

@@ -138,8 +138,7 @@ func (w *relayer) replace(ctx context.Context, now outlook, old *Tx, keep int) (
 	tip, feeCap, ok := r.cfg.raised(&before, now.head.BaseFee)
 	if !ok {
 		if w.seldom() {
-			alarm.Log(ctx, r.log, alarm.TransactionStuck, "a transaction is stuck: its fees are at the maximum",
-				"tx", old.Hash, "relayer", w.address)
+			alarm.Log(ctx, r.log, alarm.TransactionStuck, "a transaction is stuck: its fees are at the maximum", "tx", old.Hash, "relayer", w.address)
 		}
 		return nil, nil
 	}

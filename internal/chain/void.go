@@ -83,8 +83,7 @@ func (t *tracker) expire(ctx context.Context, op *Op) (bool, error) {
 		case ctx.Err() != nil:
 			return false, ctx.Err()
 		case err != nil:
-			alarm.Log(ctx, r.log, alarm.OrderStuck, "the payment of an order is not in a block yet, and the attempt to void it failed",
-				"order", op.ID, "err", err)
+			alarm.Log(ctx, r.log, alarm.OrderStuck, "the payment of an order is not in a block yet, and the attempt to void it failed", "order", op.ID, "err", err)
 		case void.Position != (Position{}):
 			return false, nil // it decides when it is final
 		}

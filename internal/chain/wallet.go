@@ -180,8 +180,7 @@ func (r *readiness) relayersFunded(ctx context.Context) error {
 		r.wei[relayer] = has
 		r.mu.Unlock()
 		if low && !was {
-			alarm.Log(ctx, r.cfg.Log, alarm.RelayerLow, "the balance of a relayer is below its floor",
-				"relayer", relayer, "wei", has, "floor", r.cfg.RelayerFloor)
+			alarm.Log(ctx, r.cfg.Log, alarm.RelayerLow, "the balance of a relayer is below its floor", "relayer", relayer, "wei", has, "floor", r.cfg.RelayerFloor)
 		}
 	}
 	if able == 0 {

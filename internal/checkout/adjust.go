@@ -138,8 +138,7 @@ func (c *Decisions) finishTakeBack(ctx context.Context, id []byte) error {
 			return nil
 		}
 		if left == 0 {
-			c.log.InfoContext(ctx, "all holds on the withdrawn credits of an order have ended", "order", o.ID,
-				"taken_back", o.TakenBack+o.RefundedCredits, "loss", o.Loss)
+			c.log.InfoContext(ctx, "all holds on the withdrawn credits of an order have ended", "order", o.ID, "taken_back", o.TakenBack+o.RefundedCredits, "loss", o.Loss)
 		}
 		return store.UpdateOrder(ctx, t.Tx, o)
 	})

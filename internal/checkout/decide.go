@@ -71,8 +71,7 @@ func (c *Decisions) drop(ctx context.Context, t *ledger.Tx, account [16]byte, id
 	}
 	first, err := store.ReturnSlot(ctx, t.Tx, o)
 	if first {
-		c.log.WarnContext(ctx, "the outcome of a payment is unknown; its order no longer counts toward the maximum orders of the plan",
-			"order", o.ID, "plan", o.Plan)
+		c.log.WarnContext(ctx, "the outcome of a payment is unknown; its order no longer counts toward the maximum orders of the plan", "order", o.ID, "plan", o.Plan)
 	}
 	return err
 }

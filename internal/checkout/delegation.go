@@ -231,8 +231,7 @@ func checkProvider(d *store.Delegation, in *toll.DelegationInput) error {
 		return toll.NewError(toll.CodeBadProvider).WithHint("Send erc4337 or stripe.")
 	}
 	if !slices.Contains(currencies, d.Currency) {
-		return toll.Errorf(toll.CodeUnsupportedScheme, "The currency of a delegation with this provider must be %s.",
-			strings.Join(currencies, " or "))
+		return toll.Errorf(toll.CodeUnsupportedScheme, "The currency of a delegation with this provider must be %s.", strings.Join(currencies, " or "))
 	}
 	var faults []toll.Fault
 	bad := func(path, message string) { faults = append(faults, toll.Fault{Path: path, Message: message}) }

@@ -36,8 +36,7 @@ type Received struct {
 }
 
 // ErrDelegationBusy says that orders under way take what the delegation of a lost order has left.
-var ErrDelegationBusy = errors.New("pending orders reserve the remaining budget of the delegation: " +
-	"try again when those orders are confirmed or failed")
+var ErrDelegationBusy = errors.New("pending orders reserve the remaining budget of the delegation: try again when those orders are confirmed or failed")
 
 // RestoreOrder records a lost order and has finish write the rows of its rail, and return the entry of the audit log, in one transaction.
 // A payment on the chain grants the credits in it; otherwise the rail decides later. An unlisted or sold-out plan counts: the money moved.

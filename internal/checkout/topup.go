@@ -32,14 +32,13 @@ func (t *TopUp) insufficient(a *ledger.Account, now time.Time) bool {
 }
 
 // TopUp buys the plan once through the delegation, waits for an open order of the account, or finds that nothing is missing. orderTx is the
-// transaction of the order, "" for none. Then the ledger decides. Errors:
-// [toll.CodeDelegationNotFound], [toll.CodeDelegationRevoked], [toll.CodeDelegationExpired], [toll.CodeDelegationFrozen],
-// [toll.CodeDelegationExhausted], [toll.CodeDelegationInsufficient], [toll.CodeDelegationPlanMismatch], [toll.CodeUnsupportedScheme],
-// [toll.CodePaymentMethodUnusable], [toll.CodePaymentMethodRevoked], [toll.CodePaymentMethodNotAllowed], [toll.CodeOrderLimit],
-// [toll.CodePermissionUnknown], [toll.CodePermissionRevoked], [toll.CodePermissionExpired], [toll.CodePlanUnlisted],
-// [toll.CodePlanSoldOut], [toll.CodeTrialUsed], [toll.CodeCreditsOverflow]; [toll.CodeInsufficientCredits] for a free plan;
-// [toll.CodeTopUpRefused] with the code of the rail in its details; the 503 of a rail that cannot be used, [toll.CodeCardOff]; and
-// [toll.CodeSettlementPending], with params.transaction, while the order is not decided.
+// transaction of the order, "" for none. Then the ledger decides. Errors: [toll.CodeDelegationNotFound], [toll.CodeDelegationRevoked],
+// [toll.CodeDelegationExpired], [toll.CodeDelegationFrozen], [toll.CodeDelegationExhausted], [toll.CodeDelegationInsufficient],
+// [toll.CodeDelegationPlanMismatch], [toll.CodeUnsupportedScheme], [toll.CodePaymentMethodUnusable], [toll.CodePaymentMethodRevoked],
+// [toll.CodePaymentMethodNotAllowed], [toll.CodeOrderLimit], [toll.CodePermissionUnknown], [toll.CodePermissionRevoked],
+// [toll.CodePermissionExpired], [toll.CodePlanUnlisted], [toll.CodePlanSoldOut], [toll.CodeTrialUsed], [toll.CodeCreditsOverflow];
+// [toll.CodeInsufficientCredits] for a free plan; [toll.CodeTopUpRefused] with the code of the rail in its details; the 503 of a rail that
+// cannot be used, [toll.CodeCardOff]; and [toll.CodeSettlementPending], with params.transaction, while the order is not decided.
 func (c *Checkout) TopUp(ctx context.Context, t *TopUp) (orderTx string, err error) {
 	if t.DelegationID == "" {
 		return "", toll.NewError(toll.CodeDelegationNotFound)

@@ -111,8 +111,7 @@ and, if it found no error, seals the journal. Run toll audit --record every day.
 the last seal, and all records except events and usage. It does not change the age of the last audit. A full audit also verifies the seal.`
 	c.Flags().BoolVar(&record, "record", false, "store time and result in the database, for toll_audit_age_seconds and toll_audit_findings, and seal the journal")
 	c.Flags().BoolVar(&since, "since-last", false, "verify only entries after the last seal, which an audit with --record sets")
-	c.Flags().StringArrayVar(&archives, "archive", nil,
-		"also verify this file of toll export; repeat the flag for several files, oldest first")
+	c.Flags().StringArrayVar(&archives, "archive", nil, "also verify this file of toll export; repeat the flag for several files, oldest first")
 	c.Example = "toll audit --data ./toll-data\ntoll audit --data ./toll-data --since-last --record\ntoll audit --data ./toll-data --archive journal-2025.ndjson\ntoll audit --database postgres://… --master-key-file master.key -o json"
 	return c
 }
@@ -133,8 +132,7 @@ func migrateCommand(a *app) *cobra.Command {
 		case done.From == done.Schema:
 			a.say("", "The schema is already up to date.")
 		case done.From >= done.Floor:
-			a.say("", "Releases with schema %d or later can use this database. To roll back, start such a release.",
-				done.Floor)
+			a.say("", "Releases with schema %d or later can use this database. To roll back, start such a release.", done.Floor)
 		default:
 			a.say("", "Releases with a schema before %d can no longer use this database. To roll back, restore an "+
 				"earlier backup with toll restore or, on PostgreSQL, an earlier dump.", done.Floor)
@@ -142,8 +140,7 @@ func migrateCommand(a *app) *cobra.Command {
 		return a.built(done)
 	}
 	c := storeCommand("migrate", "Bring the schema of a database up to date", run)
-	c.Flags().BoolVar(&online, "online", false,
-		"migrate while an older release is running, if every pending migration is safe for it")
+	c.Flags().BoolVar(&online, "online", false, "migrate while an older release is running, if every pending migration is safe for it")
 	c.Long = `Bring the schema of a database up to date, as a newer service does when it starts. Only toll serve and
 toll migrate change the schema.
 
@@ -152,8 +149,7 @@ if it can work with every pending migration; otherwise, stop it first. Back up t
 migrate: with toll backup, or on PostgreSQL with its own tools. The output explains how to roll back.
 
 Several processes can run this command at the same time: one migrates, and the rest wait. An interrupted migration is resumed.`
-	c.Example = "toll migrate --data ./toll-data\n" +
-		"toll migrate --online --database postgres://… --master-key-file master.key"
+	c.Example = "toll migrate --data ./toll-data\ntoll migrate --online --database postgres://… --master-key-file master.key"
 	return c
 }
 
@@ -215,11 +211,9 @@ s3://bucket/prefix/name is an object in an S3-compatible store.
 
 toll serve --backup-dir creates backups automatically. For PostgreSQL, use its own tools: pg_dump, or an archive of the write-ahead log.
 After they succeed, run toll backup --record to store the time in the database, for toll_backup_age_seconds and its alert.`
-	c.Example = "toll backup --data ./toll-data toll-2026-11-21.backup\n" +
-		"toll backup --data ./toll-data --verify toll-2026-11-21.backup\n" +
-		"toll backup --s3-endpoint https://s3.example.com --s3-key-file s3.key --list s3://vault/toll\n" +
-		"toll backup --data ./toll-data --tmp /run/toll - | ssh keep@vault 'cat >toll.backup'\n" +
-		"toll backup --record --database postgres://… --master-key-file master.key"
+	c.Example = "toll backup --data ./toll-data toll-2026-11-21.backup\ntoll backup --data ./toll-data --verify toll-2026-11-21.backup\ntoll backup " +
+		"--s3-endpoint https://s3.example.com --s3-key-file s3.key --list s3://vault/toll\ntoll backup --data ./toll-data --tmp /run/toll - | ssh " +
+		"keep@vault 'cat >toll.backup'\ntoll backup --record --database postgres://… --master-key-file master.key"
 	return c
 }
 

@@ -234,8 +234,7 @@ func showReceipt(con *console, h http.Header, unit string) {
 		return
 	}
 	none := new(toll.Credits)
-	con.say("receipt", "%s, %s left, transaction %s",
-		cmp.Or(s.CreditsRedeemed, none).Text(), cmp.Or(s.RemainingBalance, none), s.Transaction)
+	con.say("receipt", "%s, %s left, transaction %s", cmp.Or(s.CreditsRedeemed, none).Text(), cmp.Or(s.RemainingBalance, none), s.Transaction)
 }
 
 // taken is the amount of a receipt that speaks of no credits: base units of a token, or of whatever else the server took.

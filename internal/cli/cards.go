@@ -131,8 +131,7 @@ func cardsByID(ctx context.Context, a *app) (map[string]json.RawMessage, error) 
 // cardFlags adds the flags for the card processor of fiat plans.
 func cardFlags(c *cobra.Command, cfg *rails.CardConfig) {
 	f := pflag.NewFlagSet("card", pflag.ContinueOnError)
-	f.StringVar((*string)(&cfg.Mode), "card", "",
-		"off disables fiat plans; default Stripe if its keys are set, otherwise a test double in a sandbox and off on live")
+	f.StringVar((*string)(&cfg.Mode), "card", "", "off disables fiat plans; default Stripe if its keys are set, otherwise a test double in a sandbox and off on live")
 	f.StringVar(&cfg.SecretKeyFile, "stripe-secret-key-file", "", "file with the secret or restricted key of Stripe, mode 0600; or set the key itself in TOLL_STRIPE_SECRET_KEY")
 	f.StringVar(&cfg.PublishableKey, "stripe-publishable-key", "", "publishable key of Stripe, to embed Stripe's form in payment pages")
 	f.StringVar(&cfg.WebhookSecretFile, "stripe-webhook-secret-file", "", "file with one or two webhook secrets of Stripe, one per line, mode 0600; or set them in TOLL_STRIPE_WEBHOOK_SECRETS, separated by commas")
@@ -170,8 +169,7 @@ GET /_double/books returns the payments.`
 	fl.StringVar(&o.PublicURL, "public-url", "", "address at which browsers reach the pages; default the host of the API request")
 	fl.StringArrayVar(&hooks, "webhook", nil, "address that receives the events; repeat the flag for several addresses")
 	fl.StringArrayVar(&secrets, "webhook-secret", nil, "secret that signs the events, whsec_…; repeat the flag with a second secret during a rotation")
-	fl.DurationVar(&o.Later, "later", 2*time.Second,
-		"delay of events that Stripe sends later, such as the end of a pending refund or a new dispute")
+	fl.DurationVar(&o.Later, "later", 2*time.Second, "delay of events that Stripe sends later, such as the end of a pending refund or a new dispute")
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
 		for _, u := range hooks {
 			if _, err := httpURL(u); err != nil {

@@ -23,8 +23,7 @@ func railFlags(c *cobra.Command, cfg *rails.Config) {
 // chainFlags adds the flags for the chain of crypto plans and the accounts that send transactions.
 func chainFlags(c *cobra.Command, cfg *rails.ChainConfig) {
 	f := pflag.NewFlagSet("chain", pflag.ContinueOnError)
-	f.StringVar((*string)(&cfg.Mode), "chain", "",
-		"embedded or off; default the chain of --chain-rpc-urls if set, otherwise the embedded chain in a sandbox and off on live")
+	f.StringVar((*string)(&cfg.Mode), "chain", "", "embedded or off; default the chain of --chain-rpc-urls if set, otherwise the embedded chain in a sandbox and off on live")
 	f.StringSliceVar(&cfg.RPCURLs, "chain-rpc-urls", nil, "JSON-RPC endpoints of the chain, separated by commas; live needs two")
 	f.Var(wei(&cfg.MaxBaseFee, "1000000000"), "chain-max-base-fee-wei", "maximum base fee at which transactions are sent")
 	f.IntVar(&cfg.Relayers, "chain-relayers", 1, "number of accounts that send transactions")
@@ -36,10 +35,8 @@ func chainFlags(c *cobra.Command, cfg *rails.ChainConfig) {
 func paymentFlags(c *cobra.Command, cfg *rails.ChainConfig) {
 	f := pflag.NewFlagSet("chain", pflag.ContinueOnError)
 	f.StringVar(&cfg.HTTP, "chain-http", "", "loopback address on which the embedded chain serves JSON-RPC; default none")
-	f.Var(blocks(&cfg.Confirmations, "3"), "chain-confirmations",
-		"blocks that must follow the block of a payment before the service grants credits")
-	f.Var(blocks(&cfg.TopUpConfirmations, "1"), "chain-topup-confirmations",
-		"blocks that must follow the block of a payment that is made during a request")
+	f.Var(blocks(&cfg.Confirmations, "3"), "chain-confirmations", "blocks that must follow the block of a payment before the service grants credits")
+	f.Var(blocks(&cfg.TopUpConfirmations, "1"), "chain-topup-confirmations", "blocks that must follow the block of a payment that is made during a request")
 	f.Int64Var(&cfg.FastLimitCents, "chain-fast-limit-cents", 1000,
 		"price in cents above which the service grants credits only after the payment is in a safe block; -1 means for every price")
 	f.Var(wei(&cfg.Tip, "1000000"), "chain-tip-wei", "tip in addition to the base fee")
@@ -49,12 +46,10 @@ func paymentFlags(c *cobra.Command, cfg *rails.ChainConfig) {
 	f.Int64Var(&cfg.MaxLimitCents, "chain-max-limit-cents", 1_000_000, "highest spending limit of a new delegation, in cents")
 	f.DurationVar(&cfg.MaxDuration, "chain-max-duration", 365*24*time.Hour, "longest lifetime of a new delegation")
 	f.Int64Var(&cfg.HourlyCents, "chain-signer-hourly-cents", 0,
-		"maximum total, in cents, of the payments that a process signs in any hour; "+
-			"0 means 500000 on live and no limit in a sandbox, -1 means no limit")
+		"maximum cents of payments that a process signs per hour; 0 means 500000 on live and no limit in a sandbox, -1 means no limit")
 	f.DurationVar(&cfg.VoidAfter, "chain-void-after", 10*time.Minute, "how long a payment can stay unconfirmed before it is voided")
 	f.BoolVar(&cfg.Mirror, "chain-mirror", false, "publish the burned credits of plans with onchainMirror on the chain, as Merkle roots")
-	f.DurationVar(&cfg.MirrorPeriod, "chain-mirror-period", time.Hour,
-		"period that one Merkle root covers; fixed by the first start with --chain-mirror")
+	f.DurationVar(&cfg.MirrorPeriod, "chain-mirror-period", time.Hour, "period that one Merkle root covers; fixed by the first start with --chain-mirror")
 	f.Var(tokens(&cfg.Tokens), "chain-tokens", "ERC-20 tokens accepted as payment for plans, in addition to USDC and EURC, separated by commas")
 	addWithEnv(c, f)
 }

@@ -91,13 +91,11 @@ Exit codes: 0 done, 1 failed, 2 usage, 3 not signed in, 4 payment required, 5 no
 	f.StringVarP(&a.flags.profile, "profile", "p", "", "profile in the configuration file")
 	f.StringVarP(&a.flags.output, "output", "o", "", "table (default), json, ndjson, csv, or quiet")
 	f.StringVarP(&a.flags.output, "format", "f", "", "same as --output")
-	f.BoolVarP(&a.flags.quiet, "quiet", "q", false,
-		"print only the id, API key, or access token of a new record, and the response of a call")
+	f.BoolVarP(&a.flags.quiet, "quiet", "q", false, "print only the id, API key, or access token of a new record, and the response of a call")
 	f.BoolVarP(&a.flags.verbose, "verbose", "v", false, "print more details to stderr")
 	f.StringVar(&a.flags.url, "url", "", "address of the service")
 	f.StringVar(&a.flags.keyFile, "api-key-file", "", "file with the API key; other users must not have access to the file")
-	f.Var(&a.flags.namespace, "namespace",
-		"brand names that the service uses in schemes, headers, and paths, separated by commas, such as acme,Acme,acme")
+	f.Var(&a.flags.namespace, "namespace", "brand names that the service uses in schemes, headers, and paths, separated by commas, such as acme,Acme,acme")
 	env(f, "namespace")
 	f.BoolVar(&a.flags.yes, "yes", false, "skip confirmations")
 	f.BoolVar(&a.flags.noColor, "no-color", false, "disable colors")

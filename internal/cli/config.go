@@ -84,8 +84,7 @@ func (c *configuration) save() (err error) {
 	return nil
 }
 
-// newConfiguration are the files in which a configuration is written before it gets its name. They
-// hold API keys.
+// newConfiguration are the files in which a configuration is written before it gets its name. They hold API keys.
 var newConfiguration = tempfile.Kind{Prefix: ".config-"}
 
 func (d document) text(name string) string { return list.TextOf(d[name]) }

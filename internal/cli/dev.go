@@ -263,8 +263,7 @@ func (m *market) seed(ctx context.Context) (http.Handler, error) {
 		p.address = key.Address
 		p.keyFile = filepath.Join(m.dir, name+".key")
 		// The demonstration goes on after a standstill, when the chain may be away for some seconds.
-		p.client = client.New(key.Key, client.WithURL(m.url()), client.WithNamespace(m.service.Namespace()),
-			client.WithRetries(6), client.WithMaxRetryWait(15*time.Second))
+		p.client = client.New(key.Key, client.WithURL(m.url()), client.WithNamespace(m.service.Namespace()), client.WithRetries(6), client.WithMaxRetryWait(15*time.Second))
 		if err := os.WriteFile(p.keyFile, []byte(key.Key+"\n"), 0o600); err != nil {
 			return nil, err
 		}

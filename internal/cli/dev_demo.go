@@ -20,9 +20,8 @@ import (
 )
 
 const (
-	devText = "The service records each paid call as an entry in the ledger. An entry on disk is never lost and never counted twice. " +
-		"The ledger holds credits, the agent does its work, and the ledger burns the credits. " +
-		"A repeated call gets the same response."
+	devText = "The service records each paid call as an entry in the ledger. An entry on disk is never lost and never counted twice. The " +
+		"ledger holds credits, the agent does its work, and the ledger burns the credits. A repeated call gets the same response."
 	devTokenHours = 1
 )
 
@@ -191,8 +190,7 @@ func (m *market) showPaid(ctx context.Context, s *stage) error {
 		return fmt.Errorf("the paid call returned status %d", res.status)
 	}
 	fmt.Fprintln(s.out)
-	s.facts("receipt", r.CreditsRedeemed.Text(), "transaction", r.Transaction, "request", r.Extra.AgentRequestID,
-		"balance after", after.Balance.Text())
+	s.facts("receipt", r.CreditsRedeemed.Text(), "transaction", r.Transaction, "request", r.Extra.AgentRequestID, "balance after", after.Balance.Text())
 	if *r.CreditsRedeemed < 1 || before.Balance-after.Balance != *r.CreditsRedeemed {
 		return errors.New("the change of the balance does not match the receipt")
 	}
@@ -308,8 +306,7 @@ func (m *market) showOrder(ctx context.Context, s *stage) error {
 	if err != nil {
 		return err
 	}
-	s.facts("faucet", devFunds+".00 USDC for the wallet "+subscriber.address.String(),
-		"delegation", d.DelegationID+"   the service may spend 3.00 USDC within an hour")
+	s.facts("faucet", devFunds+".00 USDC for the wallet "+subscriber.address.String(), "delegation", d.DelegationID+"   the service may spend 3.00 USDC within an hour")
 	fmt.Fprintln(s.out)
 	start := time.Now()
 	order, err := subscriber.client.OrderPlan(ctx, m.planID, client.PaidBy(d.DelegationID))

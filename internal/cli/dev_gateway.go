@@ -118,8 +118,7 @@ func (c *devChat) tool(ctx context.Context, name string, params map[string]any, 
 	if err != nil {
 		return err
 	}
-	result, err := c.buyer.core.Call(ctx, name, in, "",
-		gateway.Caller{SessionKey: "toll dev", SenderIsOwner: true, Channel: "dev"})
+	result, err := c.buyer.core.Call(ctx, name, in, "", gateway.Caller{SessionKey: "toll dev", SenderIsOwner: true, Channel: "dev"})
 	if err != nil {
 		return err
 	}

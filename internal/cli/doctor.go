@@ -115,7 +115,7 @@ func (d *doctor) configuration() {
 	left, _ := newConfiguration.Left(filepath.Dir(path)) // what cannot be read was said above
 	for _, name := range left {
 		d.add("configuration", check.Warning,
-			"%s is left from a command that was killed, and contains API keys: the next toll config set deletes this file",
+			"a killed command left %s, which contains API keys: the next toll config set deletes this file",
 			filepath.Join(filepath.Dir(path), name))
 	}
 }

@@ -33,8 +33,7 @@ func (f *sellerFlags) add(c *cobra.Command, listen string) {
 	fl.StringVar(&f.plan, "plan", "", "plan whose credits pay")
 	fl.StringVar(&f.agent, "agent", "", "agent that receives the payment")
 	fl.StringVar(&f.listen, "listen", listen, "address to listen on")
-	fl.IntVar(&f.holdSecs, "hold-secs", paid.DefaultHoldSecs,
-		"lifetime of a hold in seconds, 1 to 900; a hold is renewed while its call runs, for at most 24 hours")
+	fl.IntVar(&f.holdSecs, "hold-secs", paid.DefaultHoldSecs, "lifetime of a hold in seconds, 1 to 900; a hold is renewed while its call runs, for at most 24 hours")
 	fl.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn, or error")
 	require(c, "plan")
 }
@@ -151,8 +150,7 @@ func runGate(ctx context.Context, a *app, f gateFlags) error {
 	if err != nil {
 		return err
 	}
-	g.log.Info("gate", "listen", ln.Addr().String(), "upstream", g.upstream.Scheme+"://"+g.upstream.Host,
-		"service", c.URL(), "plan", terms.PlanID, "name", terms.PlanName)
+	g.log.Info("gate", "listen", ln.Addr().String(), "upstream", g.upstream.Scheme+"://"+g.upstream.Host, "service", c.URL(), "plan", terms.PlanID, "name", terms.PlanName)
 	proxy := paid.Proxy(c, g.upstream, append(g.routes, paid.With(append(g.options, paid.WithQueue(queue))...))...)
 	if len(f.cors) > 0 {
 		proxy = paid.CORS(proxy, f.cors...)
@@ -177,8 +175,7 @@ func serveGate(ctx context.Context, ln net.Listener, proxy http.Handler, queue *
 	return server.ServeUntil(ctx, h, ln, 20*time.Second, queue.Drain)
 }
 
-// callerAddress returns the address of the account whose API key is used, which is that of its
-// wallet.
+// callerAddress returns the wallet address of the workspace whose API key is used.
 func callerAddress(ctx context.Context, c *client.Client) (toll.Address, error) {
 	for key, err := range c.Keys(ctx, client.PageSize(1)) {
 		if err != nil {

@@ -46,8 +46,7 @@ func (f *coreFlags) add(c *cobra.Command) {
 
 // addData adds the data directory. Its variable is not that of a service on the same machine.
 func (f *coreFlags) addData(c *cobra.Command) {
-	c.Flags().StringVar(&f.data, "data", "",
-		"data directory for the core token, the login, and its encryption key; default ~/.toll/gateway (TOLL_GATEWAY_DATA)")
+	c.Flags().StringVar(&f.data, "data", "", "data directory for the core token, the login, and its encryption key; default ~/.toll/gateway (TOLL_GATEWAY_DATA)")
 	annotate(c.Flags(), "data", annotationEnv, "TOLL_GATEWAY_DATA")
 }
 
@@ -149,8 +148,7 @@ func serveGateway(ctx context.Context, a *app, f gatewayServeFlags) error {
 		return err
 	}
 	if f.token != "" && len(f.token) < minCoreToken {
-		return usagef("TOLL_GATEWAY_TOKEN must have at least %d characters; it has %d. toll gateway token prints a suitable token",
-			minCoreToken, len(f.token))
+		return usagef("TOLL_GATEWAY_TOKEN must have at least %d characters; it has %d. toll gateway token prints a suitable token", minCoreToken, len(f.token))
 	}
 	ln, err := server.Listen(ctx, f.listen)
 	if err != nil {

@@ -136,8 +136,7 @@ func askAgent(ctx context.Context, a *app, f *coreAddress, params map[string]any
 	}
 	if p := got.Payment; p != nil {
 		burned, _ := toll.ParseCredits(p.CreditsRedeemed) // of a core, which writes numbers
-		a.say("receipt", "%s, %s left, transaction %s",
-			burned.Text(), cmp.Or(p.RemainingBalance, "?"), cmp.Or(p.Transaction, "?"))
+		a.say("receipt", "%s, %s left, transaction %s", burned.Text(), cmp.Or(p.RemainingBalance, "?"), cmp.Or(p.Transaction, "?"))
 	}
 	if a.asJSON() {
 		return a.show(out.Result)

@@ -58,8 +58,7 @@ The exit code is 1 if a check fails; warnings do not count.`
 		for _, c := range found {
 			if c.Name == "login" && c.Status == check.Warning && loggedIn {
 				c.Status = check.OK
-				c.Detail = "the running core has an API key, but this command does not: " +
-					"to check the key, set --config to the configuration file of the core"
+				c.Detail = "the running core has an API key, but this command does not: to check the key, set --config to the configuration file of the core"
 			}
 			d.add(c.Name, c.Status, "%s", c.Detail)
 		}
@@ -179,8 +178,7 @@ func (d *doctor) hostSwitches(host *hostConfig, id string) {
 		d.add("plugin", check.Failed, "the plugin is disabled: run %s", set("plugins.entries."+id+".enabled", "true"))
 	case !slices.Contains(p.Allow, id):
 		list, _ := json.Marshal(append(slices.Clone(p.Allow), id)) // texts always are JSON
-		d.add("plugin", check.Failed, "plugins.allow does not contain the plugin: run %s --strict-json",
-			set("plugins.allow", quote(string(list))))
+		d.add("plugin", check.Failed, "plugins.allow does not contain the plugin: run %s --strict-json", set("plugins.allow", quote(string(list))))
 	default:
 		d.add("plugin", check.OK, "%s is allowed", id)
 	}
@@ -198,8 +196,7 @@ func (d *doctor) hostSwitches(host *hostConfig, id string) {
 		d.add("tool search", check.Warning, "the model finds the tools only through tool_search: run %s", set("tools.toolSearch", "false"))
 	}
 	if bind := host.Gateway.Bind; bind != "" && bind != "loopback" {
-		d.add("address", check.Warning,
-			"gateway.bind is %q: /tools/invoke and /v1 of OpenClaw act for you and must not be public; forward only the paid path", bind)
+		d.add("address", check.Warning, "gateway.bind is %q: /tools/invoke and /v1 of OpenClaw act for you and must not be public; forward only the paid path", bind)
 	}
 }
 
@@ -247,8 +244,7 @@ func (d *doctor) node(ctx context.Context) {
 	}
 	version := strings.TrimSpace(string(out))
 	if !nodeFits(version) {
-		d.add("Node", check.Failed, "%s is not supported: OpenClaw needs Node 24.16 or a later 24 release, or Node 26.1 or later",
-			clean(fmt.Sprintf("%.20s", version)))
+		d.add("Node", check.Failed, "%s is not supported: OpenClaw needs Node 24.16 or a later 24 release, or Node 26.1 or later", clean(fmt.Sprintf("%.20s", version)))
 		return
 	}
 	d.add("Node", check.OK, "%s", version)

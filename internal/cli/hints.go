@@ -26,10 +26,8 @@ var hints = map[toll.Code]string{
 	toll.CodeNotPlanOwner:          "Use an API key of the workspace that owns the plan; toll plans list shows your plans.",
 	toll.CodePlanNotAttached:       "toll agents plans AGENT shows the plans of an agent; toll agents attach PLAN --agent-id AGENT adds a plan.",
 	toll.CodeMarginWithoutSubTasks: "Record the sub-tasks first with toll requests track.",
-	toll.CodeFiatPlanOnCryptoRoute: "toll plans checkout PLAN shows the card payment page. " +
-		"To pay without this page, use --delegation-id with a delegation that charges a card.",
-	toll.CodeDelegationFrozen: "toll delegations unfreeze ID lets the delegation pay again. " +
-		"To use another card, create a delegation with toll delegations create.",
+	toll.CodeFiatPlanOnCryptoRoute: "toll plans checkout PLAN shows the card payment page. To pay without this page, use --delegation-id with a delegation that charges a card.",
+	toll.CodeDelegationFrozen:      "toll delegations unfreeze ID lets the delegation pay again. To use another card, create a delegation with toll delegations create.",
 	toll.CodeCardUnreachable:       "Try again later; toll doctor shows whether the card processor responds.",
 	toll.CodeTokenSignature:        "Create a new access token with toll tokens create PLAN.",
 	toll.CodeTokenUndecodable:      "Use the access token exactly as toll tokens create prints it. With -q, the command prints only the token.",
@@ -40,17 +38,15 @@ var hints = map[toll.Code]string{
 	toll.CodePaymentMethodUnusable: "toll cards list shows the payment methods.",
 	toll.CodePaymentMethodRevoked:  "toll cards list shows the payment methods.",
 	toll.CodePaymentRequired:       "Create an access token with toll tokens create PLAN, or use toll call --plan PLAN, which creates the token for you.",
-	toll.CodeUnsupportedScheme: "toll x402 supported shows the supported schemes and networks. " +
-		"A delegation must be in the currency of the plan.",
+	toll.CodeUnsupportedScheme:     "toll x402 supported shows the supported schemes and networks. A delegation must be in the currency of the plan.",
 	toll.CodeHoldOver:              "toll x402 settlement REQUEST shows the outcome.",
 	toll.CodeReleaseOfSettled:      "toll x402 settlement REQUEST shows the outcome.",
 	toll.CodePaymentMethodNotFound: "toll cards list shows the payment methods.",
 	toll.CodeUnknownDelegation:     "toll delegations list shows your delegations.",
 	toll.CodeCheckoutWrongPlan:     "This plan is not sold by card: buy it with toll plans order PLAN.",
 	toll.CodeWebhookNotFound:       "toll webhooks list shows your webhooks.",
-	toll.CodeChainBalance: "toll wallet show prints the address and balances of your wallet. " +
-		"With -o json, this error includes the missing amount. " +
-		"On the embedded chain, toll faucet adds test money.",
+	toll.CodeChainBalance: "toll wallet show prints the address and balances of your wallet. With -o json, this error includes the " +
+		"missing amount. On the embedded chain, toll faucet adds test money.",
 	toll.CodePersonNeeded:   "Sign in as a person with toll session start LOGIN.",
 	toll.CodeProofNeeded:    "Confirm your password with toll session prove, and then repeat this command within ten minutes.",
 	toll.CodeWrongWorkspace: "toll session show lists your workspaces, and toll session use WORKSPACE chooses one.",
@@ -86,8 +82,7 @@ func (a *app) hintFor(e *toll.Error) string {
 	case pageOf(e) != "":
 		return pageHint
 	case e.Code == toll.CodeCardUnreachable && plainID.MatchString(order):
-		return "The order is recorded. Do not repeat this command, because it would create another order. " +
-			"Wait for the result with toll orders get " + order + " --wait."
+		return "The order is recorded. Do not repeat this command, because it would create another order. Wait for the result with toll orders get " + order + " --wait."
 	case e.Code == toll.CodeCardUnreachable && e.RetryAfterSecs > 0:
 		return "Try again in " + count(e.RetryAfterSecs, "second") + "."
 	}

@@ -52,8 +52,7 @@ and manage. It stops working when your membership or the pasted key ends.
 With --device, the browser can be on another computer: this program shows a code to enter there, and waits. This is the default
 where there is no display.`
 	c.Example = "toll login\ntoll login --device\ntoll login --url https://pay.example.com -p work --no-browser"
-	c.Flags().StringVarP(&environment, "environment", "e", "",
-		"expected environment, sandbox or live; the sign-in fails if the service runs in the other one")
+	c.Flags().StringVarP(&environment, "environment", "e", "", "expected environment, sandbox or live; the sign-in fails in another environment")
 	c.Flags().BoolVar(&noBrowser, "no-browser", false, "print the address of the page instead of opening a browser")
 	c.Flags().BoolVar(&device, "device", false, "show a code to enter in a browser on any computer")
 	c.RunE = func(cmd *cobra.Command, _ []string) error {

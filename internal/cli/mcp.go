@@ -267,8 +267,7 @@ func namesItems(ctx context.Context, con *console, u *mcpproxy.Upstream, prices 
 	return nil
 }
 
-// addressOf returns the url of the MCP server as its clients know it, "" when that is not known
-// before it listens.
+// addressOf returns the URL that clients use for the MCP server, or "" if it becomes known only after Listen.
 func addressOf(f mcpFlags) string {
 	if f.publicURL != "" {
 		return strings.TrimRight(f.publicURL, "/") + "/mcp"
@@ -281,9 +280,8 @@ func addressOf(f mcpFlags) string {
 	return "http://" + net.JoinHostPort(host, port) + "/mcp"
 }
 
-// registerItems adds the urls of all items to the endpoints of the agent, and the address of the
-// server to its open ones, by which the consent page knows whose plan a client needs. Endpoints
-// that the agent has stay as they are.
+// registerItems adds the urls of all items to the endpoints of the agent, and the address of the server to its open ones, by which the
+// consent page knows whose plan a client needs. Endpoints that the agent has stay as they are.
 func registerItems(
 	ctx context.Context, con *console,
 	c *client.Client,

@@ -293,8 +293,7 @@ func inert(cell string) string {
 	return plain.Cell(cell)
 }
 
-// amountIn returns base units in whole units of a currency, and as they are where its decimals are not known, as of a token
-// without a name.
+// amountIn converts base units to whole units of a currency. It returns base units unchanged if the decimals are unknown, as for a token without a name.
 func amountIn(currency string, u toll.Units) string {
 	switch currency {
 	case toll.CurrencyUSD, toll.CurrencyEUR, toll.CurrencyUSDC, toll.CurrencyEURC:

@@ -167,8 +167,7 @@ func plansUpdate(a *app) *cobra.Command {
 	}
 	c := a.resource(call{
 		use: "update PLAN", short: "Change the metadata of a plan",
-		long: "Change the metadata of a plan. Each JSON member that you set replaces the stored value, and null clears it. " +
-			"Price and credits never change.",
+		long:    "Change the metadata of a plan. Each JSON member that you set replaces the stored value, and null clears it. Price and credits never change.",
 		example: `toll plans update 4474 --plan-metadata '{"description":"now with pictures"}'`,
 		method:  http.MethodPut, path: "/protocol/plans/PLAN", oneOf: true,
 		flags: []flag{

@@ -85,8 +85,7 @@ func priceBuilders(a *app) []call {
 		}
 	}
 	orNative := flag{"token-address", "token", token, "token address; default the native token"}
-	fiat := paidBy("fiat", "Price paid by card, in base units", "get-fiat-price-config", nil,
-		flag{"currency", "currency", word, "USD (default) or EUR"})
+	fiat := paidBy("fiat", "Price paid by card, in base units", "get-fiat-price-config", nil, flag{"currency", "currency", word, "USD (default) or EUR"})
 	fiat.long = "Price paid by card, in base units with six decimals: 5000000 is 5.00. To enter an amount such as 5.00, use toll price usd 5.00."
 	fiat.local = func(_ context.Context, r *request) (any, error) {
 		return makePrice(&a.console, r.in, func(n toll.Units, to, _ toll.Address) (toll.Price, error) {

@@ -111,8 +111,7 @@ func ordersResolve(con *console) *cobra.Command {
 --grant records the lost order: the payment must match the price of the plan, and the buyer gets the credits, reduced by refunds and
 disputes of the payment. --refund refunds the remaining amount at the card processor. Only the builder can return a payment on the chain:
 record this with --settled. Running the command again changes nothing. The audit log of the operator records the action.`
-	c.Example = "toll orders resolve pi_3Qx1 --grant\n" +
-		"toll orders resolve 0x5b…:12 --grant --plan 123 --subscriber 0x52…\n" +
-		"toll orders resolve re_1Qx --settled \"paid back by bank, note 7\""
+	c.Example = "toll orders resolve pi_3Qx1 --grant\ntoll orders resolve 0x5b…:12 --grant --plan 123 --subscriber 0x52…\ntoll orders " +
+		"resolve re_1Qx --settled \"paid back by bank, note 7\""
 	return c
 }

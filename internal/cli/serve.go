@@ -75,23 +75,19 @@ new requests for the time in --drain, and it then finishes the requests in fligh
 	fl.IntVar(&f.cfg.RetainDays, "retain-days", server.DefaultRetainDays, "days to keep requests after their access token ends, and days to keep events; -1 keeps them forever")
 	fl.StringVar(&f.cfg.TemporaryDir, "tmp", "", "folder for the unencrypted copy of the database during a backup; default the data directory")
 	fl.BoolVar(&f.cfg.CloseReads, "close-reads", false, "require an API key to read plans, agents, and balances")
-	fl.BoolVar(&f.cfg.IgnoreOrganizations, "ignore-organizations", false,
-		"accept requests with an API key even if X-Current-Org-Id names an organization of another service")
+	fl.BoolVar(&f.cfg.IgnoreOrganizations, "ignore-organizations", false, "accept requests with an API key even if X-Current-Org-Id names an organization of another service")
 	fl.StringVar(&f.cfg.Brand.Name, "brand-name", "", "name of the service on its pages; default Toll")
 	fl.StringVar(&f.cfg.Brand.Color, "brand-color", "", "accent color of the pages, such as #0b6e63")
 	fl.StringVar(&f.cfg.Brand.Logo, "brand-logo", "", "logo on the pages: a PNG or SVG file of at most 256 KiB")
 	fl.BoolVar(&f.cfg.LoopbackWebhooks, "loopback-webhooks", false, "allow webhooks of a sandbox to addresses on this machine, also with http")
 	fl.StringVar(&f.cfg.Exact, "x402-exact", "",
-		"payments that the service accepts from wallets without an account: off, plans (default), or open, "+
-			"which adds payments to other servers")
+		"payments that wallets without an account can make: off, plans (default), or open, which adds payments to other servers")
 	fl.BoolVar(&f.cfg.SignedReceipts, "x402-receipts", false, "sign a receipt for every settlement, which takes about 800 bytes of storage")
 	fl.StringVar(&f.cfg.ExactTreasury, "x402-treasury", "",
-		"address that receives payments from wallets without an account, instead of the receiver in the price; "+
-			"these wallets can then also buy plans with several receivers")
+		"receiver of payments from wallets without an account, which can then also buy plans with several receivers; default the receiver in the price")
 	fl.StringVar(&f.metricsListen, "metrics-listen", "", "address on which the operator reads /metrics; off by default")
 	fl.StringVar(&f.cfg.Traces, "traces", "", "OpenTelemetry collector that receives traces over HTTP, such as http://127.0.0.1:4318; default OTEL_EXPORTER_OTLP_ENDPOINT, or none")
-	fl.StringVar(&f.logLevel, "log-level", "info",
-		"debug, info, warn, error, or @FILE; the file contains the level and is read again on SIGHUP")
+	fl.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn, error, or @FILE; the file contains the level and is read again on SIGHUP")
 	fl.StringVar(&f.logFormat, "log-format", "", "text or json; default text on a terminal, otherwise json")
 	addWithEnv(c, fl)
 	return c
@@ -115,11 +111,9 @@ func peopleFlags(c *cobra.Command, cfg *server.Config) {
 	f := pflag.NewFlagSet("people", pflag.ContinueOnError)
 	f.StringVar((*string)(&cfg.Registration), "registration", "", "registration of people: open or invited; default open in a sandbox, invited on live")
 	f.BoolVar(&cfg.NoPasswords, "no-passwords", false,
-		"reject passwords, which the service accepts by default; "+
-			"people sign in with a passkey, a wallet, a code by mail, or the sign-in provider")
+		"reject passwords; people then sign in with a passkey, a wallet, a code by mail, or the sign-in provider")
 	f.StringVar(&cfg.Mail.URL, "smtp-url", "",
-		"mail server for sign-in codes, smtp://user@host:587 or smtps://user@host:465; "+
-			"set the password in TOLL_SMTP_PASSWORD; default none")
+		"mail server for sign-in codes, smtp://user@host:587 or smtps://user@host:465, with the password in TOLL_SMTP_PASSWORD; default none")
 	f.StringVar(&cfg.Mail.From, "mail-from", "", "sender address of mails, such as pay@example.com")
 	f.StringVar(&cfg.OIDC.Issuer, "oidc-issuer", "", "OpenID Connect provider with which people sign in, such as https://id.example.com; default none")
 	f.StringVar(&cfg.OIDC.ClientID, "oidc-client-id", "", "client id of this service at the provider; set the client secret in TOLL_OIDC_CLIENT_SECRET")

@@ -147,8 +147,7 @@ func makeDelegation(ctx context.Context, a *app, plan string, d delegationFlags)
 		s.provider = toll.ProviderCard
 	}
 	if limit, _ := new(big.Int).SetString(d.limit, 10); limit.Cmp(&s.cents) < 0 {
-		a.say("note", "an order costs %s, which --spending-limit-cents does not cover: the access token spends only existing credits",
-			count(s.cents.String(), "cent"))
+		a.say("note", "an order costs %s, which --spending-limit-cents does not cover: the access token spends only existing credits", count(s.cents.String(), "cent"))
 		return "", nil
 	}
 	if s.provider == toll.ProviderCard && d.method == "" {

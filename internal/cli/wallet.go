@@ -65,7 +65,7 @@ func walletExport(a *app) *cobra.Command {
 		long: `Print the private key of a wallet, only once. From then on, you and the service both control the wallet.
 
 With --local, read the private key from the database on this machine, while the service runs or is stopped; --account names the workspace.
-Without --local, print the private key of your own workspace's wallet: sign in as an owner with toll session start. While the workspace
+Without --local, print the private key of your workspace's wallet: sign in as an owner with toll session start. While the workspace
 has no people, an API key with the right export, created with toll keys create --local, also works; keys from sign-ins, connected apps, or
 other keys never have this right.`,
 		example: "(umask 077; toll wallet export --local --account alice --yes -q >wallet.key)",

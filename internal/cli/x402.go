@@ -36,10 +36,9 @@ func x402Command(a *app) *cobra.Command {
 
 // deployedCommands are topics under other names, left out of help.
 func deployedCommands(a *app) []*cobra.Command {
-	facilitator := group("facilitator", "Alias of toll x402", "",
-		hidden("verify-permissions", x402Verify(a, "verify")), hidden("settle-permissions", x402Settle(a, "settle")))
+	facilitator := group("facilitator", "Alias of toll x402", "", hidden("verify-permissions", x402Verify(a, "verify")), hidden("settle-permissions", x402Settle(a, "settle")))
 	token := group("x402token", "Alias of toll tokens", "", hidden("get-x402-access-token", tokensCreate(a, "create")))
-	delegation := group("delegation", "Alias of toll delegations and toll cards", "", hidden("list-payment-methods", cardsList(a, "list")))
+	delegation := group("delegation", "Alias of toll cards", "", hidden("list-payment-methods", cardsList(a, "list")))
 	facilitator.Hidden, token.Hidden, delegation.Hidden = true, true, true
 	return []*cobra.Command{facilitator, token, delegation}
 }

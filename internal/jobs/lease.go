@@ -18,9 +18,8 @@ const (
 	leasedPause = time.Second
 )
 
-// Lease lets one process at a time do some work. The worker takes it when there is work, takes it
-// again while it works, which prolongs it, checks it in its own transactions, and releases it when
-// idle. It is not safe for concurrent use.
+// Lease lets one process at a time do some work. The worker takes it when there is work, takes it again while it works, which prolongs it,
+// checks it in its own transactions, and releases it when idle. It is not safe for concurrent use.
 type Lease struct {
 	store  *store.Store
 	clock  func() time.Time

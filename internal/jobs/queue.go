@@ -27,9 +27,8 @@ const (
 	firstRetry, maxRetry = time.Second, time.Minute
 )
 
-// Queue runs the due jobs of a database. Any number of processes may do so; each job runs in one of
-// them. A run may be repeated after a crash, so handlers must be idempotent. It is safe for
-// concurrent use.
+// Queue runs the due jobs of a database. Any number of processes may do so; each job runs in one of them. A run may be repeated after a
+// crash, so handlers must be idempotent. It is safe for concurrent use.
 type Queue struct {
 	store  *store.Store
 	clock  func() time.Time
@@ -83,8 +82,7 @@ func (q *Queue) Handle(kind string, run func(ctx context.Context, key []byte) er
 	q.handlers[kind] = handler{run, make(chan struct{}, jobsAtOnce)}
 }
 
-// Loops returns the loops that claim and run due jobs. A shutdown interrupts the runs and gives
-// their jobs back.
+// Loops returns the loops that claim and run due jobs. A shutdown interrupts the runs and gives their jobs back.
 func (q *Queue) Loops() []Loop {
 	return []Loop{
 		{Name: "jobs.run", Every: pollEvery, Wake: q.wake, Run: Do(func(ctx context.Context) error {
@@ -122,9 +120,8 @@ func (q *Queue) Start(cause context.Context, j store.Job, run func(ctx context.C
 	q.begin(cause, j, func(ctx context.Context, _ []byte) error { return run(ctx) }, func() {})
 }
 
-// Take runs a job at once for a waiting caller, also before it is due, at most once a second in all
-// processes. It returns a channel that is closed when the run of this process ends, or nil if this
-// process does not run the job.
+// Take runs a job at once for a waiting caller, also before it is due, at most once a second in all processes. It returns a channel that is
+// closed when the run of this process ends, or nil if this process does not run the job.
 func (q *Queue) Take(ctx context.Context, kind string, key []byte) (<-chan struct{}, error) {
 	q.mu.Lock()
 	over, h := q.here[kind+string(key)], q.handlers[kind]
@@ -262,8 +259,7 @@ func (q *Queue) run(ctx context.Context, run func(ctx context.Context, key []byt
 	}
 }
 
-// keyText is a key as the log has it: a key of printable ASCII as it is, such as the id of an order,
-// and each other one in hexadecimal.
+// keyText is a key as the log has it: a key of printable ASCII as it is, such as the id of an order, and each other one in hexadecimal.
 func keyText(key []byte) string {
 	if slices.ContainsFunc(key, func(c byte) bool { return c <= ' ' || c > '~' }) {
 		return fmt.Sprintf("%x", key)

@@ -77,8 +77,7 @@ type operation interface {
 	accountID() AccountID
 	// needs adds what apply will look at.
 	needs(n *needs)
-	// apply decides and changes the state, or refuses and changes nothing. retried says that an earlier attempt may have
-	// been committed.
+	// apply decides and changes the state, or refuses and changes nothing. retried says that an earlier attempt may have been committed.
 	apply(s *state, retried bool) (any, error)
 }
 
@@ -309,9 +308,8 @@ func (s *state) dropLot(l *lotRow) {
 	s.lots = slices.DeleteFunc(s.lots, func(o *lotRow) bool { return o == l })
 }
 
-// find returns the request that the id and the keys name, nil when it is new, and the id under which it is filed. An id
-// that was issued for this call gives way to the one that a key names. ok is false when the keys name another request than
-// an id that the caller gave.
+// find returns the request that the id and the keys name, nil when it is new, and the id under which it is filed. An id that was issued for
+// this call gives way to the one that a key names. ok is false when the keys name another request than an id that the caller gave.
 func (s *state) find(given string, issued bool, keys []string) (r *requestRow, id string, ok bool) {
 	if !issued {
 		id = given

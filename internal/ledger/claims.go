@@ -43,8 +43,7 @@ func (s *state) lapse() error {
 	return nil
 }
 
-// balanceBefore is the balance just before the holds lapse that end at end: running lots, and of
-// ended ones what holds keep.
+// balanceBefore is the balance just before the holds lapse that end at end: running lots, and of ended ones what holds keep.
 func (s *state) balanceBefore(end time.Time) (toll.Credits, error) {
 	running := s.account.Balance
 	for _, l := range s.lots {

@@ -149,9 +149,8 @@ func (t *Tx) Permission(hash toll.Hash) (p Permission, err error) {
 	return p, t.err
 }
 
-// CountOrder counts an order on a permission before it is paid, and returns the account. The credits come later, by a mint
-// with the id of the order as its ref. The zero hash means no permission. Refusals: PermissionUnknown, PermissionRevoked,
-// PermissionExpired, OrderLimit.
+// CountOrder counts an order on a permission before it is paid, and returns the account. The credits come later, by a mint with the id of
+// the order as its ref. The zero hash means no permission. Refusals: PermissionUnknown, PermissionRevoked, PermissionExpired, OrderLimit.
 func (t *Tx) CountOrder(permission toll.Hash) (Account, error) {
 	_, err := t.do(countOrder{t.id, permission, 1})
 	return t.account, err
@@ -191,14 +190,12 @@ func (t *Tx) Return(order string, permission toll.Hash) (TakenBack, error) {
 	return t.move(giveBack{lotMove{t.id, order, permission}})
 }
 
-// TakeBackTo sets how many credits of an order are out of use because money of it went back, up or
-// down: as far as they are unspent, and what open holds need when these end. The order stays paid, and
-// account and permission keep their counts. All of its credits end the lot; with fewer it has the end
-// that it was granted with. A repeat moves nothing, but finds what holds have left since.
+// TakeBackTo sets how many credits of an order are out of use because money of it went back, up or down: as far as they are unspent, and
+// what open holds need when these end. The order stays paid, and account and permission keep their counts. All of its credits end the lot;
+// with fewer it has the end that it was granted with. A repeat moves nothing, but finds what holds have left since.
 //
-// Amount of the answer is negative when credits returned. Taken and Left are what is taken back and
-// what open holds keep of it. Refusals: NotMinted, also for a lot that was taken back whole by
-// [Tx.TakeBack], and Overflow.
+// Amount of the answer is negative when credits returned. Taken and Left are what is taken back and what open holds keep of it. Refusals:
+// NotMinted, also for a lot that was taken back whole by [Tx.TakeBack], and Overflow.
 func (t *Tx) TakeBackTo(order string, total toll.Credits) (TakenBack, error) {
 	return t.move(takeBackTo{t.id, order, total})
 }

@@ -26,8 +26,7 @@ func EntryOf(row *store.JournalRow) Entry {
 	}
 }
 
-// RequestOf returns the settled request of a burn, of a thin one what its entry says. It is the zero value for a row of another
-// kind.
+// RequestOf returns the settled request of a burn, of a thin one what its entry says. It is the zero value for a row of another kind.
 func RequestOf(row *store.JournalRow) Request {
 	u := row.Burn
 	switch {

@@ -70,8 +70,7 @@ func (e *Entry) appendCanonical(b []byte) []byte {
 	return append(b, e.Ref...)
 }
 
-// commit returns SHA-256(previous commitment of the account, canonical bytes). The previous one of the first entry is 32
-// zero bytes.
+// commit returns SHA-256(previous commitment of the account, canonical bytes). The previous one of the first entry is 32 zero bytes.
 func (e Entry) commit(previous toll.Hash) toll.Hash {
 	var buf [256]byte // long refs are moved to the heap
 	return sha256.Sum256(e.appendCanonical(append(buf[:0], previous[:]...)))

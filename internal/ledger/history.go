@@ -22,8 +22,7 @@ type HistoryFilter struct {
 	Subscriber toll.Address
 	Plan       toll.PlanID  // "": all plans
 	Agent      toll.AgentID // "": all agents
-	// State is one of held, settled, released and lapsed; 0: all that have ended. Lapsed stands for
-	// [StateGivenUp] as well.
+	// State is one of held, settled, released and lapsed; 0: all that have ended. Lapsed stands for [StateGivenUp] as well.
 	State        State
 	Since, Until time.Time // from Since to before Until: the end of a request, of a held one its begin
 }
@@ -31,8 +30,7 @@ type HistoryFilter struct {
 const (
 	// maxExamined bounds the requests that are read for one page.
 	maxExamined = 2000
-	// maxHeldListed bounds the open holds of a list: there is no index of them by time, because
-	// each hold would write to it.
+	// maxHeldListed bounds the open holds of a list: there is no index of them by time, because each hold would write to it.
 	maxHeldListed  = 10_000
 	maxHistoryStep = 512
 )
@@ -101,13 +99,11 @@ type history struct {
 	sides   map[[16]byte]store.Sides
 }
 
-// History lists requests by the time of their end, held ones by that of their begin. next is the cursor
-// of the page behind, "" at the end. A page reads at most 2,000 requests: when few of them belong to the
-// list, it has fewer than it may, or none, and a cursor.
+// History lists requests by the time of their end, held ones by that of their begin. next is the cursor of the page behind, "" at the end.
+// A page reads at most 2,000 requests: when few of them belong to the list, it has fewer than it may, or none, and a cursor.
 //
-// Settlements are there once the follower has read them. It sorts as the journal does: times of
-// different accounts may be out of order by as much as their clocks differ. Errors:
-// [toll.CodeBadPage], [ErrManyHeld].
+// Settlements are there once the follower has read them. It sorts as the journal does: times of different accounts may be out of order by
+// as much as their clocks differ. Errors: [toll.CodeBadPage], [ErrManyHeld].
 func (l *Ledger) History(
 	ctx context.Context, f HistoryFilter, p store.Page,
 ) (page []Request, next string, err error) {
@@ -335,8 +331,7 @@ func (h *history) rows(statement string, args ...any) ([]placed, error) {
 	}, statement, args...)
 }
 
-// held returns what reads open holds, which are all in memory. One that is over lapses within seconds,
-// and is not listed meanwhile.
+// held returns what reads open holds, which are all in memory. One that is over lapses within seconds, and is not listed meanwhile.
 func (h *history) held() func(after position, n int) ([]placed, error) {
 	var all []placed
 	read := false

@@ -22,8 +22,7 @@ var errHot = errors.New("ledger: the hot counters of an account cannot be read")
 // names a lot or a permission, the counters in the row of that are stale. What leaves it is written to its row in the same
 // transaction. The one that was changed last is the last of its kind.
 //
-// A named lot has credits left, and its row says so (open = 1). A permission that is used up is never named, so that its row
-// shows that.
+// A named lot has credits left, and its row says so (open = 1). A permission that is used up is never named, so that its row shows that.
 type hot struct {
 	lots        []hotLot
 	permissions []hotPermission
@@ -46,9 +45,8 @@ func (p *hotPermission) row(account []byte) []any {
 	return []any{account, p.hash[:], int64(p.redeemed), int64(p.held), p.openHolds, p.lastBurn}
 }
 
-// encode returns the stored form, empty when nothing is hot: the version (1 byte), the number of lots, each with id and
-// remaining, the number of permissions, each with its hash (32 bytes), redeemed, held, open holds and last burn; numbers are
-// varints.
+// encode returns the stored form, empty when nothing is hot: the version (1 byte), the number of lots, each with id and remaining, the
+// number of permissions, each with its hash (32 bytes), redeemed, held, open holds and last burn; numbers are varints.
 func (h *hot) encode() string {
 	if len(h.lots) == 0 && len(h.permissions) == 0 {
 		return ""

@@ -40,8 +40,7 @@ func (p *Permission) allows(n, own toll.Credits) bool {
 	return n <= *p.RedemptionLimit && used <= *p.RedemptionLimit-n
 }
 
-// covers refuses n credits that the account cannot give beside what is set aside. An account that never ordered covers
-// nothing, not even 0.
+// covers refuses n credits that the account cannot give beside what is set aside. An account that never ordered covers nothing, not even 0.
 func (a *Account) covers(n toll.Credits, kind toll.PlanKind, t time.Time, p *Permission) error {
 	switch {
 	case kind.NeedsPeriod() && !a.Subscribed(t):

@@ -27,8 +27,7 @@ type Config struct {
 	Timer func() (stop func())
 	// TimeBatch measures a batch of the writer, as Timer does. The writer waits for both functions, so they must return at once.
 	TimeBatch func() (stop func(Batch))
-	// Counted is called by [Ledger.CountUsage] with the settlements that it has counted, and their credits. nil: nobody wants
-	// to know.
+	// Counted is called by [Ledger.CountUsage] with the settlements that it has counted, and their credits. nil: nobody wants to know.
 	Counted func(settlements, credits int64)
 }
 
@@ -177,8 +176,7 @@ func (l *Ledger) Renew(ctx context.Context, account AccountID, requestID string,
 	return do[Held](ctx, l, renew{release{account, requestID}, life})
 }
 
-// RevokePermission ends a permission at once. Open holds under it still settle. Refusals: PermissionUnknown,
-// PermissionRevoked.
+// RevokePermission ends a permission at once. Open holds under it still settle. Refusals: PermissionUnknown, PermissionRevoked.
 func (l *Ledger) RevokePermission(ctx context.Context, plan toll.PlanID, subscriber toll.Address, hash toll.Hash, at time.Time) error {
 	_, err := do[any](ctx, l, revoke{NewAccountID(plan, subscriber), plan, subscriber, hash, at.Truncate(time.Microsecond)})
 	return err

@@ -16,16 +16,14 @@ func (l *Ledger) AccountsOfPlan(ctx context.Context, plan toll.PlanID, page stor
 	}, page)
 }
 
-// AccountsHeld lists the accounts of a subscriber by the id of their plan. It names no account: on a sharded store it
-// asks every shard.
+// AccountsHeld lists the accounts of a subscriber by the id of their plan. It does not name an account, so a sharded store reads every shard.
 func (l *Ledger) AccountsHeld(ctx context.Context, subscriber toll.Address, page store.Page) (store.List[Account], error) {
 	return l.accounts(ctx, store.Listing{
 		Where: "subscriber = $1", Args: []any{subscriber.Lower()}, Sorts: map[store.Sort]string{store.SortPlan: "plan_id"},
 	}, page)
 }
 
-// accounts reads a part of a list, and ends what time has ended of the accounts in it, so that none shows credits that
-// cannot be used.
+// accounts reads a part of a list, and ends what time has ended of the accounts in it, so that none shows credits that cannot be used.
 func (l *Ledger) accounts(ctx context.Context, from store.Listing, page store.Page) (store.List[Account], error) {
 	from.Table, from.Columns, from.ID = "accounts", accountColumns, "account_id"
 	list, err := store.Select(ctx, l.st, from, page, into(scanAccount))

@@ -73,8 +73,7 @@ type hold struct {
 	issued bool          // the id was made for this call
 }
 
-// until is the end of a hold that begins at now, the time of the account: a slow clock or a wait for the writer must not
-// shorten it.
+// until is the end of a hold that begins at now, the time of the account: a slow clock or a wait for the writer must not shorten it.
 func (o *hold) until(now int64) time.Time {
 	return micro(max(o.Until.UnixMicro(), now+o.life.Microseconds()))
 }
@@ -243,10 +242,9 @@ func (o *settle) notHeld(s *state, id string) (any, error) {
 	return o.finish(s, r, p, o.Amount, 0)
 }
 
-// held settles a request whose hold is open or has lapsed. Expiry and revocation of the access
-// token do not stop an open hold, but a revoked one pays no more than it holds. A claim is honoured
-// while its credits are there, until it is given up, the token is revoked, or an hour after the end
-// of the token; after that end it pays no more than it held.
+// held settles a request whose hold is open or has lapsed. Expiry and revocation of the access token do not stop an open hold, but a
+// revoked one pays no more than it holds. A claim is honoured while its credits are there, until it is given up, the token is revoked, or
+// an hour after the end of the token; after that end it pays no more than it held.
 func (o *settle) held(s *state, r *requestRow) (any, error) {
 	p := s.perms[r.Permission]
 	if p == nil {
@@ -475,10 +473,9 @@ func (o giveBack) apply(s *state, _ bool) (any, error) {
 	return answer, s.endLots()
 }
 
-// backRef begins the ref of a lot that holds the credits which money took out of use while their
-// order stays paid. The rest of the ref is that of the lot that they came from. Such a lot has ended,
-// so what open holds need of it is taken when they end, as of every ended lot. Its number is that of
-// the other lot, negative, granted is what it can ever hold, and oldEnd is the end of the other lot.
+// backRef begins the ref of a lot that holds the credits which money took out of use while their order stays paid. The rest of the ref is
+// that of the lot that they came from. Such a lot has ended, so what open holds need of it is taken when they end, as of every ended lot.
+// Its number is that of the other lot, negative, granted is what it can ever hold, and oldEnd is the end of the other lot.
 const backRef = "back:"
 
 // takeBackTo sets how many credits of an order are out of use.
@@ -549,8 +546,7 @@ func (o takeBackTo) apply(s *state, _ bool) (any, error) {
 // MintRef begins the ref of a lot that the owner of a plan minted by hand, without an order.
 const MintRef = "mint:"
 
-// withdrawRef begins the ref of an entry that the owner of a plan made by hand. It names no lot, as
-// the credits may come from several.
+// withdrawRef begins the ref of an entry that the owner of a plan made by hand. It names no lot, as the credits may come from several.
 const withdrawRef = "withdraw:"
 
 // withdraw takes credits that are neither spent nor on hold, from lots for which no money was paid.
@@ -591,8 +587,7 @@ func (o withdraw) apply(s *state, _ bool) (any, error) {
 	return done, nil
 }
 
-// mayWithdraw reports whether the owner of the plan may take credits of a lot back by hand. What open holds keep
-// of an ended lot stays.
+// mayWithdraw reports whether the owner of the plan may take credits of a lot back by hand. What open holds keep of an ended lot stays.
 func (s *state) mayWithdraw(l *lotRow) bool { return s.unpaid[l.id] && l.endsAt > s.now }
 
 // movePeriod sets the end of the period anew after the end of a lot was moved.

@@ -80,8 +80,7 @@ func (l *Ledger) InsertPermission(ctx context.Context, tx *store.Tx, p Permissio
 	return err
 }
 
-// PermissionByHash returns a permission, store.ErrNotFound when there is none. It names no account: on a sharded store it
-// asks every shard.
+// PermissionByHash returns a permission, store.ErrNotFound when there is none. It names no account: on a sharded store it asks every shard.
 func (l *Ledger) PermissionByHash(ctx context.Context, hash toll.Hash) (Permission, error) {
 	return into(scanHotPermission)(l.st.QueryRow(ctx, sqlPermissionByHash, hash[:]).Scan)
 }
@@ -224,9 +223,8 @@ func (l *Ledger) RequestOfKey(ctx context.Context, id AccountID, key string) (Re
 	return l.Request(ctx, id, requestID)
 }
 
-// RequestsByID returns the requests with an id that callers chose, which may stand in several accounts, as far as the party
-// is their subscriber or owns their plan: newest first, at most limit. It names no account: on a sharded store it asks
-// every shard.
+// RequestsByID returns the requests with an id that callers chose, which may stand in several accounts, as far as the party is their
+// subscriber or owns their plan: newest first, at most limit. It names no account: on a sharded store it asks every shard.
 func (l *Ledger) RequestsByID(ctx context.Context, requestID string, party toll.Address, limit int) ([]Request, error) {
 	all, err := store.All(ctx, l.st, into(scanRequest), sqlRequestsByID, requestID, party.Lower(), limit)
 	if err != nil {

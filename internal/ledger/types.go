@@ -108,9 +108,8 @@ type Permission struct {
 // longer than lateSettle, as the clocks of two processes may differ.
 const closedAfter = lateSettle + time.Minute
 
-// Closed reports whether no settlement can burn credits under the permission any more, so that
-// Redeemed is final. Credits in open holds keep it open. A hold that ended after the account was
-// last written still counts as open.
+// Closed reports whether no settlement can burn credits under the permission any more, so that Redeemed is final. Credits in open holds
+// keep it open. A hold that ended after the account was last written still counts as open.
 func (p Permission) Closed(now time.Time) bool {
 	switch {
 	case p.usedUp():
@@ -130,8 +129,7 @@ func (p Permission) Account() AccountID { return NewAccountID(p.Plan, p.Subscrib
 // State is the state of a request. A request that was never seen has none.
 type State int64
 
-// States of a request. Its moves are none to held or settled, held to settled, released or lapsed, and lapsed to settled
-// or given up.
+// States of a request. Its moves are none to held or settled, held to settled, released or lapsed, and lapsed to settled or given up.
 const (
 	StateHeld     State = 1
 	StateSettled  State = 2

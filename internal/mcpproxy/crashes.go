@@ -31,7 +31,7 @@ type crashes struct {
 
 type crasher struct {
 	ended, answered int       // crashes blamed on the caller, and answered calls
-	suspect         bool      // a call was in progress at the last crash, and none was answered since
+	suspect         bool      // a call was in progress at the last crash, and no later call was answered
 	until           time.Time // end of the delay
 }
 

@@ -13,9 +13,8 @@ import (
 // modernTime bounds the attempt to open a session of version 2026-07-28.
 const modernTime = 5 * time.Second
 
-// modern is a second session with a server over HTTP, of protocol version 2026-07-28, in which a result may request input from
-// its caller (multi round-trip requests). It serves callers of that version. A process has one connection and one version, see
-// [Upstream.connect].
+// modern is a second session with a server over HTTP, of protocol version 2026-07-28, in which a result may request input from its caller
+// (multi round-trip requests). It serves callers of that version. A process has one connection and one version, see [Upstream.connect].
 type modern struct {
 	once    sync.Once
 	session atomic.Pointer[mcp.ClientSession] // nil if it was not opened, or the server does not support the version

@@ -116,8 +116,7 @@ func Command(log *slog.Logger, make func() *exec.Cmd) *Upstream {
 	return u
 }
 
-// Remote returns an upstream over streamable HTTP at a url. The token of the builder, if not empty, is sent to it as a bearer
-// token.
+// Remote returns an upstream over streamable HTTP at a url. The token of the builder, if not empty, is sent to it as a bearer token.
 func Remote(log *slog.Logger, endpoint, token string) *Upstream {
 	u := newUpstream(log)
 	h := remoteClient(endpoint, token, u.came)
@@ -283,14 +282,14 @@ const restartTime = 10 * time.Second
 // ask makes a call to the upstream server, and waits up to 10 s for a restart. It rejects callers that are delayed for crashes.
 func ask[R any](ctx context.Context, u *Upstream, do func(*link) (R, error)) (R, error) {
 	var none R
-	u.awaitRestart(ctx)
+	awaitRestart(ctx, u)
 	who := mcpwire.Caller(ctx)
 	done, err := u.crashes.admit(ctx, who)
 	if err != nil {
 		return none, err
 	}
 	defer done()
-	u.awaitRestart(ctx) // another suspect may have crashed the server
+	awaitRestart(ctx, u) // another suspect may have crashed the server
 	l := u.connected()
 	if l == nil {
 		return none, errBehind
@@ -311,7 +310,7 @@ func ask[R any](ctx context.Context, u *Upstream, do func(*link) (R, error)) (R,
 }
 
 // awaitRestart waits for a connection, for the next failed attempt to connect, or for 10 s.
-func (u *Upstream) awaitRestart(ctx context.Context) {
+func awaitRestart(ctx context.Context, u *Upstream) {
 	u.mu.Lock()
 	l, ready := u.link, u.ready
 	u.mu.Unlock()
@@ -337,8 +336,7 @@ func (u *Upstream) failed(err error) error {
 	return errBehind
 }
 
-// toServer returns the _meta of a call without payments, protocol version, client data and progress token, which are only for the
-// proxy.
+// toServer returns the _meta of a call without payments, protocol version, client data and progress token, which are only for the proxy.
 func toServer(meta mcp.Meta) mcp.Meta {
 	var out mcp.Meta
 	for name, value := range meta {

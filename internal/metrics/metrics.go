@@ -41,8 +41,7 @@ type Metrics struct {
 	refusals                      map[toll.Code]prometheus.Counter // one for each code of the table
 }
 
-// operations are the values of the label operation: the acts on credits, then groups of routes by the first segments of
-// their path.
+// operations are the values of the label operation: the acts on credits, then groups of routes by the first segments of their path.
 var operations = []struct{ name, prefix string }{
 	{"verify", "/x402/verify"}, {"settle", "/x402/settle"}, {"release", "/x402/release"},
 	{"settlements", "/x402/settlements"}, {"permissions", "/x402/permissions"},
@@ -195,7 +194,7 @@ func (m *Metrics) Alarms(next slog.Handler) slog.Handler {
 		return next
 	}
 	counts := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "toll_alarms_total", Help: "Alarms, by id. docs/OPERATING.md says what to do about each alarm.",
+		Name: "toll_alarms_total", Help: "Alarms, by id. docs/OPERATING.md lists the response to each alarm.",
 	}, []string{"alarm"})
 	m.registry.MustRegister(counts)
 	for _, id := range alarm.IDs() {
@@ -216,8 +215,7 @@ func (m *Metrics) Watch(l *ledger.Ledger) {
 	if m == nil {
 		return
 	}
-	m.gauge("toll_ledger_waiting", "Operations waiting for the ledger writer. Above 8192, requests are rejected.",
-		func() float64 { return float64(l.Waiting()) })
+	m.gauge("toll_ledger_waiting", "Operations waiting for the ledger writer. Above 8192, requests are rejected.", func() float64 { return float64(l.Waiting()) })
 	m.gauge("toll_ledger_memory_bytes", "Estimated size of the balances that the ledger writer caches, in bytes; at most 64 MiB.",
 		func() float64 { return float64(l.Remembered()) })
 	m.registry.MustRegister(lagCollector{l})
@@ -269,8 +267,7 @@ func (m *Metrics) TimeHandle() (stop func()) {
 	return func() { m.handles.Observe(time.Since(begun).Seconds()) }
 }
 
-// Retained counts rows that were removed after their time: requests, permissions, events; and settlements of which the entry
-// stays.
+// Retained counts rows that were removed after their time: requests, permissions, events; and settlements of which the entry stays.
 func (m *Metrics) Retained(what string, rows int) {
 	if m != nil && rows > 0 {
 		m.retained.WithLabelValues(what).Add(float64(rows))

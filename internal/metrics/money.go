@@ -24,10 +24,9 @@ var (
 	webhooks     = prometheus.NewDesc("toll_webhooks", "Webhooks, by status.", []string{"status"}, nil)
 	deliveries   = prometheus.NewDesc("toll_webhook_deliveries_waiting", "Events waiting for delivery to webhooks.", nil, nil)
 	ordersStates = prometheus.NewDesc("toll_orders_open_by_state", "Open orders, by the state of their payment.", []string{"rail", "state"}, nil)
-	mirrorOpen   = prometheus.NewDesc("toll_mirror_periods_open",
-		"Periods of the burn mirror that have ended but are not yet final on the chain.", nil, nil)
-	mirrorLag = prometheus.NewDesc("toll_mirror_lag_seconds",
-		"Time since the oldest period of the burn mirror that is not yet final on the chain ended, or 0 if there is none.", nil, nil)
+	mirrorOpen   = prometheus.NewDesc("toll_mirror_periods_open", "Periods of the burn mirror that have ended but are not yet final on the chain.", nil, nil)
+	mirrorLag    = prometheus.NewDesc("toll_mirror_lag_seconds",
+		"Age of the oldest ended period of the burn mirror that awaits finality on the chain, or 0.", nil, nil)
 	auditAge    = prometheus.NewDesc("toll_audit_age_seconds", "Age of the last recorded audit, or -1 if there is none.", nil, nil)
 	auditFaults = prometheus.NewDesc("toll_audit_findings", "Findings of the last recorded audit.", nil, nil)
 	schemaDesc  = prometheus.NewDesc("toll_schema_version", "Schema version of the database.", nil, nil)
@@ -90,8 +89,7 @@ type backupCollector struct {
 	clock     func() time.Time
 }
 
-var backupAge = prometheus.NewDesc("toll_backup_age_seconds",
-	"Age of the newest scheduled or recorded backup, or -1 if backups are scheduled but none exists.", nil, nil)
+var backupAge = prometheus.NewDesc("toll_backup_age_seconds", "Age of the newest scheduled or recorded backup, or -1 if backups are scheduled but none exists.", nil, nil)
 
 func (backupCollector) Describe(to chan<- *prometheus.Desc) { to <- backupAge }
 
@@ -160,8 +158,7 @@ var (
 	relayers  = prometheus.NewDesc("toll_chain_relayer_wei", "Balance that a relayer has for gas, in wei.", []string{"relayer"}, nil)
 	signerCap = prometheus.NewDesc("toll_signer_cap_cents",
 		"Maximum amount of the payments that the signer of this process signs in an hour, in cents; 0 means no cap.", nil, nil)
-	signed = prometheus.NewDesc("toll_signer_signed_cents",
-		"Amount of the payments that the signer of this process signed in the last hour, in cents.", nil, nil)
+	signed = prometheus.NewDesc("toll_signer_signed_cents", "Amount of the payments that the signer of this process signed in the last hour, in cents.", nil, nil)
 )
 
 func (chainCollector) Describe(to chan<- *prometheus.Desc) {

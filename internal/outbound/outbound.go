@@ -280,8 +280,7 @@ type Answer struct {
 	Body   []byte // cut after [MaxBody] bytes
 }
 
-// Do sends a request and reads its response. It checks the url again, and ignores a Host header. Errors are [ErrRefused] and
-// [ErrNoAnswer].
+// Do sends a request and reads its response. It checks the url again, and ignores a Host header. Errors are [ErrRefused] and [ErrNoAnswer].
 func (c *Client) Do(ctx context.Context, method, raw string, header http.Header, body []byte) (*Answer, error) {
 	u, err := c.parse(raw)
 	if err != nil {

@@ -78,9 +78,8 @@ func (p *payment) networkOf(brand catalogue.Brand) string {
 	return brand.Network(p.claims.Network)
 }
 
-// read makes the checks of verify and settle that do not depend on the state of the request, in the order of the wire
-// contract, section 16: body, access token decodable, entry of accepts, plan, caller, signature. What it returns beside
-// an error says as much as could be read.
+// read makes the checks of verify and settle that do not depend on the state of the request, in the order of the wire contract, section 16:
+// body, access token decodable, entry of accepts, plan, caller, signature. What it returns beside an error says as much as could be read.
 func (f *Facilitator) read(ctx context.Context, caller toll.Address, in *asked) (*payment, *toll.Error) {
 	p := newPayment(in.stock != nil)
 	p.caller = caller

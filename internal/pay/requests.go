@@ -316,10 +316,9 @@ type RequestQuery struct {
 	Page         store.Page   // has no number
 }
 
-// List lists the requests of a caller by the time of their end, and held ones by that of their begin.
-// next is the cursor of the page behind, "" at the end; a page may have fewer requests than it may: see
-// [ledger.Ledger.History]. Errors: [toll.CodeBadRequest] for what does not go together and for too many
-// open holds, [toll.CodePlanNotFound], [toll.CodeNotPlanOwner], [toll.CodeBadPage].
+// List lists the requests of a caller by the time of their end, and held ones by that of their begin. next is the cursor of the page
+// behind, "" at the end; a page may have fewer requests than it may: see [ledger.Ledger.History]. Errors: [toll.CodeBadRequest] for what
+// does not go together and for too many open holds, [toll.CodePlanNotFound], [toll.CodeNotPlanOwner], [toll.CodeBadPage].
 func (x *Requests) List(ctx context.Context, caller toll.Address, q RequestQuery) (page []*toll.Settlement, next string, err error) {
 	by := func(path, message string) error { return toll.Faults([]toll.Fault{{Path: path, Message: message}}) }
 	filter := ledger.HistoryFilter{Plan: q.Plan, Agent: q.Agent, State: q.State, Since: q.Since, Until: q.Until}

@@ -48,8 +48,7 @@ func (x *Requests) RecordSubTask(ctx context.Context, caller toll.Address, in *t
 	return out, checkout.Fault(err)
 }
 
-// SubTasks lists the recorded parts of a request for the owner of its plan. Errors: [toll.CodeSubTaskRequestUnknown],
-// [toll.CodeBadPage].
+// SubTasks lists the recorded parts of a request for the owner of its plan. Errors: [toll.CodeSubTaskRequestUnknown], [toll.CodeBadPage].
 func (x *Requests) SubTasks(ctx context.Context, caller toll.Address, requestID string, p store.Page) (store.List[*toll.SubTask], error) {
 	account, err := x.worksFor(ctx, caller, requestID)
 	if err != nil {

@@ -89,8 +89,7 @@ func (c MailConfig) Reach(ctx context.Context) error {
 		err = fmt.Errorf("timeout: %w", ctx.Err())
 	}
 	if err != nil {
-		return fmt.Errorf("the mail server cannot be used: %s: check the server, TOLL_SMTP_URL (--smtp-url), and TOLL_SMTP_PASSWORD",
-			plain.Text(err.Error(), maxFault))
+		return fmt.Errorf("the mail server cannot be used: %s: check the server, TOLL_SMTP_URL (--smtp-url), and TOLL_SMTP_PASSWORD", plain.Text(err.Error(), maxFault))
 	}
 	return nil
 }

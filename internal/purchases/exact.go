@@ -301,8 +301,7 @@ func (x *Exact) settledBefore(known *store.ExactPayment) (*x402.SettleResponse, 
 	return out, nil
 }
 
-// exactTerms returns what a server of the caller asks of a wallet, without the names of its entry, when payments of that are settled
-// here.
+// exactTerms returns what a server of the caller asks of a wallet, without the names of its entry, when payments of that are settled here.
 func (x *Exact) terms(ctx context.Context, caller toll.Address, asked *x402.Requirements) (*saleTerms, *toll.Error) {
 	if !x.open {
 		return nil, refusal.New(toll.CodeUnsupportedScheme, x402.ReasonUnsupportedScheme, "This service settles wallet payments only for its own plans.").

@@ -71,8 +71,7 @@ func newSaleTerms(network string, domain evm.Domain, token, payTo toll.Address, 
 }
 
 // saleTerms returns how the plan is sold. Errors: [toll.CodePathNotFound] where nothing is sold to wallets,
-// [toll.CodeFiatPlanOnCryptoRoute], [toll.CodeBadRequirements] for a plan that cannot be sold like this, and
-// [toll.CodeChainUnreachable].
+// [toll.CodeFiatPlanOnCryptoRoute], [toll.CodeBadRequirements] for a plan that cannot be sold like this, and [toll.CodeChainUnreachable].
 func (s *Purchases) saleTerms(plan *toll.Plan) (*saleTerms, *toll.Error) {
 	if s.Policy == ExactOff {
 		return nil, toll.NewError(toll.CodePathNotFound).WithHint("This service does not sell plans to wallets without an account.")
@@ -138,8 +137,7 @@ func (s *Purchases) saleRequired(ctx context.Context, plan *toll.Plan, t *saleTe
 	return r
 }
 
-// unpaid refuses a call for which the wallet has not paid. The reason is that of the error; without one it says that a payment
-// is required.
+// unpaid refuses a call for which the wallet has not paid. The reason is that of the error; without one it says that a payment is required.
 func unpaid(required *x402.SaleRequired, e *toll.Error) *Unpaid {
 	u := &Unpaid{Required: required}
 	u.Cause, required.Error = paymentRequired(e, required.Error)

@@ -31,16 +31,14 @@ type Rails map[string]Rail
 type Rail interface {
 	// Connect hands over the orders that the rail decides. It is called once, before the rail is used.
 	Connect(o Orders)
-	// Prepare refuses a purchase that can never be paid: a *toll.Error below status 500 with code,
-	// details and params of the failed order. After any other error the order is not recorded. For
-	// a pay-as-you-go plan the purchase is that of one credit. It reaches no network.
+	// Prepare refuses a purchase that can never be paid: a *toll.Error below status 500 with code, details and params of the failed order.
+	// After any other error the order is not recorded. For a pay-as-you-go plan the purchase is that of one credit. It reaches no network.
 	Prepare(ctx context.Context, p *Purchase) error
 	// Begin inserts the row of a prepared purchase, and does nothing else. A repeat changes nothing.
 	Begin(ctx context.Context, tx *store.Tx, p *Purchase) error
-	// Resume does the steps of an open order that need a caller; the rail does the rest in the
-	// background. A repeat does no harm. An error decides nothing. A *toll.Error with status 503
-	// says that the rail is unavailable now; the rail keeps it as the [Delay] of the payment. A
-	// *[Later] is no failure.
+	// Resume does the steps of an open order that need a caller; the rail does the rest in the background. A repeat does no harm. An error
+	// decides nothing. A *toll.Error with status 503 says that the rail is unavailable now; the rail keeps it as the [Delay] of the
+	// payment. A *[Later] is not a failure.
 	Resume(ctx context.Context, p *Purchase) error
 	// Payment reads the row of an order, and nothing else. [store.ErrNotFound]: it was not begun.
 	Payment(ctx context.Context, q store.Querier, orderID string) (Payment, error)

@@ -55,8 +55,7 @@ func NewCards(ctx context.Context, cfg CardConfig, deps Deps) (*Cards, error) {
 		}
 		k, url = p.double.keys, p.double.url
 	} else if len(k.webhook) == 0 {
-		deps.Log.WarnContext(ctx, "webhooks from the card processor cannot be verified; payments are found by polling within a minute",
-			"missing", setWebhookSecret)
+		deps.Log.WarnContext(ctx, "webhooks from the card processor cannot be verified; payments are found by polling within a minute", "missing", setWebhookSecret)
 	}
 	return p, p.connect(ctx, k, url)
 }

@@ -110,8 +110,7 @@ func inspectWebhooks(deps *Deps, k cardKeys, real bool, found *card.Account, add
 	case found.Webhooks == nil:
 		add(name, check.Warning, "the key cannot read the webhook endpoints, so %s cannot be checked", address)
 	case !slices.Contains(found.Webhooks, address):
-		add(name, check.Warning,
-			"the account sends no events to %s; payments are found by polling within a minute. Add that endpoint on Stripe's webhooks page", address)
+		add(name, check.Warning, "the account sends no events to %s; payments are found by polling within a minute. Add that endpoint on Stripe's webhooks page", address)
 	case len(k.webhook) == 0:
 		add(name, check.Warning, "events sent to %s cannot be verified: set %s", address, setWebhookSecret)
 	default:

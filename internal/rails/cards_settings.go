@@ -68,8 +68,7 @@ func (c *CardConfig) Check() error {
 	switch c.Mode {
 	case CardAuto, CardOff:
 	default:
-		return fmt.Errorf("TOLL_CARD (--card) must be off or empty; got %q. If it is empty, the service chooses the card processor from the keys",
-			c.Mode)
+		return fmt.Errorf("TOLL_CARD (--card) must be off or empty; got %q. If it is empty, the service chooses the card processor from the keys", c.Mode)
 	}
 	keyed := c.SecretKey != "" || c.SecretKeyFile != ""
 	switch {
@@ -84,8 +83,7 @@ func (c *CardConfig) Check() error {
 	case c.RefundFees < 0:
 		return fmt.Errorf("the limit for refund fees per builder and day must be at least 1 cent; got %d: fix "+setRefundFees, c.RefundFees)
 	case c.Descriptor != "" && (len(c.Descriptor) > 10 || !descriptors.MatchString(c.Descriptor)):
-		return errors.New("the statement descriptor suffix must have at most 10 letters, digits, spaces, dots, or hyphens, " +
-			"with at least one letter: fix " + setDescriptor)
+		return errors.New("the statement descriptor suffix must have at most 10 letters, digits, spaces, dots, or hyphens, with at least one letter: fix " + setDescriptor)
 	}
 	if c.URL != "" {
 		u, err := url.Parse(c.URL)

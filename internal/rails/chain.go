@@ -159,8 +159,7 @@ func (n *Chain) probe(ctx context.Context, known common.Hash) error {
 	for _, e := range pool.Health() {
 		if e.ChainID != 0 && e.ChainID != n.chainID() {
 			env := n.env()
-			return fmt.Errorf("the endpoint %s serves chain %d, but %s is chain %d: fix TOLL_CHAIN_RPC_URLS (--chain-rpc-urls), or the environment",
-				e.Name, e.ChainID, env, n.chainID())
+			return fmt.Errorf("the endpoint %s serves chain %d, but %s is chain %d: fix TOLL_CHAIN_RPC_URLS (--chain-rpc-urls), or the environment", e.Name, e.ChainID, env, n.chainID())
 		}
 	}
 	if known == (common.Hash{}) {

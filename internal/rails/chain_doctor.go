@@ -97,8 +97,7 @@ func (n *Chain) inspectRPC(ctx context.Context, known common.Hash, add check.Rep
 	case toll.CodeChainContracts:
 		add(name, check.Failed, "the contracts on the chain do not have the expected code: check that the endpoints serve %s", env.Network())
 	case toll.CodeChainFeeCap:
-		add(name, check.Warning,
-			"the base fee is above the cap, so no transactions are sent until the fee falls: wait, or raise TOLL_CHAIN_MAX_BASE_FEE_WEI")
+		add(name, check.Warning, "the base fee is above the cap, so no transactions are sent until the fee falls: wait, or raise TOLL_CHAIN_MAX_BASE_FEE_WEI")
 	default:
 		add(name, check.Failed, "%s", err)
 	}

@@ -83,8 +83,7 @@ func (b *burns) fixLength(ctx context.Context) error {
 		return err
 	})
 	if err == nil && string(have) != want {
-		return fmt.Errorf("the mirror was started with a period of %s, but the configuration sets %s: set TOLL_CHAIN_MIRROR_PERIOD=%s",
-			have, want, have)
+		return fmt.Errorf("the mirror was started with a period of %s, but the configuration sets %s: set TOLL_CHAIN_MIRROR_PERIOD=%s", have, want, have)
 	}
 	return err
 }

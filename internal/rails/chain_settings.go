@@ -63,8 +63,7 @@ type ChainConfig struct {
 	// MaxLimitCents and MaxDuration bound new delegations: 0 = 1,000,000 cents and 365 days.
 	MaxLimitCents int64
 	MaxDuration   time.Duration
-	// HourlyCents bounds what the service signs in any hour and process, 0 = 500,000 on live and no bound in a sandbox. Negative:
-	// no bound.
+	// HourlyCents bounds what the service signs in any hour and process, 0 = 500,000 on live and no bound in a sandbox. Negative: no bound.
 	HourlyCents int64
 	// VoidAfter is how long a payment that was sent may take before it is made impossible, 0 = 10 minutes.
 	VoidAfter time.Duration
@@ -115,9 +114,7 @@ func (c *ChainConfig) CheckIn(env toll.Environment) error {
 	switch {
 	case env != toll.Live:
 	case c.Mode == ChainEmbedded || c.HTTP != "":
-		return errors.New("the live environment cannot use the embedded chain, because its tokens have no value: " +
-			"set TOLL_CHAIN_RPC_URLS (--chain-rpc-urls) to endpoints of " +
-			toll.Live.Network())
+		return errors.New("the live environment cannot use the embedded chain: set TOLL_CHAIN_RPC_URLS (--chain-rpc-urls) to endpoints of " + toll.Live.Network())
 	case c.Mode == ChainAuto && len(c.RPCURLs) == 1:
 		return errors.New("the live environment needs two endpoints, which must agree on final blocks: add another endpoint to TOLL_CHAIN_RPC_URLS (--chain-rpc-urls), separated by a comma")
 	}
@@ -143,8 +140,7 @@ func (c *ChainConfig) source(env toll.Environment, data string) (s chainSource, 
 	case env == toll.Live:
 		return noChain, "The operator must set TOLL_CHAIN_RPC_URLS (--chain-rpc-urls) to two endpoints of " + env.Network() + "."
 	case data == "":
-		return noChain, "The embedded chain needs a data directory: the operator must set TOLL_DATA (--data), or endpoints with " +
-			"TOLL_CHAIN_RPC_URLS (--chain-rpc-urls)."
+		return noChain, "The embedded chain needs a data directory: the operator must set TOLL_DATA (--data), or endpoints with TOLL_CHAIN_RPC_URLS (--chain-rpc-urls)."
 	}
 	return embeddedChain, ""
 }

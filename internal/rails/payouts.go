@@ -120,8 +120,7 @@ func owes(ctx context.Context, tx *store.Tx, p *Payout) error {
 		}
 	}
 	if err == nil && p.Cents > due {
-		err = fmt.Errorf("%w: %s cents in %s for %s are owed, but this payout is %s",
-			ErrNotOwed, due, strings.ToUpper(p.Currency), p.Month, p.Cents)
+		err = fmt.Errorf("%w: %s cents in %s for %s are owed, but this payout is %s", ErrNotOwed, due, strings.ToUpper(p.Currency), p.Month, p.Cents)
 	}
 	return err
 }

@@ -65,8 +65,7 @@ func By(names x402.Namespace, err error) *toll.Error {
 	}
 	switch r.Kind {
 	case ledger.Insufficient:
-		e := New(toll.CodeInsufficientCredits, x402.ReasonInsufficientFunds,
-			fmt.Sprintf("%s needed, %d available.", r.Needed.Text(), r.Available))
+		e := New(toll.CodeInsufficientCredits, x402.ReasonInsufficientFunds, fmt.Sprintf("%s needed, %d available.", r.Needed.Text(), r.Available))
 		if r.NeverOrdered {
 			e.Message += " The subscriber has never ordered this plan."
 		}

@@ -12,9 +12,8 @@ import (
 	"math"
 )
 
-// An envelope is: version (1 byte, 2), key id (8 bytes), length of the wrapped data key (2 bytes, big-endian), the wrapped
-// data key, nonce (12 bytes), ciphertext and tag of AES-256-GCM under the data key. All before the nonce is part of the
-// associated data.
+// An envelope is: version (1 byte, 2), key id (8 bytes), length of the wrapped data key (2 bytes, big-endian), the wrapped data key, nonce
+// (12 bytes), ciphertext and tag of AES-256-GCM under the data key. All before the nonce is part of the associated data.
 const (
 	version    = 2
 	keyIDLen   = 8

@@ -52,8 +52,7 @@ func (p *Sale) outcome(ctx context.Context, s *x402.SettleResponse) {
 	}
 }
 
-// Later queues delivered work after a settlement without an outcome. If the settlement was refused (known), it only raises the
-// alarm.
+// Later queues delivered work after a settlement without an outcome. If the settlement was refused (known), it only raises the alarm.
 func (p *Sale) Later(amount toll.Credits, delivered int64, s *x402.SettleResponse, known bool) {
 	p.Queue.add(p, Unsettled{
 		AgentRequestID: p.AgentRequestID, PlanID: p.PlanID, Payer: p.Payer, Credits: amount, Bytes: delivered, Attempts: p.tries,

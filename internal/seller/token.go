@@ -65,7 +65,7 @@ func (s *Seller) CheckResource(t *x402.Token, base string, resource func() strin
 		return nil
 	}
 	e := toll.Errorf(toll.CodeEndpointMismatch, "The access token is for another resource.").
-		WithHint("Create an access token for this resource, or one that is not limited to a resource.")
+		WithHint("Create an access token for this resource, or without a resource.")
 	return &Refusal{Reason: s.Namespace.ReasonResourceMismatch(), Err: e}
 }
 

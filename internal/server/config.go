@@ -41,16 +41,14 @@ const (
 
 // Config is what an operator decides. The zero value is a sandbox on an embedded database in [DefaultData].
 type Config struct {
-	// Data is the directory of the embedded database and of the master key. Empty is [DefaultData], or none when Database
-	// is set.
+	// Data is the directory of the embedded database and of the master key. Empty is [DefaultData], or none when Database is set.
 	Data string
 	// Database is the postgres:// address of a database; it wins over the embedded one.
 	Database string
 	// Listen is the address on which the service is going to listen, empty for [DefaultListen]. The public address of a
 	// first start is made of it; nothing is opened here.
 	Listen string
-	// PublicURL is the address under which callers reach the service, and the issuer of new tokens. Empty keeps that of
-	// the first start.
+	// PublicURL is the address under which callers reach the service, and the issuer of new tokens. Empty keeps that of the first start.
 	PublicURL string
 	// Environment is sandbox or live. Empty is that of the database, at the first start sandbox.
 	Environment toll.Environment
@@ -66,9 +64,8 @@ type Config struct {
 	KeyProvider seal.KeyProvider
 	// LocalMasterKey lets live use a master key that was made in Data. Whoever has a copy of that directory has the keys, too.
 	LocalMasterKey bool
-	// KeyPrefix is the prefix of new API keys, [a-z0-9-]{1,32}. The first start stores it, and
-	// others are refused from then on. Empty is the stored one, at the first start the environment,
-	// under a namespace of one's own "local".
+	// KeyPrefix is the prefix of new API keys, [a-z0-9-]{1,32}. The first start stores it, and later starts reject another prefix. Empty is
+	// the stored one, at the first start the environment, under a namespace of one's own "local".
 	KeyPrefix string
 	// TokenFormat is the default rendering of access tokens, "jwt" (also for "") or "x402".
 	TokenFormat string

@@ -192,8 +192,7 @@ func inspectSchema(ctx context.Context, cfg Config, add check.Report) (*foundati
 		add("database", check.Failed, "%s", err)
 		return nil, false
 	}
-	add("database", check.OK, "%s, %s, schema %d, commits are durable",
-		f.store.Engine(), f.auth.Environment(), schema.Version)
+	add("database", check.OK, "%s, %s, schema %d, commits are durable", f.store.Engine(), f.auth.Environment(), schema.Version)
 	return f, true
 }
 
@@ -204,8 +203,7 @@ const (
 	scarceDisk = 32 << 20
 )
 
-// inspectDirectory says who can read the data directory, whether it can be written, and what room
-// there is.
+// inspectDirectory says who can read the data directory, whether it can be written, and what room there is.
 func inspectDirectory(dir string, add check.Report) {
 	info, err := os.Stat(dir)
 	switch {
@@ -237,11 +235,9 @@ func inspectDirectory(dir string, add check.Report) {
 	}
 	switch {
 	case free < scarceDisk:
-		add("disk", check.Failed, "%d MiB free for %s: free up space, or the service will stop accepting writes",
-			free>>20, dir)
+		add("disk", check.Failed, "%d MiB free for %s: free up space, or the service will stop accepting writes", free>>20, dir)
 	case free < max(lowDisk, size):
-		add("disk", check.Warning, "%d MiB free for %s; a backup needs %d MiB there, and the database keeps growing",
-			free>>20, dir, size>>20)
+		add("disk", check.Warning, "%d MiB free for %s; a backup needs %d MiB there, and the database keeps growing", free>>20, dir, size>>20)
 	default:
 		add("disk", check.OK, "%d MiB free for %s", free>>20, dir)
 	}

@@ -31,9 +31,8 @@ type KeyRequest struct {
 	Ends time.Time
 	// Operator makes the account an operator, who may move the clock of a sandbox.
 	Operator bool
-	// Init lets [CreateLocalKey] make a database that does not exist. Without it a directory that
-	// holds none is refused with [ErrNoDatabase]: it may be mistyped. An older schema is never
-	// changed.
+	// Init lets [CreateLocalKey] make a database that does not exist. Without it a directory that holds none is refused with
+	// [ErrNoDatabase]: it may be mistyped. An older schema is never changed.
 	Init bool
 }
 

@@ -128,8 +128,7 @@ func open(ctx context.Context, cfg Config, as Access) (_ *foundation, err error)
 	return f, nil
 }
 
-// ringOf returns the ring of the master key for a database of an environment. With create, a
-// missing file in the data directory is made.
+// ringOf returns the ring of the master key for a database of an environment. With create, a missing file in the data directory is made.
 func (c Config) ringOf(environment toll.Environment, create bool) (*seal.Ring, error) {
 	if environment == toll.Live && !c.ownMasterKey() && !c.LocalMasterKey {
 		return nil, c.checkLive(c.PublicURL)

@@ -27,9 +27,8 @@ func (s *Server) FirstLink(ctx context.Context) (string, error) {
 	return s.PublicURL() + "/sign-up?link=" + secret, nil
 }
 
-// LocalPerson returns a new API key of the own workspace of a person, by login name and password. A
-// login name that nobody has signs up, as an operator if the key is one of an operator and nobody has
-// signed up before.
+// LocalPerson returns a new API key of the own workspace of a person, by login name and password. An unknown login name signs up, as
+// an operator if the key is one of an operator and nobody has signed up before.
 func (s *Server) LocalPerson(ctx context.Context, name, login, password string, req KeyRequest) (toll.APIKey, error) {
 	const source = "127.0.0.1"
 	var at toll.Address

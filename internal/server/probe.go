@@ -17,8 +17,7 @@ const (
 	probeRepeat = time.Minute
 )
 
-// probe finds out whether the database takes writes while nobody else writes, so that a caller of
-// /ready causes nothing.
+// probe finds out whether the database takes writes while nobody else writes, so that a caller of /ready causes nothing.
 type probe struct {
 	began atomic.Int64 // of the write that is under way, in nanoseconds; 0 = none
 }
@@ -60,8 +59,7 @@ func (s *Server) reportDatabase() func(context.Context) error {
 		failure := s.databaseFailure()
 		switch {
 		case failure == nil && !since.IsZero():
-			s.cfg.Log.Info("the database accepts writes again",
-				"path", s.base.store.Location(), "after", time.Since(since).Round(time.Second).String())
+			s.cfg.Log.Info("the database accepts writes again", "path", s.base.store.Location(), "after", time.Since(since).Round(time.Second).String())
 			since, logged = time.Time{}, time.Time{}
 		case failure != nil && time.Since(logged) > probeRepeat:
 			if logged = time.Now(); since.IsZero() {

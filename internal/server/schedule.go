@@ -24,8 +24,7 @@ func (c Config) checkBackups() error {
 	return c.Backups.Check(c.ObjectStore)
 }
 
-// backupLoop makes a backup when the newest one is old enough, also across restarts, and removes the
-// oldest ones.
+// backupLoop creates a backup when the newest backup is old enough, also across restarts, and removes the oldest backups.
 func (s *Server) backupLoop() jobs.Loop {
 	return jobs.Loop{Name: "database.backup", Every: time.Minute, Wake: s.backupDue, Run: s.backUp}
 }

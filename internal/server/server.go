@@ -36,9 +36,8 @@ const (
 	closeTime = 5 * time.Second  // for background work and the queue of the ledger
 	// MaxDrain is the longest Config.Drain. It leaves 8 s for requests in flight.
 	MaxDrain = 10 * time.Second
-	// lastConnections is the end of Config.Drain in which connections that were begun are accepted and
-	// their requests read: net/http closes those whose request it reads later. It is below the second
-	// after which a client repeats its request for a connection.
+	// lastConnections is the end of Config.Drain in which connections that were begun are accepted and their requests read: net/http closes
+	// those whose request it reads later. It is below the second after which a client repeats its request for a connection.
 	lastConnections = 900 * time.Millisecond
 )
 

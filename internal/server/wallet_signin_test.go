@@ -176,7 +176,7 @@ func TestTakeover_ExportedWallet(t *testing.T) {
 		builder, _ := keys(t, o.s)
 		must.Do(t, st.Tx(t.Context(), func(tx *store.Tx) error { return store.NoteExport(t.Context(), tx, builder.Address, time.Now()) }))
 		for what, at := range map[string]string{"held": held, "exported": builder.Address.String()} {
-			if res := newVisitor(t, o.address).post("/sign-in/wallet", url.Values{"address": {at}}); res.status != http.StatusForbidden || !strings.Contains(res.body, "The service holds the private key of this workspace") {
+			if res := newVisitor(t, o.address).post("/sign-in/wallet", url.Values{"address": {at}}); res.status != http.StatusForbidden || !strings.Contains(res.body, "The service holds the private key of this wallet, so the wallet cannot sign you in.") {
 				t.Errorf("%s: %d %s", what, res.status, mainPart.FindString(res.body))
 			}
 		}

@@ -49,8 +49,7 @@ func decodeAPI(text string) (toll.AgentAPI, error) {
 	return api, nil
 }
 
-// InsertAgent adds an agent as version 1 and attaches its plans, which exist. sealedCredentials are
-// its upstream secrets, nil for none.
+// InsertAgent adds an agent as version 1 and attaches its plans, which exist. sealedCredentials are its upstream secrets, nil for none.
 func InsertAgent(ctx context.Context, tx *Tx, a *toll.Agent, sealedCredentials []byte) error {
 	metadata, err := encode(a.Metadata)
 	if err != nil {

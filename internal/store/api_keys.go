@@ -36,8 +36,7 @@ var (
 	// SuspendAPIKey suspends a key since a moment; zero resumes it.
 	SuspendAPIKey = runs2[toll.Hash, time.Time](found, "UPDATE api_keys SET suspended_at = $2 WHERE id = $1")
 	APIKeyByID    = by[toll.Hash](apiKeys, "id = $1") // revoked and expired ones too
-	// KeysOfParent returns the keys that a key or a consent made and that are neither revoked nor
-	// over.
+	// KeysOfParent returns the keys that a key or a consent made and that are neither revoked nor over.
 	KeysOfParent = listBy2[toll.Hash, time.Time](apiKeys,
 		"parent = $1 AND revoked_at = 0 AND (expires_at = 0 OR expires_at > $2) ORDER BY id")
 	// EndAPIKeyAt gives a key an end that is no later than the one it has. [ErrNotFound] when the key is revoked, over or unknown.

@@ -60,9 +60,8 @@ const (
 	auditKept = `SELECT COUNT(*) FROM events WHERE principal = $1`
 )
 
-// AuditEvents proves that each event of a stream is a row or stands in one run, and that the settlements of runs are burns of the
-// journal, in its order. It returns what does not hold, nil when all does. It goes through all streams. Burns that known has need not be
-// read.
+// AuditEvents proves that each event of a stream is a row or stands in one run, and that the settlements of runs are burns of the journal,
+// in its order. It returns what does not hold, nil when all does. It goes through all streams. Burns that known has need not be read.
 func AuditEvents(ctx context.Context, q Querier, known Burns) ([]string, error) {
 	var found []string
 	lost, err := values[string](ctx, q, auditStreams)
@@ -163,9 +162,8 @@ func (s *stream) sound(ctx context.Context, q Querier, known Burns) (bool, error
 	return ok && count == s.settled, err
 }
 
-// AuditOrders proves that money and credits agree: every paid order has its credits and no other has any; what delegations,
-// permissions and plans count is what their orders took. It returns what does not hold, nil when all does. It goes through
-// all accounts.
+// AuditOrders proves that money and credits agree: every paid order has its credits and no other has any; what delegations, permissions and
+// plans count is what their orders took. It returns what does not hold, nil when all does. It goes through all accounts.
 func AuditOrders(ctx context.Context, q Querier) ([]string, error) {
 	return findAll(ctx, q, []finder{
 		{"an order does not match the seller of its plan or the balance of its subscriber: ", auditSellers, nil},

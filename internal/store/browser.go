@@ -103,8 +103,7 @@ func ClaimForm(ctx context.Context, tx *Tx, form []byte, now, until time.Time) (
 		blob(form), []byte{}, Micros(until)))
 }
 
-// SwapFormAnswer replaces one sealed answer by another. It reports false when somebody else did so
-// before.
+// SwapFormAnswer replaces one sealed answer by another. It reports false if another call did so before.
 func SwapFormAnswer(ctx context.Context, tx *Tx, form, from, to []byte) (bool, error) {
 	return changed(tx.Exec(ctx, "UPDATE browser_answers SET answer = $3 WHERE form = $1 AND answer = $2",
 		blob(form), blob(from), blob(to)))

@@ -64,8 +64,7 @@ var (
 	DropCardSetup = runs[string](found, "DELETE FROM card_setups WHERE setup_id = $1")
 )
 
-// CardSetupsOpen returns the enrolments in a state that an owner or a source have begun since a moment, the oldest first, at
-// most limit.
+// CardSetupsOpen returns the enrolments in a state that an owner or a source have begun since a moment, the oldest first, at most limit.
 func CardSetupsOpen(ctx context.Context, q Querier, state string, owner toll.Address, source string, since time.Time, limit int64) ([]*CardSetup, error) {
 	return cardSetups.all(ctx, q, `WHERE state = $1 AND setup_id IN (
 		SELECT setup_id FROM card_setups WHERE owner = $2 AND created_at >= $4 UNION
@@ -99,8 +98,7 @@ var (
 	// CardMethodOf returns what is behind the record with this id, whoever its owner is, or
 	// [ErrNotFound]. Ids of records are unique at the processor.
 	CardMethodOf = by[string](cardMethods, "method_id = $1")
-	// CardMethodLike returns the card of an owner with this fingerprint that was not removed, or
-	// [ErrNotFound].
+	// CardMethodLike returns the card of an owner with this fingerprint that was not removed, or [ErrNotFound].
 	CardMethodLike = by2[toll.Address, string](cardMethods, "owner = $1 AND fingerprint = $2")
 	// PutCardMethod adds what is behind an enrolled card, or replaces it. The error is [IsUnique] when another card of the owner has
 	// the fingerprint.

@@ -26,8 +26,7 @@ type CardRefund struct {
 
 var (
 	cardRefunds = newRecord[*CardRefund]("card_refunds")
-	// InsertCardRefund adds a refund. The error is [IsUnique] when there is one with its id, or with
-	// that of the processor.
+	// InsertCardRefund adds a refund. The error is [IsUnique] when there is one with its id, or with that of the processor.
 	InsertCardRefund = cardRefunds.insert
 	UpdateCardRefund = cardRefunds.update
 	CardRefundByID   = by[string](cardRefunds, "refund_id = $1")

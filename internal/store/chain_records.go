@@ -25,8 +25,7 @@ var (
 )
 
 var (
-	// ChainOrphans returns the events that no record explains and nobody has dealt with, the oldest
-	// first, at most limit.
+	// ChainOrphans returns the events that no record explains and nobody has dealt with, the oldest first, at most limit.
 	ChainOrphans         = listBy[int64](chainOrphans, "resolved_at IS NULL ORDER BY block, log_index LIMIT $1")
 	ChainOrphanForUpdate = locked2[toll.Hash, int64](chainOrphans, "block_hash = $1 AND log_index = $2")
 	UpdateChainOrphan    = chainOrphans.update

@@ -26,8 +26,7 @@ var (
 	// PendingChainTxs returns the transactions of a relayer that may still land, by nonce.
 	PendingChainTxs = listBy[toll.Address](chainTxs,
 		"relayer = $1 AND state = 'pending' ORDER BY nonce, created_at, tx_hash")
-	// ChainTxsFrom returns the transactions of a relayer with this nonce or a higher one, by nonce and
-	// time.
+	// ChainTxsFrom returns the transactions of a relayer with this nonce or a higher one, by nonce and time.
 	ChainTxsFrom = listBy2[toll.Address, int64](chainTxs,
 		"relayer = $1 AND nonce >= $2 ORDER BY nonce, created_at, tx_hash")
 	// SetChainTxState stores the state of a transaction. [ErrNotFound] when there is none.

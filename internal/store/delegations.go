@@ -57,9 +57,8 @@ var (
 	InsertDelegation = delegations.insert
 	UpdateDelegation = delegations.update
 	DelegationByID   = by[string](delegations, "delegation_id = $1")
-	// DelegationForUpdate is [DelegationByID] for a delegation that the transaction is going to
-	// change: nobody else changes it meanwhile. It comes after the row of the account and that of the
-	// plan's orders.
+	// DelegationForUpdate is [DelegationByID] for a delegation that the transaction is going to change: nobody else changes it meanwhile.
+	// It comes after the row of the account and that of the plan's orders.
 	DelegationForUpdate = locked[string](delegations, "delegation_id = $1")
 )
 

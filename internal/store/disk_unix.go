@@ -4,8 +4,7 @@ package store
 
 import "syscall"
 
-// FreeBytes returns how many bytes an unprivileged process may still write to the disk of a
-// directory; ok is false when that is not known.
+// FreeBytes returns how many bytes an unprivileged process may still write to the disk of a directory; ok is false when that is not known.
 func FreeBytes(dir string) (free int64, ok bool) {
 	var s syscall.Statfs_t
 	if err := syscall.Statfs(dir, &s); err != nil {

@@ -22,8 +22,7 @@ func StreamsAfter(ctx context.Context, q Querier, after string, limit int64) ([]
 }
 
 // ForgetEvents removes events from the beginning of a stream, up to the first that was not created before a time, and at most limit. It
-// returns how many it removed. Sequences and ids of others do not change. It locks the stream, and only if there is something to
-// remove.
+// returns how many it removed. Sequences and ids of others do not change. It locks the stream, and only if there is something to remove.
 func ForgetEvents(ctx context.Context, st *Store, principal toll.Address, before time.Time, limit int64) (n int64, err error) {
 	s, err := readStream(ctx, st, principal)
 	if err != nil {

@@ -7,8 +7,7 @@ import (
 	"github.com/tollhq/toll"
 )
 
-// ExactPayment is a payment of scheme exact that another server had verified or settled. Its authorization is beside it, under the
-// same id.
+// ExactPayment is a payment of scheme exact that another server had verified or settled. Its authorization is beside it, under the same id.
 type ExactPayment struct {
 	ID      string       `db:"payment_id"` // UUID
 	Server  toll.Address `db:"server"`

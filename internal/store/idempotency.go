@@ -18,8 +18,7 @@ type StoredAnswer struct {
 
 var (
 	storedAnswers = newRecord[StoredAnswer]("idempotency_keys")
-	// Answer returns what is stored under a scope, or [ErrNotFound], also for what was stored before
-	// since.
+	// Answer returns what is stored under a scope, or [ErrNotFound], also for what was stored before since.
 	Answer      = by2[toll.Hash, time.Time](storedAnswers, "scope = $1 AND created_at >= $2")
 	dropAnswers = dropOldest(storedAnswers, "scope", "created_at")
 )

@@ -22,8 +22,7 @@ var (
 	lockLease = locked[string](leases, "name = $1")
 )
 
-// AcquireLease takes a lease that nobody holds at this moment, or prolongs that of the same holder. Otherwise the error
-// is [ErrLeased].
+// AcquireLease takes a lease that nobody holds at this moment, or prolongs that of the same holder. Otherwise the error is [ErrLeased].
 func AcquireLease(ctx context.Context, tx *Tx, name, holder string, now, until time.Time) (Lease, error) {
 	// The row comes first, so that of two first holders the second one waits and then sees it.
 	if _, err := leases.insertOr(ctx, tx, Lease{Name: name}, "ON CONFLICT (name) DO NOTHING"); err != nil {

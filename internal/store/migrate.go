@@ -29,9 +29,8 @@ func words(e Engine, partitions int) *strings.Replacer {
 		return strings.NewReplacer("{{BYTES}}", "BLOB", "{{TEXT}}", "TEXT", "{{ROWID}}", " WITHOUT ROWID", "{{PARTITION}}", "",
 			"{{ROOM}}", "", "{{POS}}", "INTEGER", "{{AND_ACCOUNT}}", "")
 	}
-	// Rows that change with every settlement get room on their page, so that a new version needs no new index entry.
-	// A partitioned table takes no storage parameter.
-	// A unique key of it has the account, as on a cluster.
+	// Rows that change with every settlement get room on their page, so that a new version needs no new index entry. A partitioned table
+	// takes no storage parameter. A unique key of it has the account, as on a cluster.
 	partition, room, account := "", " WITH (fillfactor = 50)", ""
 	if partitions > 0 {
 		partition, room, account = " PARTITION BY HASH (account_id)", "", ", account_id"
@@ -157,8 +156,7 @@ func schemaThrough(ctx context.Context, conn rowQuerier, e Engine) (Schema, erro
 	})
 }
 
-// upgrades returns nil when the rule has the schema migrated that is unusable because of err, else
-// err.
+// upgrades returns nil when the rule has the schema migrated that is unusable because of err, else err.
 func (c Config) upgrades(err error) error {
 	if errors.Is(err, ErrNoSchema) && (c.Schema == MakeSchema || c.Schema == UpgradeSchema) ||
 		errors.Is(err, ErrOlderSchema) && c.Schema == UpgradeSchema {

@@ -90,8 +90,7 @@ var (
 	// OrdersOfRequest returns the orders that were made for a request, the oldest first.
 	OrdersOfRequest = listBy2[[16]byte, string](orders,
 		"account_id = $1 AND request_id = $2 ORDER BY created_at, order_id")
-	// OrderByID returns an order of whatever account, or [ErrNotFound]. It asks every part of a
-	// distributed database.
+	// OrderByID returns an order of whatever account, or [ErrNotFound]. It asks every part of a distributed database.
 	OrderByID = by[string](orders, "order_id = $1")
 )
 
@@ -172,8 +171,7 @@ func Orders(ctx context.Context, q Querier, f OrderFilter, p Page) (List[*Order]
 	return orders.list(ctx, q, l, p)
 }
 
-// OrderReplacing returns the order of an account that was made in the place of a failed one and did
-// not fail itself, or [ErrNotFound].
+// OrderReplacing returns the order of an account that was made in the place of a failed one and did not fail itself, or [ErrNotFound].
 func OrderReplacing(ctx context.Context, q Querier, account [16]byte, failed string) (*Order, error) {
 	return orders.one(ctx, q, "WHERE account_id = $1 AND replaces = $2 AND status <> $3 ORDER BY created_at LIMIT 1",
 		account[:], failed, string(toll.OrderFailed))

@@ -27,9 +27,8 @@ type Pipe struct {
 
 // NewPipe returns a pipe that connects at its first use. It exists on PostgreSQL only.
 //
-// Its planner is held to index scans and nested loops: the ledger looks rows up by arrays of keys, and on a table that has
-// grown since it was last analyzed the planner would prefer to read it whole. With no choice left to make, planning a
-// statement once is enough.
+// Its planner is held to index scans and nested loops: the ledger looks rows up by arrays of keys, and on a table that has grown since it
+// was last analyzed the planner would prefer to read it whole. With no choice left to make, planning a statement once is enough.
 func (s *Store) NewPipe() *Pipe {
 	cfg := s.Pool().Config().ConnConfig.Copy()
 	for _, name := range []string{"enable_seqscan", "enable_hashjoin", "enable_mergejoin", "enable_material", "jit"} {

@@ -19,9 +19,8 @@ func planSorts() map[Sort]string {
 	return map[Sort]string{SortCreated: "p.created_at", SortUpdated: "p.updated_at", SortName: "p.name"}
 }
 
-// InsertPlan adds a plan as version 1. A registration nonce is unique for the owner ("" for none),
-// and bodyHash is what was registered under it. When the nonce is taken the error is [IsUnique],
-// and [PlanByNonce] returns the plan that has it, after the transaction.
+// InsertPlan adds a plan as version 1. A registration nonce is unique for the owner ("" for none), and bodyHash is what was registered
+// under it. When the nonce is taken the error is [IsUnique], and [PlanByNonce] returns the plan that has it, after the transaction.
 func InsertPlan(ctx context.Context, tx *Tx, p *toll.Plan, nonce string, bodyHash []byte) error {
 	metadata, price, credits, err := encode3(p.Metadata, p.Price, p.Credits)
 	if err != nil {
@@ -53,9 +52,8 @@ func IsReceiver(ctx context.Context, q Querier, owner, receiver toll.Address) (b
 	return err == nil, NotFoundAs(err, nil)
 }
 
-// UpdatePlan stores the metadata, the order limit, the listing and the time of the update as the
-// next version, and sets p.Version to it; the rest of a plan never changes. The transaction has
-// read the plan with [PlanForUpdate].
+// UpdatePlan stores the metadata, the order limit, the listing and the time of the update as the next version, and sets p.Version to it;
+// the rest of a plan never changes. The transaction has read the plan with [PlanForUpdate].
 //
 // Errors: [ErrNotFound] when there is no such plan.
 func UpdatePlan(ctx context.Context, tx *Tx, p *toll.Plan) error {

@@ -70,8 +70,7 @@ func restrict(cfg Config, admit pgconn.AfterConnectFunc) pgconn.AfterConnectFunc
 	}
 }
 
-// connectError returns the error of a connection as an operator needs it, without the password that
-// the driver knows.
+// connectError returns the error of a connection as an operator needs it, without the password that the driver knows.
 func connectError(to *pgx.ConnConfig, err error) error {
 	if refused, ok := errors.AsType[refusedSettings](err); ok {
 		return refused

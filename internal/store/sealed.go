@@ -56,8 +56,7 @@ func SealedAfter(ctx context.Context, q Querier, c SealedColumn, after string, l
 		" ORDER BY "+c.key+" LIMIT $2", c.arg(after), limit)
 }
 
-// PutSealed replaces an envelope by another one of the same secret. It changes nothing if somebody else
-// has changed the secret meanwhile.
+// PutSealed replaces an envelope by another one of the same secret. It changes nothing if the secret has changed meanwhile.
 func PutSealed(ctx context.Context, tx *Tx, c SealedColumn, v SealedValue, sealed []byte) error {
 	err := found(tx.Exec(ctx, "UPDATE "+c.table+" SET "+c.set+" = $3 WHERE "+c.key+" = $1 AND "+c.set+" = $2", c.arg(v.Key), v.Sealed, sealed))
 	if errors.Is(err, ErrNotFound) {

@@ -24,9 +24,8 @@ type SettledRow struct {
 	Row      JournalRow
 }
 
-// SettledBetween returns the part of a stream that has all settlements from one time to before
-// another. It has some that are earlier or later, because the times of a run overlap. It reads the
-// numbers of runs, not the settlements.
+// SettledBetween returns the part of a stream that has all settlements from one time to before another. It has some that are earlier or
+// later, because the times of a run overlap. It reads the numbers of runs, not the settlements.
 func SettledBetween(
 	ctx context.Context, q Querier, principal toll.Address, since, until time.Time,
 ) (*Settled, error) {

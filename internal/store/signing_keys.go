@@ -21,8 +21,7 @@ type SigningKey struct {
 var (
 	signingKeys      = newRecord[SigningKey]("signing_keys")
 	InsertSigningKey = signingKeys.insert
-	// RetireSigningKey notes since when a key signs no more; a key that is retired keeps its time. [ErrNotFound] when there
-	// is no such key.
+	// RetireSigningKey notes since when a key signs no more; a key that is retired keeps its time. [ErrNotFound] when there is no such key.
 	RetireSigningKey = runs2[string, time.Time](found,
 		"UPDATE signing_keys SET retired_at = CASE WHEN retired_at = 0 OR retired_at > $2 THEN $2 ELSE retired_at END WHERE kid = $1")
 )

@@ -13,9 +13,8 @@ import (
 // ErrNoSnapshot is a database that has tools of its own for copies of itself: PostgreSQL.
 var ErrNoSnapshot = errors.New("store: a PostgreSQL database must be backed up with pg_dump or by archiving its write-ahead log")
 
-// Snapshot writes the embedded database, as it is in one moment, into a file that is empty or does
-// not exist. It makes one that only its owner can read. Others read and write the database
-// meanwhile.
+// Snapshot writes the embedded database, as it is in one moment, into a file that is empty or does not exist. It makes one that only its
+// owner can read. Others read and write the database meanwhile.
 func (s *Store) Snapshot(ctx context.Context, path string) (err error) {
 	if s.lite == nil {
 		return ErrNoSnapshot
@@ -51,8 +50,7 @@ type Snapshotted struct {
 	Schema      Schema
 }
 
-// CheckSnapshot reads a whole file of [Store.Snapshot] and refuses one that is damaged or holds something else. It changes
-// nothing.
+// CheckSnapshot reads a whole file of [Store.Snapshot] and refuses one that is damaged or holds something else. It changes nothing.
 func CheckSnapshot(ctx context.Context, path string) (s Snapshotted, err error) {
 	if path, err = filepath.Abs(path); err != nil {
 		return s, err

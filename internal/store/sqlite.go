@@ -163,8 +163,7 @@ func readSQLite(ctx context.Context, cfg Config) (_ *lite, err error) {
 	}
 	s, err := schemaThrough(ctx, l.readers, SQLite)
 	if isUnavailable(err) && !hasLog(path) {
-		// In a directory that cannot be written SQLite reads only a file that it may take for one
-		// that does not change.
+		// In a directory that cannot be written SQLite reads only a file that it may take for one that does not change.
 		dsn := readDSN(path, readerPragmas...) + "&immutable=1"
 		if err = errors.Join(l.readers.Close(), l.openReaders(dsn)); err != nil {
 			return nil, err
@@ -180,9 +179,8 @@ func readSQLite(ctx context.Context, cfg Config) (_ *lite, err error) {
 	return l, s.Usable()
 }
 
-// readDSN is how a database is opened that must stay as it is. A log beside it may be that of a
-// process that was killed: the last connection that may write would move it into the database.
-// Without a log only such a connection removes the empty side files again.
+// readDSN is how a database is opened that must stay as it is. A log beside it may be that of a process that was killed: the last
+// connection that may write would move it into the database. Without a log only such a connection removes the empty side files again.
 func readDSN(path string, pragmas ...string) string {
 	dsn := sqliteDSN(path, adminBusyTimeout, pragmas...)
 	if hasLog(path) {

@@ -40,10 +40,9 @@ const txAttempts = 8
 
 var errReadOnly = errors.New("store: the database is open for reading only")
 
-// Tx runs f in a write transaction and commits when it returns nil; otherwise, and on a panic, it rolls back and
-// returns the error of f. f is run again after a serialization failure, a deadlock or a lost connection, so it must
-// not change anything but the database. f must not start another transaction of the store. An error that is
-// [ErrUnknownOutcome] may stand for a commit.
+// Tx runs f in a write transaction and commits when it returns nil; otherwise, and on a panic, it rolls back and returns the error of f. f
+// is run again after a serialization failure, a deadlock or a lost connection, so it must not change anything but the database. f must not
+// start another transaction of the store. An error that is [ErrUnknownOutcome] may stand for a commit.
 func (s *Store) Tx(ctx context.Context, f func(tx *Tx) error) error {
 	if s.readOnly {
 		return errReadOnly

@@ -133,9 +133,8 @@ func tookBucket(micros int64) int {
 	return len(toll.UsageTimes)
 }
 
-// AddUsage counts the burns among rows of the journal by plan, agent and hour, and by subscriber and day. It is called once for each
-// row, in the transaction that moves [UsageCursor]. A burn whose request was removed names no agent, and had no hold, until
-// [RestoreUsage].
+// AddUsage counts the burns among rows of the journal by plan, agent and hour, and by subscriber and day. It is called once for each row,
+// in the transaction that moves [UsageCursor]. A burn whose request was removed names no agent, and had no hold, until [RestoreUsage].
 func AddUsage(ctx context.Context, tx *Tx, rows []JournalRow, sides map[[16]byte]Sides) error {
 	type dayKey struct {
 		plan, subscriber string

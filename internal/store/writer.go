@@ -9,8 +9,7 @@ import (
 	"github.com/gofrs/flock"
 )
 
-// turnWait bounds how long the service waits for local administration before a transaction. A stuck administrator
-// must not stop it.
+// turnWait bounds how long the service waits for local administration before a transaction. A stuck administrator must not stop it.
 const turnWait = 2 * time.Second
 
 // adminPause is how long an administrator stays away after its turn, several polls of the service's wait for it.

@@ -1,6 +1,5 @@
-// Package tempfile creates temporary files that are removed even if their process was killed. A process locks each of its
-// temporary files. [Kind.Create] removes unlocked files of the same kind. Names contain 32 random hexadecimal digits, so that no
-// other file matches.
+// Package tempfile creates temporary files that are removed even if their process was killed. A process locks each of its temporary files.
+// [Kind.Create] removes unlocked files of the same kind. Names contain 32 random hexadecimal digits, so that no other file matches.
 package tempfile
 
 import (
@@ -60,8 +59,7 @@ func (k Kind) Write(path string, content []byte, replace bool) error {
 	return errors.Join(err, f.Remove())
 }
 
-// Remove closes and removes the file with its SQLite side files. It does nothing for a removed or published file, so it can be
-// deferred.
+// Remove closes and removes the file with its SQLite side files. It does nothing for a removed or published file, so it can be deferred.
 func (f *File) Remove() error {
 	err := f.Close() // first, because Windows cannot remove an open file
 	if errors.Is(err, os.ErrClosed) {

@@ -65,8 +65,7 @@ func newAnswer(v any, err error) answer {
 	return answer{Status: status, Body: b}
 }
 
-// serve answers one route of the API. A restricted key needs the permission with _read for GET, and
-// with _write for the others.
+// serve answers one route of the API. A restricted key needs the permission with _read for GET, and with _write for the others.
 func (d *Double) serve(rt *route, permission string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		id := newID("req_", 14)
@@ -104,8 +103,7 @@ func (d *Double) serve(rt *route, permission string) http.HandlerFunc {
 	}
 }
 
-// perform runs a request, with the fault that waits for it. It returns false when the connection
-// has to be cut.
+// perform runs a request, with the fault that waits for it. It returns false when the connection has to be cut.
 func (d *Double) perform(
 	w http.ResponseWriter, r *http.Request, rt *route, id, key string,
 ) (answer, bool) {
@@ -154,19 +152,16 @@ func (d *Double) accept(
 		media, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
 		if media != "" && media != "application/x-www-form-urlencoded" ||
 			r.Header.Get("Content-Encoding") != "" {
-			return nil, invalidParam("", "",
-				"Invalid request: the body must be application/x-www-form-urlencoded")
+			return nil, invalidParam("", "", "Invalid request: the body must be application/x-www-form-urlencoded")
 		}
 		b, err := readAll(w, r, maxBody)
 		if err != nil {
-			return nil, invalidParam("", "",
-				"Invalid request: the body must be complete, and at most %d bytes", maxBody)
+			return nil, invalidParam("", "", "Invalid request: the body must be complete, and at most %d bytes", maxBody)
 		}
 		form = strings.Trim(form+"&"+string(b), "&")
 	}
 	if len(form) > maxBody {
-		return nil, invalidParam("", "",
-			"Invalid request: the parameters must be at most %d bytes", maxBody)
+		return nil, invalidParam("", "", "Invalid request: the parameters must be at most %d bytes", maxBody)
 	}
 	p, f := parseParams(form)
 	if f == nil {
@@ -186,8 +181,7 @@ func (d *Double) authorize(r *http.Request, permission string) error {
 	case !bearer || key == "":
 		return unauthorized("You did not provide an API key in the Authorization header.")
 	case strings.Contains(key, "_live_"):
-		return unauthorized("Invalid API Key provided: %s. The double supports only test mode",
-			redacted(key))
+		return unauthorized("Invalid API Key provided: %s. The double supports only test mode", redacted(key))
 	case restricted:
 	case !strings.HasPrefix(key, "sk_test_") || len(key) > 255,
 		d.opts.SecretKey != "" && !equal(key, d.opts.SecretKey):

@@ -96,8 +96,7 @@ func cardNumbered(typed string) (testCard, *failure) {
 	if !luhn(number) {
 		return testCard{}, cardError("incorrect_number", "", "Your card number is incorrect.")
 	}
-	return testCard{}, cardError("card_declined", "test_mode_live_card",
-		"Your card was declined. Your request was in test mode, but used a non test card.")
+	return testCard{}, cardError("card_declined", "test_mode_live_card", "Your card was declined. Your request was in test mode, but used a non test card.")
 }
 
 func cardNamed(name string) (testCard, bool) {

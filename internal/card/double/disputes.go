@@ -99,8 +99,7 @@ func (c *call) dispute(ch *charge, reason string, inquiry bool, amount int64) *d
 // withdraw takes the money of a dispute from the account.
 func (c *call) withdraw(dp *dispute) {
 	dp.IsChargeRefundable = false
-	dp.BalanceTransactions = append(dp.BalanceTransactions,
-		c.move("adjustment", dp.ID, dp.Currency, -dp.Amount, disputeFee))
+	dp.BalanceTransactions = append(dp.BalanceTransactions, c.move("adjustment", dp.ID, dp.Currency, -dp.Amount, disputeFee))
 	c.emit("charge.dispute.funds_withdrawn", dp)
 }
 
@@ -119,8 +118,7 @@ func (c *call) decide(dp *dispute, won bool) {
 		dp.Status = "warning_closed"
 	case won:
 		dp.Status = "won"
-		dp.BalanceTransactions = append(dp.BalanceTransactions,
-			c.move("adjustment", dp.ID, dp.Currency, dp.Amount, -disputeFee))
+		dp.BalanceTransactions = append(dp.BalanceTransactions, c.move("adjustment", dp.ID, dp.Currency, dp.Amount, -disputeFee))
 		c.emit("charge.dispute.funds_reinstated", dp)
 	default:
 		dp.Status = "lost"

@@ -1,6 +1,5 @@
-// Package double is a stateful double of Stripe's HTTP API, with pages on which a person pays with
-// test cards. No money moves. A program with stripe-go v85 cannot tell it from Stripe's test mode,
-// as far as it uses what the double has.
+// Package double is a stateful double of Stripe's HTTP API, with pages on which a person pays with test cards. No money moves. A program
+// with stripe-go v85 cannot tell it from Stripe's test mode, as far as it uses what the double has.
 //
 //	d, err := double.New(double.Options{
 //		SecretKey: "sk_test_0123456789",
@@ -26,11 +25,9 @@
 //	/_double/faults    POST a [Fault] as JSON: from this machine, with the secret key
 //	/_double/books     GET the [Books]
 //
-// It has one account, test mode only, USD and EUR, cards only, and one version of the API. It has
-// no Connect, invoices, subscriptions, taxes, coupons, search, manual capture, saved cards on
-// pages, evidence of disputes, and no fields of the API that are always null. A parameter that the
-// double does not know is refused, even if Stripe knows it: a test must not pass because a
-// parameter was ignored.
+// It has one account, test mode only, USD and EUR, cards only, and one version of the API. It has no Connect, invoices, subscriptions,
+// taxes, coupons, search, manual capture, saved cards on pages, evidence of disputes, and no fields of the API that are always null. A
+// parameter that the double does not know is refused, even if Stripe knows it: a test must not pass because a parameter was ignored.
 //
 // # Cards
 //

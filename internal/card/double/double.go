@@ -20,23 +20,19 @@ const nodeVersion = "2026-10-28.endive"
 
 // Options configure a double. The zero value works: it keeps its state in memory.
 type Options struct {
-	// Now is the clock; nil means the clock of the system. The fault "clock" moves the double's
-	// time away from it.
+	// Now is the clock; nil means the clock of the system. The fault "clock" moves the double's time away from it.
 	Now func() time.Time
 
-	// File holds the state between runs of one process at a time. Empty means that the state is in
-	// memory only.
+	// File holds the state between runs of one process at a time. Empty means that the state is in memory only.
 	File string
 
-	// SecretKey is the key of the account. Empty accepts every key that starts with sk_test_, so
-	// set it where others can reach the handler.
+	// SecretKey is the key of the account. Empty accepts every key that starts with sk_test_, so set it where others can reach the handler.
 	SecretKey string
 
 	// Account is the id of a new account, acct_…; empty means a random one.
 	Account string
 
-	// RestrictedKeys are keys that start with rk_test_, each with its permissions, such as
-	// "customer_write" or "event_read".
+	// RestrictedKeys are keys that start with rk_test_, each with its permissions, such as "customer_write" or "event_read".
 	RestrictedKeys map[string][]string
 
 	// PublicURL is where browsers reach the pages; empty means the host of the API request.
@@ -44,8 +40,7 @@ type Options struct {
 
 	Webhooks []Webhook
 
-	// Later is the delay of refunds that end later and of disputes that begin later, by the double's
-	// clock. Zero means two seconds.
+	// Later is the delay of refunds that end later and of disputes that begin later, by the double's clock. Zero means two seconds.
 	Later time.Duration
 
 	// MaxRows bounds the objects, events and idempotency keys that are kept; zero means 20,000.
@@ -77,8 +72,7 @@ type Double struct {
 	running sync.WaitGroup
 }
 
-// New reads the state of opts.File, if there is one, and starts to send webhooks. The caller has to
-// call Close.
+// New reads the state of opts.File, if there is one, and starts to send webhooks. The caller has to call Close.
 func New(opts Options) (*Double, error) {
 	if opts.Now == nil {
 		opts.Now = time.Now

@@ -63,8 +63,7 @@ func (c *call) at(at int64, kind, id string) {
 	c.st.Tasks = slices.Insert(tasks, i, task{at, kind, id})
 }
 
-// advance carries out the tasks that are due and forgets what is old. It reports whether there was
-// something to do.
+// advance carries out the tasks that are due and forgets what is old. It reports whether there was something to do.
 func (c *call) advance() bool {
 	changed := false
 	for len(c.st.Tasks) > 0 && c.st.Tasks[0].At <= c.now {

@@ -4,8 +4,7 @@ import (
 	"net/http"
 )
 
-// keepOutcomes is how long the outcome under an idempotency key is replayed: Stripe keeps it for at
-// least this time.
+// keepOutcomes is how long the outcome under an idempotency key is replayed: Stripe keeps it for at least this time.
 const keepOutcomes = 24 * 60 * 60
 
 // outcome is the first answer that a request with an idempotency key got.
@@ -34,8 +33,7 @@ func (d *Double) begin(r *http.Request, p params, key string) (answer, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.busy[key] {
-		f := invalidRequest("", "idempotency_key_in_use",
-			"There is currently another in-progress request using this Idempotent Key: %s", key)
+		f := invalidRequest("", "idempotency_key_in_use", "There is currently another in-progress request using this Idempotent Key: %s", key)
 		f.status, f.Type = http.StatusConflict, "idempotency_error"
 		return newAnswer(nil, f), true
 	}

@@ -35,9 +35,8 @@ const (
 )
 
 // intentParams are those of a payment off session. A page makes the intents of the others.
-const intentParams = "amount:int! currency:currency! customer! payment_method! confirm:true! " +
-	"off_session:true! payment_method_types.* capture_method:automatic|automatic_async " +
-	"metadata:map statement_descriptor_suffix"
+const intentParams = "amount:int! currency:currency! customer! payment_method! confirm:true! off_session:true! payment_method_types.* " +
+	"capture_method:automatic|automatic_async metadata:map statement_descriptor_suffix"
 
 // captureAsync is the default: the money of a charge is moved some time after its capture.
 const captureAsync = "automatic_async"
@@ -73,8 +72,7 @@ func (c *call) createIntent() (any, error) {
 func (c *call) checkTypes() error {
 	for _, kind := range c.p.list("payment_method_types") {
 		if kind != "card" {
-			return invalidParam("payment_method_types", "",
-				"The payment method type %s is invalid. Use card", kind)
+			return invalidParam("payment_method_types", "", "The payment method type %s is invalid. Use card", kind)
 		}
 	}
 	return nil
@@ -83,11 +81,9 @@ func (c *call) checkTypes() error {
 func checkAmount(param string, amount int64, currency string) error {
 	switch {
 	case amount < minAmount:
-		return invalidParam(param, "amount_too_small", "Amount must be at least %s %s",
-			byNumber(minAmount), currency)
+		return invalidParam(param, "amount_too_small", "Amount must be at least %s %s", byNumber(minAmount), currency)
 	case amount > maxAmount:
-		return invalidParam(param, "amount_too_large", "Amount must be no more than %s %s",
-			byNumber(maxAmount), currency)
+		return invalidParam(param, "amount_too_large", "Amount must be no more than %s %s", byNumber(maxAmount), currency)
 	}
 	return nil
 }
@@ -134,8 +130,7 @@ func (c *call) confirm(pi *intent, m *paymentMethod, off bool) *failure {
 	if t.auth == authAlways || t.auth == authUnlessSetUp && !(off && h.SetUp) {
 		if off {
 			const code = "authentication_required"
-			return c.paymentFailed(pi, m, cardError(code, code,
-				"Your card was declined. This transaction requires authentication."))
+			return c.paymentFailed(pi, m, cardError(code, code, "Your card was declined. This transaction requires authentication."))
 		}
 		pi.Status, pi.NextAction = "requires_action", c.authenticateAt(pi.ClientSecret)
 		c.emit("payment_intent.requires_action", pi)
@@ -184,14 +179,12 @@ func (c *call) cancelIntent() (any, error) {
 		return nil, missing("payment_intent", id, "id")
 	}
 	if pi.Status == "succeeded" || pi.Status == "canceled" {
-		f := invalidRequest("", "payment_intent_unexpected_state",
-			"You cannot cancel this PaymentIntent because it has a status of %s.", pi.Status)
+		f := invalidRequest("", "payment_intent_unexpected_state", "You cannot cancel this PaymentIntent because it has a status of %s.", pi.Status)
 		f.PaymentIntent = new(*pi)
 		return nil, f
 	}
 	if _, ok := c.sessionOf(pi); ok {
-		return nil, invalidRequest("", "payment_intent_unexpected_state",
-			"You cannot cancel a PaymentIntent of a Checkout Session. Expire the session instead.")
+		return nil, invalidRequest("", "payment_intent_unexpected_state", "You cannot cancel a PaymentIntent of a Checkout Session. Expire the session instead.")
 	}
 	c.cancelPayment(pi, "")
 	return pi, nil

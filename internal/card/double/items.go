@@ -6,8 +6,7 @@ type item struct {
 	Quantity int64
 }
 
-// items reads what a new session sells, and returns the total in cents. It sets the currency of the
-// session.
+// items reads what a new session sells, and returns the total in cents. It sets the currency of the session.
 func (c *call) items(s *session) (items []item, total int64, err error) {
 	for _, path := range c.p.entries("line_items") {
 		if len(items) == 100 {
@@ -18,8 +17,7 @@ func (c *call) items(s *session) (items []item, total int64, err error) {
 			"price_data.unit_amount"} {
 			if !p.has(name) {
 				name = bracketed(path + "." + name)
-				return nil, 0, invalidParam(name, "parameter_missing",
-					"Missing required param: %s.", name)
+				return nil, 0, invalidParam(name, "parameter_missing", "Missing required param: %s.", name)
 			}
 		}
 		unit, quantity := p.number("price_data.unit_amount"), p.number("quantity")
@@ -34,16 +32,14 @@ func (c *call) items(s *session) (items []item, total int64, err error) {
 		}
 		currency := p.text("price_data.currency")
 		if s.Currency != "" && s.Currency != currency {
-			return nil, 0, invalidParam("line_items", "",
-				"All line items must have the currency of the session.")
+			return nil, 0, invalidParam("line_items", "", "All line items must have the currency of the session.")
 		}
 		s.Currency = currency
 		total += unit * quantity
 		items = append(items, item{p.text("price_data.product_data.name"), quantity})
 	}
 	if len(items) == 0 {
-		return nil, 0, invalidParam("line_items", "parameter_missing",
-			"Missing required param: line_items.")
+		return nil, 0, invalidParam("line_items", "parameter_missing", "Missing required param: line_items.")
 	}
 	return items, total, checkAmount("line_items", total, string(s.Currency))
 }

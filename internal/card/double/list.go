@@ -64,8 +64,7 @@ func (c *call) list(what string, rows []row) (any, error) {
 	return page, nil
 }
 
-// filter returns the rows that fit the parameters. A parameter without another meaning is the name
-// of a member.
+// filter returns the rows that fit the parameters. A parameter without another meaning is the name of a member.
 func (c *call) filter(rows []row) ([]row, error) {
 	wanted := map[string]string{}
 	for name, value := range c.p {

@@ -108,11 +108,9 @@ func (c *call) attachMethod() (any, error) {
 	case m.Customer == text(u.ID):
 		return m, nil
 	case m.Customer != "":
-		return nil, invalidRequest("", "",
-			"The payment method you provided has already been attached to a customer.")
+		return nil, invalidRequest("", "", "The payment method you provided has already been attached to a customer.")
 	case c.st.hide(m.ID).Used:
-		return nil, invalidRequest("", "",
-			"This PaymentMethod was used before, or was detached, and may not be used again.")
+		return nil, invalidRequest("", "", "This PaymentMethod was used before, or was detached, and may not be used again.")
 	}
 	if t := c.testCard(m); t.code != "" && !t.attaches {
 		return nil, t.decline()
@@ -132,8 +130,7 @@ func (c *call) attach(m *paymentMethod, customer string) {
 func (c *call) detachMethod() (any, error) {
 	m, err := c.method(c.r.PathValue("id"), "id")
 	if err == nil && m.Customer == "" {
-		err = invalidRequest("", "",
-			"The payment method you provided is not attached to a customer.")
+		err = invalidRequest("", "", "The payment method you provided is not attached to a customer.")
 	}
 	if err != nil {
 		return nil, err
@@ -170,11 +167,9 @@ func (c *call) usable(id string, customer text) (*paymentMethod, error) {
 	case m.Customer == customer:
 		return m, nil
 	case m.Customer != "":
-		return nil, invalidRequest("payment_method", "",
-			"The PaymentMethod %s does not belong to the Customer you supplied %s.", id, customer)
+		return nil, invalidRequest("payment_method", "", "The PaymentMethod %s does not belong to the Customer you supplied %s.", id, customer)
 	case c.st.hide(m.ID).Used:
-		return nil, invalidRequest("payment_method", "",
-			"This PaymentMethod was used before, or was detached, and may not be used again.")
+		return nil, invalidRequest("payment_method", "", "This PaymentMethod was used before, or was detached, and may not be used again.")
 	}
 	return m, nil
 }

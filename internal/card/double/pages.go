@@ -56,8 +56,7 @@ func (d *Double) page(run func(*call) view) http.HandlerFunc {
 				}
 			}
 			if err != nil {
-				show(w, notice(http.StatusBadRequest, "The form could not be read",
-					"Go back and try again."))
+				show(w, notice(http.StatusBadRequest, "The form could not be read", "Go back and try again."))
 				return
 			}
 		}
@@ -72,14 +71,12 @@ func (d *Double) runPage(r *http.Request, p params, run func(*call) view) view {
 	c.p = p
 	changed := c.advance()
 	if r.Method == http.MethodPost && c.st.size() >= d.opts.MaxRows {
-		return notice(http.StatusTooManyRequests, "The card double is full",
-			"The card double has reached its maximum number of rows.")
+		return notice(http.StatusTooManyRequests, "The card double is full", "The card double has reached its maximum number of rows.")
 	}
 	v := run(c)
 	if changed || r.Method == http.MethodPost {
 		if d.save() != nil {
-			return notice(http.StatusInternalServerError, "The double cannot save its state",
-				"Try again later.")
+			return notice(http.StatusInternalServerError, "The double cannot save its state", "Try again later.")
 		}
 		d.wakeAll()
 	}
@@ -101,8 +98,7 @@ func show(w http.ResponseWriter, v view) {
 	}
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Content-Security-Policy",
-		"default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; frame-ancestors "+frames)
+	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; frame-ancestors "+frames)
 	w.WriteHeader(v.Status)
 	_ = pageTemplate.Execute(w, v)
 }
@@ -128,8 +124,7 @@ func (c *call) sessionView(s *session, status int, message string) view {
 	case "complete":
 		return view{Redirect: s.back()}
 	case "expired":
-		return notice(http.StatusGone, "This page has expired",
-			"Go back to the page you came from, and start again.")
+		return notice(http.StatusGone, "This page has expired", "Go back to the page you came from, and start again.")
 	}
 	if f := c.lastError(s); f != nil && message == "" {
 		message = f.Message

@@ -41,8 +41,7 @@ func parseParams(form string) (params, *failure) {
 		case !ok:
 			return nil, invalidParam("", "", "Invalid parameter name")
 		case len(value) > maxParamValue:
-			return nil, invalidParam(bracketed(path), "",
-				"Invalid string: the value must be at most %d characters", maxParamValue)
+			return nil, invalidParam(bracketed(path), "", "Invalid string: the value must be at most %d characters", maxParamValue)
 		case len(p) >= maxParams:
 			return nil, invalidParam("", "", "At most %d parameters are allowed", maxParams)
 		}

@@ -8,8 +8,7 @@ import (
 // maxAttempts bounds the cards that a person can try in one session.
 const maxAttempts = 20
 
-// pay tries a card for a session. Its intent says whether the card was taken, or has to be
-// authenticated.
+// pay tries a card for a session. Its intent says whether the card was taken, or has to be authenticated.
 func (c *call) pay(s *session, m *paymentMethod) *failure {
 	if s.Mode == "setup" {
 		m.AllowRedisplay = "limited"
@@ -123,8 +122,7 @@ func (c *call) answer(ch challenge, approved bool) {
 }
 
 func authenticationFailure(of string) *failure {
-	return invalidRequest("", of+"_authentication_failure",
-		"We are unable to authenticate your payment method. Please choose a different one.")
+	return invalidRequest("", of+"_authentication_failure", "We are unable to authenticate your payment method. Please choose a different one.")
 }
 
 // expire closes a session that is open, with its intents.

@@ -24,8 +24,7 @@ type refundDestination struct {
 	Type string `json:"type"`
 }
 
-const refundParams = "amount:int charge payment_intent metadata:map " +
-	"reason:duplicate|fraudulent|requested_by_customer "
+const refundParams = "amount:int charge payment_intent metadata:map reason:duplicate|fraudulent|requested_by_customer "
 
 func (c *call) createRefund() (any, error) {
 	ch, err := c.chargeToRefund()
@@ -44,14 +43,11 @@ func (c *call) createRefund() (any, error) {
 	case !ch.Paid:
 		return nil, invalidRequest("", "", "This charge has not been paid, and cannot be refunded.")
 	case disputed:
-		return nil, invalidRequest("", "charge_disputed",
-			"Charge %s has been charged back; cannot issue a refund.", ch.ID)
+		return nil, invalidRequest("", "charge_disputed", "Charge %s has been charged back; cannot issue a refund.", ch.ID)
 	case left == 0:
-		return nil, invalidRequest("", "charge_already_refunded",
-			"Charge %s has already been refunded.", ch.ID)
+		return nil, invalidRequest("", "charge_already_refunded", "Charge %s has already been refunded.", ch.ID)
 	case amount < 1:
-		return nil, invalidRequest("amount", "parameter_invalid_integer",
-			"This value must be greater than or equal to 1.")
+		return nil, invalidRequest("amount", "parameter_invalid_integer", "This value must be greater than or equal to 1.")
 	case amount > left:
 		return nil, invalidRequest("amount", "",
 			"Refund amount (%s) is greater than unrefunded amount on charge (%s)",
@@ -64,21 +60,18 @@ func (c *call) chargeToRefund() (*charge, error) {
 	id, of := string(c.p.text("charge")), string(c.p.text("payment_intent"))
 	switch {
 	case id != "" && of != "":
-		return nil, invalidParam("charge", "",
-			"You may only specify one of these parameters: charge, payment_intent.")
+		return nil, invalidParam("charge", "", "You may only specify one of these parameters: charge, payment_intent.")
 	case id != "":
 		return c.charged(id, "charge")
 	case of == "":
-		return nil, invalidParam("charge", "parameter_missing",
-			"One of these parameters is required: payment_intent or charge.")
+		return nil, invalidParam("charge", "parameter_missing", "One of these parameters is required: payment_intent or charge.")
 	}
 	pi, ok := find[*intent](c.st, of)
 	if !ok {
 		return nil, missing("payment_intent", of, "payment_intent")
 	}
 	if pi.Status != "succeeded" {
-		return nil, invalidRequest("", "",
-			"This PaymentIntent (%s) does not have a successful charge to refund.", of)
+		return nil, invalidRequest("", "", "This PaymentIntent (%s) does not have a successful charge to refund.", of)
 	}
 	return c.charged(string(pi.LatestCharge), "charge")
 }

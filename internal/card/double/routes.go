@@ -86,15 +86,13 @@ func (d *Double) routes() http.Handler {
 	return d.named(mux)
 }
 
-// named refuses requests from this machine that name another host than this machine or PublicURL:
-// those of a page in its browser whose name leads here (DNS rebinding). A double takes any test key,
-// unless it was given one.
+// named refuses requests from this machine that name another host than this machine or PublicURL: those of a page in its browser whose name
+// leads here (DNS rebinding). A double takes any test key, unless it was given one.
 func (d *Double) named(next http.Handler) http.Handler {
 	_, public, _ := strings.Cut(d.opts.PublicURL, "://")
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if loopback(r.RemoteAddr) && !loopback(r.Host) && r.Host != public {
-			writeJSON(w, nil, &failure{status: http.StatusForbidden, Type: "invalid_request_error",
-				Message: "The Host header does not name the card double"})
+			writeJSON(w, nil, &failure{status: http.StatusForbidden, Type: "invalid_request_error", Message: "The Host header does not name the card double"})
 			return
 		}
 		next.ServeHTTP(w, r)

@@ -56,17 +56,13 @@ type totalDetails struct {
 	AmountTax      int64 `json:"amount_tax"`
 }
 
-// sessionParams are those of a new session. Where the double can do only one thing, only its value is
-// allowed.
-const sessionParams = "mode:payment|setup! ui_mode:hosted_page|embedded_page metadata:map " +
-	"customer client_reference_id currency:currency payment_method_types.* expires_at:int " +
-	"success_url cancel_url return_url adaptive_pricing.enabled:false automatic_tax.enabled:bool " +
-	"invoice_creation.enabled:bool setup_intent_data.metadata:map " +
-	"payment_method_data.allow_redisplay:limited payment_intent_data.metadata:map " +
-	"payment_intent_data.capture_method:automatic|automatic_async " +
-	"payment_intent_data.statement_descriptor_suffix line_items.*.quantity:int " +
-	"line_items.*.price_data.currency:currency line_items.*.price_data.unit_amount:int " +
-	"line_items.*.price_data.tax_behavior:inclusive line_items.*.price_data.product_data.name"
+// sessionParams are those of a new session. Where the double can do only one thing, only its value is allowed.
+const sessionParams = "mode:payment|setup! ui_mode:hosted_page|embedded_page metadata:map customer client_reference_id currency:currency " +
+	"payment_method_types.* expires_at:int success_url cancel_url return_url adaptive_pricing.enabled:false automatic_tax.enabled:bool " +
+	"invoice_creation.enabled:bool setup_intent_data.metadata:map payment_method_data.allow_redisplay:limited " +
+	"payment_intent_data.metadata:map payment_intent_data.capture_method:automatic|automatic_async " +
+	"payment_intent_data.statement_descriptor_suffix line_items.*.quantity:int line_items.*.price_data.currency:currency " +
+	"line_items.*.price_data.unit_amount:int line_items.*.price_data.tax_behavior:inclusive line_items.*.price_data.product_data.name"
 
 func (c *call) createSession() (any, error) {
 	id := newID("cs_test_", 58)
@@ -116,8 +112,7 @@ func (c *call) checkSession(s *session) error {
 	if c.p.has("expires_at") {
 		s.ExpiresAt = c.p.number("expires_at")
 		if s.ExpiresAt < c.now+30*60 || s.ExpiresAt > c.now+24*60*60 {
-			return invalidParam("expires_at", "",
-				"expires_at must be at least 30 minutes and at most 24 hours from now.")
+			return invalidParam("expires_at", "", "expires_at must be at least 30 minutes and at most 24 hours from now.")
 		}
 	}
 	if s.Customer == "" {
@@ -187,8 +182,7 @@ func (c *call) expireSession() (any, error) {
 	case !ok:
 		return nil, missing("checkout.session", id, "id")
 	case s.Status != "open":
-		return nil, invalidRequest("", "",
-			"Only a Checkout Session that is open can be expired. This one is %s.", s.Status)
+		return nil, invalidRequest("", "", "Only a Checkout Session that is open can be expired. This one is %s.", s.Status)
 	}
 	c.expire(s)
 	return s, nil

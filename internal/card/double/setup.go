@@ -65,8 +65,7 @@ func (c *call) newSetupIntent(customer text, metadata map[string]string) *setupI
 	return si
 }
 
-// setUp tries a card for a setup intent. The status of the intent says whether its owner has to
-// authenticate.
+// setUp tries a card for a setup intent. The status of the intent says whether its owner has to authenticate.
 func (c *call) setUp(si *setupIntent, m *paymentMethod) *failure {
 	t := c.testCard(m)
 	a := &setupAttempt{

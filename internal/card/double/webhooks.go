@@ -47,8 +47,7 @@ func (c *call) queue(e *event) {
 	for _, w := range c.d.opts.Webhooks {
 		for range copies {
 			e.PendingWebhooks++
-			c.st.Deliveries = append(c.st.Deliveries,
-				&delivery{Event: e.ID, URL: w.URL, At: at, Held: reorder != nil})
+			c.st.Deliveries = append(c.st.Deliveries, &delivery{Event: e.ID, URL: w.URL, At: at, Held: reorder != nil})
 		}
 	}
 	if reorder != nil && reorder.Count == 0 {
@@ -107,13 +106,11 @@ func (d *Double) deliver(w *Webhook) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if v.Attempt++; err != nil {
-		d.opts.Logger.Debug("a webhook delivery of the card double failed", "event", v.Event,
-			"attempt", v.Attempt, "err", err)
+		d.opts.Logger.Debug("a webhook delivery of the card double failed", "event", v.Event, "attempt", v.Attempt, "err", err)
 		v.At = d.now().Unix() + min(int64(1)<<v.Attempt, maxWebhookPause)
 	}
 	if err == nil || v.Attempt >= maxDeliveries {
-		d.st.Deliveries = slices.DeleteFunc(d.st.Deliveries,
-			func(o *delivery) bool { return o == v })
+		d.st.Deliveries = slices.DeleteFunc(d.st.Deliveries, func(o *delivery) bool { return o == v })
 		if e, ok := find[*event](d.st, v.Event); ok {
 			e.PendingWebhooks--
 			delete(d.st.encoded, e.ID)
@@ -148,8 +145,7 @@ func (d *Double) due(w *Webhook) (*delivery, []byte) {
 	return nil, nil
 }
 
-// post sends a signed event. The signature has the time of Options.Now: moving the double's clock
-// does not make it old.
+// post sends a signed event. The signature has the time of Options.Now: moving the double's clock does not make it old.
 func (d *Double) post(w *Webhook, body []byte) error {
 	ctx, cancel := context.WithTimeout(d.done, webhookTimeout)
 	defer cancel()

@@ -21,8 +21,7 @@ import (
 	"github.com/tollhq/toll/internal/chain/contracts"
 )
 
-// Anvil is a chain of another make, with the contracts, the tokens and the rules of the embedded one. It has the methods of
-// devchain.Chain.
+// Anvil is a chain of another make, with the contracts, the tokens and the rules of the embedded one. It has the methods of devchain.Chain.
 type Anvil struct {
 	url    string
 	client *rpc.Client
@@ -156,8 +155,7 @@ func (a *Anvil) Advance(d time.Duration) error {
 	return a.client.Call(nil, "evm_mine")
 }
 
-// Reorg replaces the last n blocks by n+1 others. Their transactions come back in one of the new blocks, or, with drop, are
-// forgotten.
+// Reorg replaces the last n blocks by n+1 others. Their transactions come back in one of the new blocks, or, with drop, are forgotten.
 func (a *Anvil) Reorg(n int, drop bool) error {
 	ctx := context.Background()
 	c := ethclient.NewClient(a.client)

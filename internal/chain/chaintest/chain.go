@@ -79,8 +79,7 @@ func New(t testing.TB, funded ...common.Address) *Chain {
 	return c
 }
 
-// Embedded is [New] for tests of what only the embedded chain does. Say why. Where [Variable] names another kind, the test was run
-// before.
+// Embedded is [New] for tests of what only the embedded chain does. Say why. Where [Variable] names another kind, the test was run before.
 func Embedded(t testing.TB, funded ...common.Address) *Chain {
 	t.Helper()
 	return Start(t, devchain.Config{Funded: funded})

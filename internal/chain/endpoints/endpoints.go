@@ -39,8 +39,7 @@ type Config struct {
 	Agree bool
 	// Idle says that the chain makes a block only when there is something to put in, so that an old head means nothing.
 	Idle bool
-	// Clock is nil for that of the machine. The age of a head is measured by it, so for a public chain it is not a clock that can
-	// be moved.
+	// Clock is nil for that of the machine. The age of a head is measured by it, so for a public chain it is not a clock that can be moved.
 	Clock func() time.Time
 	Log   *slog.Logger // nil: nothing is logged
 

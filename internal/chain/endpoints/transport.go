@@ -18,8 +18,7 @@ type formFault struct{ text string }
 
 func (f *formFault) Error() string { return "endpoints: " + f.text }
 
-// dial makes a client of one URL. Nothing is sent yet. The client knows no more of the URL than the host, so that its errors
-// tell no more.
+// dial makes a client of one URL. Nothing is sent yet. The client knows no more of the URL than the host, so that its errors tell no more.
 func dial(u *url.URL, t http.RoundTripper, most int64) (*rpc.Client, error) {
 	shown := url.URL{Scheme: u.Scheme, Host: u.Host}
 	return rpc.DialOptions(context.Background(), shown.String(), rpc.WithHTTPClient(&http.Client{

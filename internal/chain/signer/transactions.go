@@ -76,8 +76,7 @@ func (s *Signer) RelayerTx(ctx context.Context, r RelayerTx) (*types.Transaction
 	})
 }
 
-// unsupported reports whether this rail refuses to sign an operation: it would cost the sender fees, make
-// accounts or bring in a paymaster.
+// unsupported reports whether this rail refuses to sign an operation: it would cost the sender fees, make accounts or bring in a paymaster.
 func unsupported(o *userop.Operation) bool {
 	return o == nil || o.Nonce == nil || o.Nonce.Sign() < 0 || o.Nonce.BitLen() > 256 || o.PreVerificationGas == nil ||
 		o.PreVerificationGas.Sign() != 0 || o.GasFees != [32]byte{} || len(o.InitCode) != 0 || len(o.PaymasterAndData) != 0

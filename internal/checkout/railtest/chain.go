@@ -8,8 +8,7 @@ import (
 	"github.com/tollhq/toll/internal/rail"
 )
 
-// Undo is a reorganisation after which the payment of an order has not been made, and never will be. Who tells the checkout is
-// the test.
+// Undo is a reorganisation after which the payment of an order has not been made, and never will be. Who tells the checkout is the test.
 func (r *Rail) Undo(orderID string, code toll.Code, reason string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -12,8 +12,7 @@ import (
 	"github.com/tollhq/toll/internal/store"
 )
 
-// money is what became of the money of an order after it was paid: a row of the rail beside its
-// payment.
+// money is what became of the money of an order after it was paid: a row of the rail beside its payment.
 type money struct {
 	Refunds []refund `json:"refunds,omitempty"`
 	Dispute string   `json:"dispute,omitempty"` // a word of store.Order
@@ -84,8 +83,7 @@ func (m *money) adjustment() rail.Adjustment {
 // price is what an order costs, in cents.
 func price(p *rail.Purchase) int64 { return p.Total.Int().Int64() / 10_000 }
 
-// known returns an order that the processor has, and the way back of the service that was connected
-// last.
+// known returns an order that the processor has, and the way back of the service that was connected last.
 func (r *Rail) known(orderID string) (*order, rail.Orders, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -2,8 +2,7 @@ package servertest
 
 import "net/http"
 
-// FromPages is a transport that sends forms as a browser does: with the origin of the page, which
-// has the same address as the form.
+// FromPages is a transport that sends forms as a browser does: with the origin of the page, which has the same address as the form.
 type FromPages struct{}
 
 func (FromPages) RoundTrip(r *http.Request) (*http.Response, error) {

@@ -80,9 +80,8 @@ func moduleDir(t testing.TB) string {
 	return strings.TrimSpace(string(dir))
 }
 
-// Later builds a program that is this one with further migrations: what a later release is to this
-// one. It lies beside Program under name and is removed with it. The texts of the migrations are
-// keyed by the names of their files, such as 9001_next.sql.
+// Later builds a program that is this one with further migrations: what a later release is to this one. It lies beside Program under name
+// and is removed with it. The texts of the migrations are keyed by the names of their files, such as 9001_next.sql.
 func Later(t testing.TB, name string, migrations map[string]string) string {
 	t.Helper()
 	mod, dir := moduleDir(t), t.TempDir()
@@ -362,8 +361,7 @@ func (p *Process) Client(key string, opts ...client.Option) *client.Client {
 	return client.New(key, append([]client.Option{client.WithURL(p.URL)}, opts...)...)
 }
 
-// PostForm posts a form with a key as its bearer, and reads the JSON of the answer into out. It fails the test when the status is not
-// 200.
+// PostForm posts a form with a key as its bearer, and reads the JSON of the answer into out. It fails the test when the status is not 200.
 func PostForm(t testing.TB, address, key string, form url.Values, out any) {
 	t.Helper()
 	req := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, address, strings.NewReader(form.Encode())))(t)

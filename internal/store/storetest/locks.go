@@ -127,8 +127,7 @@ func Follow(t testing.TB, st *store.Store) {
 	})
 }
 
-// InTransaction reports whether the calling goroutine runs a transaction of a followed store, so that it must not wait for the
-// network.
+// InTransaction reports whether the calling goroutine runs a transaction of a followed store, so that it must not wait for the network.
 func InTransaction() bool {
 	_, ok := running.Load(goroutine())
 	return ok

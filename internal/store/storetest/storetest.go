@@ -1,6 +1,5 @@
-// Package storetest opens real databases for tests: SQLite in a directory of the test and PostgreSQL, plain and with
-// partitioned ledger tables, in databases of their own on the cluster that TOLL_TEST_POSTGRES names
-// (scripts/postgres.sh).
+// Package storetest opens real databases for tests: SQLite in a directory of the test and PostgreSQL, plain and with partitioned ledger
+// tables, in databases of their own on the cluster that TOLL_TEST_POSTGRES names (scripts/postgres.sh).
 package storetest
 
 import (

@@ -133,9 +133,8 @@ var lifetimes = []lifetime{
 
 const mostOrders = 1000
 
-// suggested is the choice of a person who changes nothing: a plan that the server takes, what there
-// is of it, and no purse. Where the server's plan is not known, or two sellers claim the server,
-// the person has to choose the plan.
+// suggested is the choice of a person who changes nothing: a plan that the server takes, what there is of it, and no purse. Where the
+// server's plan is not known, or two sellers claim the server, the person has to choose the plan.
 func (a *asked) suggested() choice {
 	c := choice{Lifetime: strconv.FormatInt(defaultLifetime, 10), Orders: "1"}
 	if len(a.Offers) == 0 {
@@ -374,8 +373,7 @@ func (w *Consent) order(c *page.Context, a *asked, sent choice, back string, aga
 	return showConsent(c, http.StatusOK, a, next, "")
 }
 
-// leadsTo returns where the browser may go right after the form, as a source of the policy: only to a scheme of a program. See
-// [leaveFor].
+// leadsTo returns where the browser may go right after the form, as a source of the policy: only to a scheme of a program. See [leaveFor].
 func leadsTo(redirect string) string {
 	u, err := url.Parse(redirect)
 	if err != nil || u.Scheme == "" || isWeb(u) {

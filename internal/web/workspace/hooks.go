@@ -236,8 +236,7 @@ func showHook(c *page.Context) (page.View, error) {
 			s.Acts = append(s.Acts,
 				c.DialogOf("rotate", "Rotate secret", "For 24 hours, messages are signed with both secrets. You can see the new secret only once."))
 		}
-		s.Acts = append(s.Acts,
-			c.DangerOf("delete", "Delete", "Queued messages are not sent."))
+		s.Acts = append(s.Acts, c.DangerOf("delete", "Delete", "Queued messages are not sent."))
 	}
 	return c.Record("Webhook", s)
 }

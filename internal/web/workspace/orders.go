@@ -287,7 +287,7 @@ func (w *pages) requestsTable(c *page.Context, part page.List[*toll.Settlement],
 	})
 	t.Empty = &page.Empty{Icon: "receipt", Title: "No requests in this period", Text: "Requests that hold or burn credits appear here.", Command: "toll requests history"}
 	if part.Next != "" {
-		t.Empty.Title, t.Empty.Text, t.Empty.Command = "No matches yet", "None of the requests searched so far match the filters. Select Next to search more requests.", ""
+		t.Empty.Title, t.Empty.Text, t.Empty.Command = "No matches yet", "The requests searched so far do not match the filters. Select Next to search more requests.", ""
 	}
 	return t, err
 }

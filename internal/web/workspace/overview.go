@@ -133,9 +133,9 @@ func overviewFilter(c *page.Context, p page.Period) (fields []page.Field, q url.
 
 // latest is a table of the newest settlements of plans of the workspace.
 func (w *pages) latest(c *page.Context) (*page.Table, error) {
-	all, plans, more, err := w.settlements(c, 2*mostLatest)
+	all, plans, more, err := settlements(c, w, 2*mostLatest)
 	if err == nil && more && len(all) < mostLatest {
-		all, plans, _, err = w.settlements(c, page.MostRows)
+		all, plans, _, err = settlements(c, w, page.MostRows)
 	}
 	if err != nil {
 		return nil, err
@@ -161,9 +161,9 @@ func (w *pages) latest(c *page.Context) (*page.Table, error) {
 	return t, err
 }
 
-// settlements returns those of the newest n settlements of the workspace that it sold, and their plans. It reports whether the
-// workspace has more settlements.
-func (w *pages) settlements(c *page.Context, n int) (sold []toll.Settlement, plans map[toll.PlanID]*toll.Plan, more bool, err error) {
+// settlements reads the newest n settlements of the workspace, and returns the sold ones with their plans. It reports whether the
+// workspace may have more settlements.
+func settlements(c *page.Context, w *pages, n int) (sold []toll.Settlement, plans map[toll.PlanID]*toll.Plan, more bool, err error) {
 	q := url.Values{"type": {string(toll.EventSettlementSettled)}, "pageSize": {strconv.Itoa(n)}}
 	events, err := page.PartOf[*toll.Event](c, list.Events, q)
 	if err != nil {

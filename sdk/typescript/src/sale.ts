@@ -175,7 +175,7 @@ const maxTerms = 1000;
 const pending = "settlement_pending";
 const unavailable = "The payment service cannot be reached. No credits were burned.";
 const otherToken =
-  "Create an access token for this resource, or one that is not limited to a resource.";
+  "Create an access token for this resource, or without a resource.";
 
 const paymentHeaders = new Set([
   "payment-signature", "payment-required", "payment-response", "x-payment", "x-payment-response",

@@ -670,7 +670,7 @@ class Exchange:
                 Fault(
                     402, "BCK.PROTOCOL.0031", "The access token is for another resource.",
                     "business",
-                    "Create an access token for this resource, or one that is not limited to a resource.",
+                    "Create an access token for this resource, or without a resource.",
                 ),
             )
         return None
