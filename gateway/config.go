@@ -300,7 +300,7 @@ func (s *settings) check() (errs []error) {
 const (
 	maxKeyText = 8 << 10
 	pathForm   = "must start with /, have at most %d characters, and contain only letters, digits, and ./~_-; " +
-		"it must not contain .. and must not be under /v1, /tools, /mcp, or /gateway"
+		`no segment may be empty, ".", or "..", and the first may not be v1, tools, mcp, or gateway`
 )
 
 var endpointPath = regexp.MustCompile(`^(/[A-Za-z0-9_.~-]+)+$`)

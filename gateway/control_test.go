@@ -212,7 +212,7 @@ func TestControl_Hello(t *testing.T) {
 		t.Error(got, body, c.core.Settings().PlanID)
 	}
 	got, body := c.do("POST", "/gateway/v1/hello", `{"registry":"`+c.registry()+`"}`)
-	if got != 200 || !strings.Contains(body, "guards") {
+	if got != 200 || !strings.Contains(body, "because the plugin cannot keep them out of prompts and transcripts") {
 		t.Error("without guards:", got, body)
 	}
 }

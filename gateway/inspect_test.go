@@ -38,7 +38,7 @@ func TestInspect(t *testing.T) {
 			config: gateway.Config{APIKey: key.Key, PlanID: svc.Plan()},
 			plugin: gateway.Config{EnablePaidEndpoint: &on, PublicURL: "https://agent.example.com"},
 			want: []string{
-				"configuration ok", "login ok: " + key.Address.String(), "plan ok",
+				"configuration ok", "login ok: workspace " + key.Address.String() + ", environment sandbox, service ", "plan ok",
 				"paid endpoint ok: POST https://agent.example.com/service/agent, handler demo",
 			},
 		},

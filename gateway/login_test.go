@@ -172,7 +172,7 @@ func TestLogin_Paste(t *testing.T) {
 		if status, body := s.do("POST", "/gateway/v1/hello", `{"registry":"`+s.registry()+`","guards":`+guards+`}`); status != 200 {
 			t.Fatal(body)
 		}
-		refused("guards "+guards, "sandbox:"+bare, "guards")
+		refused("guards "+guards, "sandbox:"+bare, "because a key could reach the model or the transcript")
 	}
 	s.hello(`{"allowKeyPaste":false}`)
 	refused("not allowed", "sandbox:"+bare, "does not accept keys")
@@ -274,7 +274,7 @@ func TestLogin_Precedence(t *testing.T) {
 	_, bare, _ := strings.Cut(s.mine.Key, ":")
 	s.command("svc_login", "sandbox:"+bare)
 	using(s.mine.Address)
-	if text := s.command("svc_logout", ""); !strings.Contains(text, "key in the configuration is in use") {
+	if text := s.command("svc_logout", ""); !strings.Contains(text, "now uses the API key in its configuration") {
 		t.Errorf("%q", text)
 	}
 	using(configured.Address)

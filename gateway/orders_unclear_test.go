@@ -128,7 +128,7 @@ func TestOrder_Failed(t *testing.T) {
 	r.svc.Decline(true)
 	r.run("orderPlan", `{}`)
 	e := r.refused(gateway.OrderFailed, "orderPlan", `{"confirm":true}`)
-	if !strings.Contains(string(e.Details), "orderId") || !strings.Contains(string(e.Details), "BCK.") || !strings.Contains(string(e.Details), `"params":{"orderId":`) || !strings.Contains(e.Message, "declines") {
+	if !strings.Contains(string(e.Details), "orderId") || !strings.Contains(string(e.Details), "BCK.") || !strings.Contains(string(e.Details), `"params":{"orderId":`) || !strings.Contains(e.Message, "declined by the test") {
 		t.Error(e, string(e.Details))
 	}
 	r.svc.Decline(false)

@@ -87,7 +87,7 @@ func TestDrainWithoutRoot(t *testing.T) {
 		if code, err := p.Wait(patience); err != nil || code != 0 {
 			t.Fatalf("exit %d: %v\n%s", code, err, p.Log)
 		}
-		if strings.Contains(p.Log.String(), "cannot be refused") {
+		if strings.Contains(p.Log.String(), "cannot refuse new connections") {
 			t.Error(p.Log)
 		}
 		p = servertest.StartProgram(t, program, o)
