@@ -313,11 +313,11 @@ func TestEventRuns_HostilePaging(t *testing.T) {
 func TestAuditEvents(t *testing.T) {
 	for _, c := range []struct{ damage, want string }{
 		{"UPDATE event_runs SET first = first + 0", ""},
-		{"DELETE FROM event_runs WHERE events_before = 0", "do not add up"},
-		{"UPDATE event_runs SET first = first + 1", "do not add up"},
+		{"DELETE FROM event_runs WHERE events_before = 0", "do not match its counters or the journal"},
+		{"UPDATE event_runs SET first = first + 1", "do not match its counters or the journal"},
 		{"UPDATE event_streams SET settled = settled - 1", "wrong event count"},
 		{"DELETE FROM events", "wrong event count"},
-		{"DELETE FROM journal WHERE pos = 1500", "do not add up"},
+		{"DELETE FROM journal WHERE pos = 1500", "do not match its counters or the journal"},
 	} {
 		st, _ := storetest.Open(t, store.SQLite)
 		var batch []store.NewEvent

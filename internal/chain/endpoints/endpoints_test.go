@@ -395,7 +395,7 @@ func TestBreaker_All(t *testing.T) {
 	}
 	asked := s.first.Calls("") + s.next.Calls("")
 	err := s.pool.Read(t.Context(), read)
-	if !errors.Is(err, endpoints.ErrNone) || !strings.Contains(err.Error(), "HTTP status 502") || !strings.Contains(err.Error(), "connection broke") {
+	if !errors.Is(err, endpoints.ErrNone) || !strings.Contains(err.Error(), "HTTP status 502") || !strings.Contains(err.Error(), "the connection to the endpoint broke") {
 		t.Errorf("error %v", err)
 	}
 	if n := s.first.Calls("") + s.next.Calls("") - asked; n != 0 {
