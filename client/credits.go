@@ -118,7 +118,7 @@ func (p *CreditsPayer) Quote(ctx context.Context, called *url.URL, e *x402.Entry
 		most = 0
 	case most == 0:
 		// An access token cannot be limited to 0 credits, and one without a limit may burn all of them.
-		return x402.Quote{}, fmt.Errorf("the payment option costs 0 credits of plan %s; it must cost at least 1", plan)
+		return x402.Quote{}, fmt.Errorf("the payment option costs 0 credits of plan %s", plan)
 	}
 	return x402.Quote{Unit: x402.UnitCredits, Amount: toll.UnitsOf(int64(most))}, nil
 }

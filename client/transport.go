@@ -129,7 +129,7 @@ type payment struct {
 }
 
 // errSignIn skips wallet entries if the server supports sign-in with a wallet, to avoid paying twice for one purchase.
-var errSignIn = errors.New("the server accepts a wallet sign-in (sign-in-with-x) instead of a payment, but this client does not support it")
+var errSignIn = errors.New("the server requires a wallet sign-in (sign-in-with-x), which this client does not support")
 
 // pay selects an entry, reserves its maximum cost in the purse, and creates and records the payment.
 func (t *Transport) pay(req *http.Request, ask *x402.Challenge) (*payment, error) {

@@ -87,7 +87,7 @@ func (w *Wallet) read(e *x402.Entry) (*terms, error) {
 		return nil, errors.New("the member extra of the payment option is malformed")
 	}
 	if extra.Method != "" && extra.Method != x402.MethodEIP3009 {
-		return nil, fmt.Errorf("the payment option requires the transfer method %.40q, but the wallet supports only EIP-3009", extra.Method)
+		return nil, fmt.Errorf("the transfer method %.40q is not supported, only EIP-3009", extra.Method)
 	}
 	if extra.Name == "" || extra.Version == "" {
 		return nil, errors.New("the payment option has no EIP-712 domain for its token")

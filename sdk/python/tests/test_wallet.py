@@ -125,7 +125,7 @@ def test_wallets_sign_what_is_asked_or_nothing(liar: int) -> None:
         Liar.challenge = asks(url, entry(**more))
         refused(why)
     Liar.challenge = asks(url, entry(), **{"sign-in-with-x": {}})
-    refused("accepts a wallet sign-in")
+    refused("requires a wallet sign-in")
     Liar.challenge = asks("https://agent.example.com/ask", entry())
     refused("is not at")
     Liar.challenge = asks(url, {"scheme": "svc:erc4337"})

@@ -321,8 +321,8 @@ export class Buyer {
       }
       if (x402.object(challenge.extensions)?.["sign-in-with-x"]) {
         throw new Unpayable(
-          "the server accepts a wallet sign-in (sign-in-with-x) instead of a payment, " +
-            "but this client does not support it",
+          "the server requires a wallet sign-in (sign-in-with-x), " +
+            "which this client does not support",
         );
       }
       return quoteExact(e, wallet);
@@ -359,9 +359,7 @@ export class Buyer {
       }
     }
     if (!toll) {
-      throw new Unpayable(
-        "the server requires credits, but no client is configured to pay with credits",
-      );
+      throw new Unpayable("no client is configured to pay with credits");
     }
     return this.#quoteCredits(toll, called, e, planId, extra?.agentId);
   }
@@ -394,9 +392,7 @@ export class Buyer {
     if (time) most = 0n;
     // An access token without a limit may burn all credits.
     else if (most === 0n) {
-      throw new Unpayable(
-        `the payment option costs 0 credits of plan ${planId}; it must cost at least 1`,
-      );
+      throw new Unpayable(`the payment option costs 0 credits of plan ${planId}`);
     }
     const pay = async () => {
       const t = await toll.tokens.create({
@@ -563,8 +559,7 @@ function quoteExact(e: x402.Json, wallet: Wallet): Quote {
   const { name, version, assetTransferMethod: method } = x402.object(e.extra) ?? {};
   if (method && method !== "eip3009") {
     throw new Unpayable(
-      `the payment option requires the transfer method '${show(method)}', ` +
-        "but wallets support only EIP-3009",
+      `the transfer method '${show(method)}' is not supported, only EIP-3009`,
     );
   }
   if (typeof name !== "string" || typeof version !== "string" || !name || !version) {

@@ -357,7 +357,7 @@ class Buyer:
     def config(self) -> Config:
         """The settings of the client. Raises Unpayable without one."""
         if self._config is None:
-            raise Unpayable("the server requires credits, but no client is configured to pay with credits")
+            raise Unpayable("no client is configured to pay with credits")
         return self._config
 
     def _quote(self, asked: Asked, entry: Mapping[str, Any]) -> Steps[Quote]:
@@ -367,8 +367,8 @@ class Buyer:
                 raise Unpayable("the scheme exact requires a wallet, but no wallet is configured")
             if "sign-in-with-x" in (asked.challenge.get("extensions") or {}):
                 raise Unpayable(
-                    "the server accepts a wallet sign-in (sign-in-with-x) instead of a payment, "
-                    "but this client does not support it"
+                    "the server requires a wallet sign-in (sign-in-with-x), "
+                    "which this client does not support"
                 )
             return quote_exact(entry, self.wallet)
         names = self.config.namespace
@@ -409,7 +409,7 @@ class Buyer:
             raise Unpayable(f"the amount {str(amount)[:40]!r} is not a whole number of credits")
         if most == 0 and not terms.is_time:
             # A token without a limit may burn all credits.
-            raise Unpayable(f"the payment option costs 0 credits of plan {plan}; it must cost at least 1")
+            raise Unpayable(f"the payment option costs 0 credits of plan {plan}")
         cost = 0 if terms.is_time else most
         return Quote("credits", plan, cost, lambda: self._pay_credits(plan, entry, cost))
 
@@ -617,8 +617,7 @@ def quote_exact(entry: Mapping[str, Any], wallet: Wallet) -> Quote:
     method = about.get("assetTransferMethod") or "eip3009"
     if method != "eip3009":
         raise Unpayable(
-            f"the payment option requires the transfer method {str(method)[:40]!r}, "
-            "but wallets support only EIP-3009"
+            f"the transfer method {str(method)[:40]!r} is not supported, only EIP-3009"
         )
     name, version = about.get("name"), about.get("version")
     if not (isinstance(name, str) and isinstance(version, str) and name and version):
