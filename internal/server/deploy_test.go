@@ -185,7 +185,7 @@ func TestDeploy_Compose(t *testing.T) {
 		}
 	}
 	cmd := exec.Command("go", "run", "-C", filepath.Join("..", "..", "deploy", "tool"), ".", "compose", file)
-	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "the name under which callers reach the service") {
+	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "set DOMAIN to the public host name of the service") {
 		t.Errorf("without DOMAIN: %v %s", err, out)
 	}
 }
