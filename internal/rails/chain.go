@@ -77,7 +77,7 @@ func NewChain(ctx context.Context, cfg ChainConfig, deps Deps) (*Chain, error) {
 	n.source, n.missing = cfg.source(n.env(), deps.Data)
 	if n.source == noChain {
 		if cfg.Mode == ChainEmbedded {
-			return nil, errors.New("the embedded chain needs a data directory: set TOLL_DATA (--data), or set endpoints with TOLL_CHAIN_RPC_URLS (--chain-rpc-urls)")
+			return nil, errors.New(n.missing)
 		}
 		if cfg.Mode != ChainOff {
 			deps.Log.WarnContext(ctx, "crypto plans cannot be ordered", "reason", n.missing)
@@ -232,8 +232,6 @@ func unusableChain(err error) error {
 		e.Code = toll.CodeChainContracts
 	case errors.Is(err, devchain.ErrInUse):
 		return e.WithHint("Another process runs the embedded chain of this data directory. To run several processes, set endpoints (TOLL_CHAIN_RPC_URLS, --chain-rpc-urls).")
-	case errors.Is(err, devchain.ErrAbsent):
-		return e.WithHint("This program was built without the embedded chain. The operator must set endpoints with TOLL_CHAIN_RPC_URLS (--chain-rpc-urls).")
 	}
 	return e
 }

@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"math"
 	"math/big"
+	"runtime"
 	"time"
 
 	"github.com/ethereum/go-ethereum/common"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/chain"
+	"github.com/tollhq/toll/internal/chain/devchain"
 )
 
 // Defaults of [ChainConfig].
@@ -121,6 +123,12 @@ func (c *ChainConfig) CheckIn(env toll.Environment) error {
 	return nil
 }
 
+// The build tag nodevchain leaves the embedded chain out. FullArchive names the release file of a program with it.
+const (
+	HasEmbeddedChain = devchain.Included
+	FullArchive      = "toll_VERSION_" + runtime.GOOS + "_" + runtime.GOARCH + ".tar.gz"
+)
+
 // source is where the chain is.
 type chainSource string
 
@@ -139,6 +147,9 @@ func (c *ChainConfig) source(env toll.Environment, data string) (s chainSource, 
 		return rpcChain, ""
 	case env == toll.Live:
 		return noChain, "The operator must set TOLL_CHAIN_RPC_URLS (--chain-rpc-urls) to two endpoints of " + env.Network() + "."
+	case !HasEmbeddedChain:
+		return noChain, "This program was built without the embedded chain: the operator must take the file " + FullArchive +
+			" of a release, or set endpoints with TOLL_CHAIN_RPC_URLS (--chain-rpc-urls)."
 	case data == "":
 		return noChain, "The embedded chain needs a data directory: the operator must set TOLL_DATA (--data), or endpoints with TOLL_CHAIN_RPC_URLS (--chain-rpc-urls)."
 	}

@@ -25,6 +25,9 @@ import (
 	"github.com/tollhq/toll/internal/chain/contracts"
 )
 
+// Included reports whether the program contains the chain.
+const Included = true
+
 // Chain is a running chain. Its methods may be used by any number of goroutines.
 type Chain struct {
 	cfg    Config

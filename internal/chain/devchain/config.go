@@ -42,8 +42,10 @@ type Config struct {
 	Log *slog.Logger
 }
 
-// A program has the same methods with and without the chain.
-var _ interface {
+var _ methods = (*Chain)(nil)
+
+// methods lists the methods of Chain, which a program has with and without the node.
+type methods interface {
 	Client() *rpc.Client
 	URL() string
 	ChainID() uint64
@@ -53,4 +55,4 @@ var _ interface {
 	Advance(d time.Duration) error
 	Reorg(n int, drop bool) error
 	Close() error
-} = (*Chain)(nil)
+}
