@@ -174,6 +174,7 @@ checks() {
     fi
     if [ -n "$lint" ]; then exit 0; fi
     step "build without the embedded chain" go build -tags nodevchain -o /dev/null ./cmd/toll
+    step "test without the embedded chain" go test -tags nodevchain -count=1 -vet=off -run TestScript_NoChain ./internal/cli
     step "demonstration (toll dev --once)" demonstrated
 }
 if [ -z "$lane" ]; then checks; fi

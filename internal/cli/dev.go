@@ -61,40 +61,44 @@ then prints commands to paste, and keeps running until you press Ctrl-C or the o
 }
 
 func runDev(ctx context.Context, a *app, f devFlags) (err error) {
+	if !rails.HasEmbeddedChain {
+		return errors.New("this program was built without the embedded chain: take the file " + rails.FullArchive + " of a release")
+	}
 	log, err := a.newLog(f.logLevel)
 	if err != nil {
 		return err
 	}
 	// The system would end a program that writes to a pipe without a reader, and the data would stay.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	shown := &watchedWriter{Writer: a.out, lost: cancel}
+	a.out = shown
+	s := &stage{out: a.out, colour: a.set.colour}
+	s.title("Starting a demo on this machine")
 	if f.data == "" {
 		if f.data, err = os.MkdirTemp("", "toll-dev-"); err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, os.RemoveAll(f.data)) }()
 	}
-	m, err := openMarket(ctx, a, f, log)
+	defer func() { err = cmp.Or(shown.err, err) }()
+	m, err := openMarket(ctx, a, f, log, s)
 	if err != nil {
 		return err
 	}
 	// The people in the demonstration call over HTTP, so what serves them ends after them.
 	endService := background(ctx, func(ctx context.Context) error { return m.service.Serve(ctx, m.serviceListener) })
 	defer func() { err = errors.Join(err, endService(), m.service.Close(context.WithoutCancel(ctx))) }()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	shown := &watchedWriter{Writer: a.out, lost: cancel}
-	a.out = shown
-	defer func() { err = cmp.Or(shown.err, err) }()
-	agent, err := m.seed(ctx)
-	if err != nil {
+	var agent http.Handler
+	if err := s.during("agent", "registering plans and agents", func() error { agent, err = m.seed(ctx); return err }); err != nil {
 		return errors.Join(err, m.agentListener.Close())
 	}
 	endAgent := background(ctx, func(ctx context.Context) error { return serveGate(ctx, m.agentListener, agent, m.queue) })
 	defer func() { err = errors.Join(err, endAgent()) }()
-	if err := m.awaitChain(ctx); err != nil {
+	if err := s.during("chain", "starting", func() error { return m.awaitChain(ctx) }); err != nil {
 		return err
 	}
-	s := &stage{out: a.out, colour: a.set.colour}
 	if err := demonstrate(ctx, m, s); err != nil {
 		return err
 	}
@@ -187,7 +191,7 @@ func (m *market) agent() string    { return "http://" + m.agentListener.Addr().S
 func (m *market) agentURL() string { return m.agent() + devAgentPath }
 func (m *market) cardURL() string  { return m.agent() + devCardPath }
 
-func openMarket(ctx context.Context, a *app, f devFlags, log *slog.Logger) (_ *market, err error) {
+func openMarket(ctx context.Context, a *app, f devFlags, log *slog.Logger, s *stage) (_ *market, err error) {
 	m := &market{dir: f.data, queue: paid.NewQueue(), log: log}
 	if m.serviceListener, err = server.Listen(ctx, f.listen); err != nil {
 		return nil, err
@@ -196,10 +200,10 @@ func openMarket(ctx context.Context, a *app, f devFlags, log *slog.Logger) (_ *m
 		return nil, errors.Join(err, m.serviceListener.Close())
 	}
 	if m.password, err = devPassword(f.data); err == nil && f.history && isEmpty(f.data) {
-		err = makeHistory(ctx, a, m, f)
+		err = s.during("sample sales", "adding a month of orders and requests", func() error { return makeHistory(ctx, a, m, f, s) })
 	}
 	if err == nil {
-		m.service, err = server.New(ctx, m.config(a, f))
+		err = s.during("service", "starting, with a test double of Stripe", func() error { m.service, err = server.New(ctx, m.config(a, f)); return err })
 	}
 	if err != nil {
 		return nil, errors.Join(err, m.serviceListener.Close(), m.agentListener.Close())
@@ -430,11 +434,7 @@ func statisticsAgent(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "the text is empty or not valid UTF-8", http.StatusBadRequest)
 		return
 	}
-	b, err := json.MarshalIndent(measure(text), "", "  ")
-	if err != nil {
-		http.Error(w, "the response could not be encoded", http.StatusInternalServerError)
-		return
-	}
+	b, _ := json.MarshalIndent(measure(text), "", "  ") // numbers always have an encoding
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = w.Write(append(b, '\n')) // it fails only if the caller disconnected
 }

@@ -64,6 +64,18 @@ func (s *stage) facts(pairs ...string) {
 	}
 }
 
+// during prints a line before it calls start, and another when a part of the demo is ready.
+func (s *stage) during(part, text string, start func() error) error {
+	part = fmt.Sprintf("%-12s", part)
+	s.facts(part, text)
+	began := time.Now()
+	err := start()
+	if err == nil {
+		s.facts(part, fmt.Sprintf("ready after %.1f s", time.Since(began).Seconds()))
+	}
+	return err
+}
+
 func (s *stage) block(text string) {
 	fmt.Fprintf(s.out, "   %s\n", strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n   "))
 }
@@ -241,10 +253,7 @@ func (m *market) showCommands(ctx context.Context, s *stage) error {
 }
 
 func shortID(id string) string {
-	if len(id) <= 12 {
-		return id
-	}
-	return id[:5] + "…" + id[len(id)-5:]
+	return id[:min(5, len(id))] + "…" + id[max(0, len(id)-5):]
 }
 
 func shortToken(t string) string {
@@ -261,8 +270,7 @@ const (
 
 // chain describes where the chain runs.
 func (m *market) chain() string {
-	env := m.service.Environment()
-	text := fmt.Sprintf("in this process, id %d", env.ChainID())
+	text := fmt.Sprintf("in this process, id %d", m.service.Environment().ChainID())
 	if url := m.service.Chain().URL(); url != "" {
 		text += "   JSON-RPC " + url
 	}
@@ -314,10 +322,8 @@ func (m *market) showOrder(ctx context.Context, s *stage) error {
 		return err
 	}
 	took := time.Since(start)
-	if order.Status != toll.OrderConfirmed && order.Status != toll.OrderFinal {
-		if order, err = subscriber.client.WaitOrder(ctx, order.OrderID); err != nil {
-			return err
-		}
+	if order, err = subscriber.client.WaitOrder(ctx, order.OrderID); err != nil {
+		return err
 	}
 	tx, err := toll.ParseHash(order.TxHash)
 	if err != nil {
@@ -445,8 +451,7 @@ func (m *market) showTopUp(ctx context.Context, s *stage) error {
 	if err != nil {
 		return err
 	}
-	s.facts("charged", wholeOf(d.AmountSpentCents.String())+" USD, "+
-		wholeOf(d.RemainingBudgetCents.String())+" USD of the limit remain")
+	s.facts("charged", wholeOf(d.AmountSpentCents.String())+" USD, "+wholeOf(d.RemainingBudgetCents.String())+" USD of the limit remain")
 	if d.AmountSpentCents != 500 {
 		return errors.New("the second call did not buy the plan exactly once")
 	}
@@ -464,16 +469,8 @@ func (m *market) showDeclined(ctx context.Context, s *stage) error {
 	if err == nil {
 		s.facts("card", devPoorCard, "error", asks.Error, "scheme", asks.Accepts[0].Scheme, "agent ran", fmt.Sprintf("%d times, for the paid calls", worked))
 	}
-	if err == nil && asks.Accepts[0].Scheme != m.scheme() {
+	if err == nil && asks.Accepts[0].Scheme != cmp.Or(m.service.Namespace(), x402.Default).SchemeCard() {
 		err = errors.New("the response of the agent does not offer card payment")
 	}
 	return err
-}
-
-func (m *market) scheme() string {
-	ns := m.service.Namespace()
-	if ns == (x402.Namespace{}) {
-		ns = x402.Default
-	}
-	return ns.SchemeCard()
 }

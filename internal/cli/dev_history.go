@@ -80,7 +80,7 @@ type devBuyer struct {
 
 // history fills a new data directory with a month of sales, in seconds: a service whose clock begins a
 // month ago takes orders and settles, and ends before the real one starts. The chain is off meanwhile.
-func makeHistory(ctx context.Context, a *app, m *market, f devFlags) (err error) {
+func makeHistory(ctx context.Context, a *app, m *market, f devFlags, st *stage) (err error) {
 	var back atomic.Int64
 	back.Store(int64(devDays * 24 * time.Hour))
 	clock := func() time.Time { return time.Now().Add(-time.Duration(back.Load())) }
@@ -108,6 +108,9 @@ func makeHistory(ctx context.Context, a *app, m *market, f devFlags) (err error)
 	}
 	chance := rand.New(rand.NewPCG(1, 2)) // the same month each time
 	for day := range devDays {
+		if day%7 == 0 {
+			st.facts("sample sales", fmt.Sprintf("day %d of %d", day+1, devDays))
+		}
 		for _, b := range buyers {
 			if err := m.historyOrders(ctx, b, sold, day); err != nil {
 				return fmt.Errorf("day %d: %w", day, err)

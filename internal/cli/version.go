@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/rails"
 )
 
 // Release is the version of the program, set by the linker of a release (-X). Empty is that of the module.
@@ -53,7 +54,8 @@ func versionCommand(con *console) *cobra.Command {
 			APIVersion string `json:"apiVersion"`
 			Go         string `json:"go"`
 			Platform   string `json:"platform"`
-		}{"toll", release(), client.Version, runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH})
+			Chain      bool   `json:"embeddedChain"`
+		}{"toll", release(), client.Version, runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH, rails.HasEmbeddedChain})
 	})
 	c.Annotations = withoutProfile
 	return c
