@@ -161,7 +161,7 @@ func (b *browser) enrol(s *service, number string) {
 	b.signIn(s.subscriber.Key)
 	b.read("Enroll card")
 	b.look("enrol")
-	b.press("Continue to the card page")
+	b.press("Continue to the card processor's page")
 	b.fillCard(number, "Save a card")
 	b.press("Approve")
 	b.read("Card enrolled")

@@ -83,20 +83,20 @@ func TestPagesOfOrders(t *testing.T) {
 		b.visit(s.url+"/cards/enroll", http.StatusOK)
 		b.look("enrol sign-in")
 		b.signIn(s.subscriber.Key)
-		b.read("Continue to the card page")
+		b.read("Continue to the card processor's page")
 		b.look("enrol")
-		b.press("Continue to the card page")
+		b.press("Continue to the card processor's page")
 		b.press("Back")
 		b.read("Card not enrolled yet")
 		b.look("enrol not yet")
-		b.press("Continue to the card page")
+		b.press("Continue to the card processor's page")
 		b.fillCard("4000 0027 6000 3184", "Save a card")
 		b.press("Approve")
 		b.read("Card enrolled")
 		b.look("enrolled")
 		for tried := 2; tried <= 30; tried++ { // 30 is the bound with test keys
 			b.visit(s.url+"/cards/enroll", http.StatusOK)
-			b.press("Continue to the card page")
+			b.press("Continue to the card processor's page")
 			if tried < 30 {
 				b.read("Test card number") // the browser goes on by itself
 			}

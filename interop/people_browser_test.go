@@ -78,10 +78,10 @@ func TestPeopleInABrowser(t *testing.T) {
 		w.typeInto("Monthly limit", "50.00")
 		w.look("dialog of a spending limit")
 		w.press("Set spending limit")
-		w.read("0.00 of 50.00")
+		w.read("0.00 of 50.00 in dollars and euros combined")
 		w.look("member with a limit")
 		w.visit(s.url+"/w/"+w.seller+"/members", http.StatusOK)
-		w.read("spent 0.00 of 50.00 this month")
+		w.read("spent this month: 0.00 of 50.00 in dollars and euros combined")
 		w.look("members with a limit")
 
 		// The seller registers two plans, each with an agent, whose servers have that key.

@@ -53,7 +53,7 @@ func (e *enrolments) checkTries(ctx context.Context, s *store.CardSetup, since t
 	if err != nil || max(own, same) <= e.cfg.tries() {
 		return err
 	}
-	refusal := toll.Errorf(toll.CodeRateLimited, "Too many cards were tried. You can try %d cards in 10 minutes: wait up to 10 minutes.", e.cfg.tries())
+	refusal := toll.Errorf(toll.CodeRateLimited, "Too many cards were tried. The limit is %d cards in any 10 minutes. Try again in up to 10 minutes.", e.cfg.tries())
 	refusal.RetryAfterSecs = int(triesTime / time.Second) // all tries have ended by then
 	return refusal
 }

@@ -84,8 +84,8 @@ func ordersRefund(a *app) *cobra.Command {
 	var key string
 	c := a.resource(call{
 		use: "refund ORDER", short: "Refund a card payment in full or in part",
-		long: `Refund a card payment for your plan. The refund removes credits from the buyer in proportion to its amount, but only unused
-credits.
+		long: `Refund a card payment for your plan. The refund takes back the same share of the order's credits as of
+its price, but at most the credits that the buyer has not used.
 
 If the service does not answer, the outcome is unknown, and the command prints an idempotency key. Run the same command again with
 --idempotency-key, which finds or creates the refund.

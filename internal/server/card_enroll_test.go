@@ -22,7 +22,7 @@ func TestEnrollPage(t *testing.T) {
 	c := newCardShop(t)
 	v := newVisitor(t, c.url)
 	res := v.signIn(v.get("/cards/enroll"), c.holder.Key)
-	reads(t, res, http.StatusOK, "<h1>Enroll card</h1>", "Continue to the card page")
+	reads(t, res, http.StatusOK, "<h1>Enroll card</h1>", "Continue to the card processor's page")
 	res = v.submit(formOf(t, res))
 	reads(t, res, http.StatusOK)
 	to, _ := linkOf(t, res)
@@ -70,7 +70,7 @@ func TestCardEnroll_EnrollPage(t *testing.T) {
 	}
 	stopped := func(res shown) {
 		t.Helper()
-		reads(t, res, http.StatusTooManyRequests, "Too many cards were tried", "wait up to 10 minutes")
+		reads(t, res, http.StatusTooManyRequests, "Too many cards were tried", "Try again in up to 10 minutes.")
 		if s, err := strconv.Atoi(res.header.Get("Retry-After")); err != nil || s < 1 {
 			t.Errorf("Retry-After %q", res.header.Get("Retry-After"))
 		}
@@ -140,7 +140,7 @@ func TestEnrollPage_Refusals(t *testing.T) {
 	res = v.submit(form)
 	to, _ := linkOf(t, res)
 	back := c.backOfSetup()
-	reads(t, v.get(back), http.StatusOK, "<h1>Card not enrolled yet</h1>", "Check again", "Continue to the card page")
+	reads(t, v.get(back), http.StatusOK, "<h1>Card not enrolled yet</h1>", "Check again", "Continue to the card processor's page")
 	reads(t, v.get(back+"&success=true"), http.StatusOK, "<h1>Card not enrolled yet</h1>")
 	for _, path := range []string{"/cards/enroll?setup=" + toll.NewUUID(), "/cards/enroll?setup=x", "/cards/enroll?setup=%00"} {
 		if res := v.get(path); res.status < 400 || res.status > 404 {
@@ -158,5 +158,5 @@ func TestEnrollPage_Refusals(t *testing.T) {
 	reads(t, v.submit(formOf(t, v.get("/cards/enroll"))), http.StatusOK)
 	back = c.backOfSetup()
 	c.ahead.Store(int64(40 * time.Minute))
-	reads(t, v.get(back), http.StatusOK, "<h1>Card not enrolled</h1>", "The page expired before a card was saved.", "Continue to the card page")
+	reads(t, v.get(back), http.StatusOK, "<h1>Card not enrolled</h1>", "The page expired before a card was saved.", "Continue to the card processor's page")
 }

@@ -32,7 +32,7 @@ func TestPageOfAnOrder(t *testing.T) {
 	id, page := c.order(client.CheckoutParams{SessionType: "hosted", SuccessURL: successURL, CancelURL: cancelURL})
 	res := v.get(page)
 	reads(t, res, http.StatusOK, "<h1>Pay for your order</h1>", "Five &lt;b&gt;dollars&lt;/b&gt;", "5.00 USD", "100 credits", c.owner.Address.String(), id,
-		"This is a sandbox", "Your card is not stored", "takes back unused credits", `href="`+cancelURL+`"`, "shop.example.com")
+		"This is a sandbox", "Your card is not stored", "A refund takes back the same share of the credits that you bought", `href="`+cancelURL+`"`, "shop.example.com")
 	to, label := linkOf(t, res)
 	if label != "Pay 5.00 USD by card" || !strings.HasPrefix(to, c.s.Cards().Double()+"/c/pay/cs_test_") {
 		t.Errorf("%q leads to %s", label, to)

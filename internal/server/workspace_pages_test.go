@@ -68,7 +68,7 @@ func TestOverview_Narrowed(t *testing.T) {
 		eventually(t, "the count of usage", func() bool { return strings.Contains(alice.get(alice.w).body, figure) })
 		for query, narrowed := range map[string]bool{"": false, "?plan=" + string(s.plan): true, "?agent=" + string(s.agent): true, "?plan=" + string(s.plan) + "&agent=" + string(s.agent): true} {
 			body := alice.get(alice.w + query).body
-			if !strings.Contains(body, figure) || strings.Contains(body, "Latest settlements") == narrowed || strings.Contains(body, "Recent orders") == narrowed {
+			if !strings.Contains(body, figure) || strings.Contains(body, "Latest paid requests") == narrowed || strings.Contains(body, "Recent orders") == narrowed {
 				t.Errorf("%q:\n%s", query, mainPart.FindString(body))
 			}
 		}

@@ -6,7 +6,6 @@ import (
 	"net/url"
 	"regexp"
 	"slices"
-	"strings"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/plain"
@@ -134,7 +133,7 @@ func frameAround(c *Context) *frame {
 		Base: c.Base(), Name: cmp.Or(plain.Name(p.Workspace.Name), Short(p.Address.String())), Role: "API key", Test: c.Environment != toll.Live,
 	}
 	if p.User != nil {
-		f.Role = strings.ToUpper(string(p.Workspace.Role[:1])) + string(p.Workspace.Role[1:])
+		f.Role = string(p.Workspace.Role)
 	}
 	here := cmp.Or(c.Area.Under, c.Area.Path)
 	for _, name := range groups {

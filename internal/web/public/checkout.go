@@ -65,6 +65,7 @@ type checkoutPage struct {
 	Seller  toll.Address
 	OrderID string
 	Test    bool // no money moves
+	Charges bool // requests charge credits
 	State   orderState
 	Why     string   // why nothing was paid, of orderFailed
 	Back    []string // what went back of a paid order, in sentences; none when all of it stands
@@ -264,7 +265,7 @@ func (w *pages) ask(c *page.Context, o *records.LinkedOrder) (now *records.Linke
 func (w *pages) mayAsk(c *page.Context, owner toll.Address) error {
 	r := w.looks.Take(owner, 1, time.Since(w.began))
 	if !r.OK {
-		e := toll.Errorf(toll.CodeRateLimited, "Payment pages of this workspace were opened too often.")
+		e := toll.Errorf(toll.CodeRateLimited, "Payment pages of this workspace were opened too often. Wait a moment, then try again.")
 		e.RetryAfterSecs = int((r.Retry + time.Second - 1) / time.Second)
 		return tooMany(c, e)
 	}
@@ -273,7 +274,8 @@ func (w *pages) mayAsk(c *page.Context, owner toll.Address) error {
 
 func tooMany(c *page.Context, e *toll.Error) error {
 	c.W.Header().Set("Retry-After", strconv.Itoa(e.RetryAfterSecs))
-	return c.RefuseNext(http.StatusTooManyRequests, e.Text(), "Wait a moment, then try again.")
+	body := page.Message{Text: e.Text(), Fault: true, Links: []page.Link{{Text: "Try again", To: c.Here()}}}
+	return page.Instead(c.Show(http.StatusTooManyRequests, "message", page.Layout{Title: page.TitleRefused, Body: body}, ""))
 }
 
 func isAway(err error) bool {
@@ -314,7 +316,7 @@ func render(c *page.Context, o *records.LinkedOrder, set func(*checkoutPage), fr
 	p := &checkoutPage{
 		Name: cmp.Or(plain.Name(plan.Metadata.Name), "unnamed"), Buys: page.GrantsOf(plan, o.CreditsGranted), Seller: plan.Owner, OrderID: o.OrderID,
 		Price: toll.FormatAmount(o.Amount, plan.Price.Decimals()) + " " + strings.ToUpper(plan.Price.CurrencyName()),
-		Test:  c.Environment != toll.Live, Link: ownLink(c), Next: nextOf(o),
+		Test:  c.Environment != toll.Live, Charges: plan.Kind().Charges(), Link: ownLink(c), Next: nextOf(o),
 	}
 	set(p)
 	title := orderTitles[p.State]
@@ -426,7 +428,7 @@ func (w *pages) beginEnroll(c *page.Context) (page.View, error) {
 	}
 	// A redirect would have to be within form-action, and the page may be at a host of the operator.
 	body := enrollPage{Test: c.Environment != toll.Live, Page: content}
-	return c.Show(http.StatusOK, "enroll", page.Layout{Title: "Opening the card page", Body: body, Refresh: content}, "")
+	return c.Show(http.StatusOK, "enroll", page.Layout{Title: "Opening the card processor's page", Body: body, Refresh: content}, "")
 }
 
 func (w *pages) mayEnroll(c *page.Context) error {

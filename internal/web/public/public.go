@@ -167,7 +167,7 @@ func showPublicAgent(c *page.Context) (page.View, error) {
 	body := publicAgent{
 		ID: string(a.ID), Owner: a.Owner.String(), Listed: a.IsListed, Text: plain.Lines(a.Metadata.Description, longText),
 		Tags:      tagLinks(a.Metadata.Tags),
-		Endpoints: &page.Table{Caption: "Endpoints", Head: []page.Column{{Text: "Method"}, {Text: "Address"}}},
+		Endpoints: &page.Table{Caption: "Endpoints", Head: []page.Column{{Text: "Method"}, {Text: "URL"}}},
 	}
 	for _, e := range a.API.Endpoints[:min(len(a.API.Endpoints), mostShown)] {
 		body.Endpoints.Rows = append(body.Endpoints.Rows, []page.Cell{{Text: e.Verb}, {Text: plain.Text(e.URL, toll.MaxURLRunes)}})

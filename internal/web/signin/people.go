@@ -261,7 +261,7 @@ type shownSession struct {
 }
 
 var kindTexts = map[string]string{
-	people.Password: "Password", people.Passkey: "Passkey", people.Mail: "Code by mail to", people.OIDC: "Account at", people.Wallet: "Wallet",
+	people.Password: "Password, login name", people.Passkey: "Passkey", people.Mail: "Code by mail to", people.OIDC: "Account at", people.Wallet: "Wallet",
 }
 
 // security is GET and POST /account/security: how a person signs in, and where.

@@ -104,18 +104,17 @@ func agentGroups(a *toll.Agent) []page.Group {
 				Name: "openEndpoints", Label: "Open endpoints", Area: true, Value: strings.Join(a.API.OpenEndpoints, "\n"),
 				Hint: "URLs that cost nothing, one per line.",
 			},
+			{Name: "strictEndpoints", Label: "Reject payments without a full URL", Type: "checkbox", Value: strict, Hint: "Payments with a full URL are always rejected if the URL matches no paid endpoint."},
 			{
 				Name: "agentDefinitionUrl", Label: "Definition URL", Value: a.API.AgentDefinitionURL, Type: "url",
 				Hint: "The URL of the agent's OpenAPI document, agent card, or MCP server.",
 			},
-			{Name: "strictEndpoints", Label: "Reject payments for all other URLs", Type: "checkbox", Value: strict},
 		}},
-		{Title: "Agent authentication", Hint: "Fill in these fields only if your agent requires its own authentication.", Fields: []page.Field{
+		{Title: "Agent authentication", Hint: "Fill in these fields only if your agent requires its own authentication. " + secret, Fields: []page.Field{
 			{Name: "authType", Label: "Method", Value: a.API.AuthType, Options: authTypes},
-			{Name: "username", Label: "Username", Hint: secret},
-			{Name: "password", Label: "Password", Type: "password"},
-			{Name: "token", Label: "Token", Type: "password"},
 		}},
+		{For: "basic", Fields: []page.Field{{Name: "username", Label: "Username"}, {Name: "password", Label: "Password", Type: "password"}}},
+		{For: "bearer oauth", Fields: []page.Field{{Name: "token", Label: "Token", Type: "password"}}},
 	}
 }
 
@@ -277,16 +276,16 @@ func showAgent(c *page.Context) (page.View, error) {
 	if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
 		return nil, c.Failed("agent", err)
 	}
-	attached := plansTable(c, plans, "No plans attached", "Attach a plan so that its credits can pay for requests to this agent. If you have no plan yet, create it first.")
+	attached := plansTable(c, plans, "No plans attached", "Attach a plan so that its credits can pay for requests to this agent. If you have no plan yet, create one first.")
 	endpoints := &page.Table{
-		Caption: "Endpoints", Head: []page.Column{{Text: "Method"}, {Text: "URL"}, {Text: "Price"}},
+		Caption: "Endpoints", Head: []page.Column{{Text: "Method"}, {Text: "URL"}, {Text: "Access"}},
 		Empty: &page.Empty{Icon: "server", Title: "No endpoints", Text: "Until you add endpoints, payments for this agent are accepted at any of your URLs."},
 	}
 	for _, e := range a.API.Endpoints {
 		endpoints.Rows = append(endpoints.Rows, []page.Cell{{Text: e.Verb}, {Text: plain.Name(e.URL)}, {Text: "paid"}})
 	}
 	for _, u := range a.API.OpenEndpoints {
-		endpoints.Rows = append(endpoints.Rows, []page.Cell{{Text: "any"}, {Text: plain.Name(u)}, {Text: "free"}})
+		endpoints.Rows = append(endpoints.Rows, []page.Cell{{Text: "any"}, {Text: plain.Name(u)}, {Text: "open"}})
 	}
 	links := append(mayBegin(c, "Edit", "agents", string(a.ID), "edit"), page.Link{Text: "Public page", To: "/a/" + string(a.ID), Plain: true},
 		page.Link{Text: "Requests", To: c.To("requests") + "?agentId=" + string(a.ID), Plain: true})

@@ -51,14 +51,14 @@ func held(c *page.Context, body page.Listing) (holdings page.List[*toll.Balance]
 }
 
 func heldTable(c *page.Context, holdings page.List[*toll.Balance], pace map[toll.PlanID]*big.Int) *page.Table {
-	of := list.Holdings.And(list.Credits("available"), list.Credits("burned", "Burned (last 7 days)"), list.Time("lasts", "Lasts until")).
+	of := list.Holdings.And(list.Credits("available"), list.Credits("burned", "Burned (last 7 days)"), list.Time("lasts", "Runs out (estimate)")).
 		Show("planName", "available", "held", "burned", "lasts", "expiresAt")
 	t := page.TableOf(c, of, "plan", holdings, func(b *toll.Balance, cell page.Cells) {
 		cell["planName"].To = c.To("holdings", string(b.PlanID))
 		cell["burned"].Number = cmp.Or(pace[b.PlanID], new(big.Int)).String()
 		switch at := lastsUntil(c, b, pace[b.PlanID]); {
 		case !b.PlanType.Kind().Charges():
-			cell["lasts"].Text = "expiry"
+			cell["lasts"].Text = "at expiry"
 		case !at.IsZero():
 			*cell["lasts"] = page.At(at)
 		case b.Available == 0:
@@ -151,7 +151,7 @@ func (w *pages) showHolding(c *page.Context) (page.View, error) {
 			{Label: "Granted", Value: page.Grouped(b.Total.String())},
 		},
 		Facts: []page.Fact{
-			{Label: "ID", Cell: page.Cell{ID: string(p.ID)}}, {Label: "Sold by", Cell: page.Cell{ID: p.Owner.String()}}, {Label: "Price", Cell: page.Cell{Text: page.PriceOf(p)}},
+			{Label: "ID", Cell: page.Cell{ID: string(p.ID)}}, {Label: "Seller", Cell: page.Cell{ID: p.Owner.String()}}, {Label: "Price", Cell: page.Cell{Text: page.PriceOf(p)}},
 			{Label: "Per order", Cell: page.Cell{Text: page.BuysOf(p)}}, {Label: "Credits per request", Cell: page.Cell{Text: page.BurnsOf(p)}}, {Label: "Expires", Cell: page.AtOr(b.ExpiresAt, "never")},
 		},
 	}
@@ -159,7 +159,7 @@ func (w *pages) showHolding(c *page.Context) (page.View, error) {
 		s.Stats = nil
 	} else {
 		week := page.Numbers(used.credits.Now[len(used.credits.Now)-paceDays:]).Total()
-		s.Facts = append(s.Facts, page.Fact{Label: "Lasts until", Cell: page.AtOr(toll.AtPtr(lastsUntil(c, b, week)), "unknown: no credits burned in the last 7 days")})
+		s.Facts = append(s.Facts, page.Fact{Label: "Runs out (estimate)", Cell: page.AtOr(toll.AtPtr(lastsUntil(c, b, week)), "unknown: no credits burned in the last 7 days")})
 		s.Charts = []*page.Chart{page.NewChart("Credits burned in 30 days", days, used.credits, page.PlainNumber)}
 	}
 	if len(b.Lots) > 0 {

@@ -68,7 +68,7 @@ func typesOf(h *toll.Webhook) string {
 
 // hookFields are the fields of a webhook.
 func hookFields(h *toll.Webhook) []page.Group {
-	types := page.Field{Name: "types", Label: "Events", Type: "checks", Hint: "Select none to receive every event, including events added in later releases."}
+	types := page.Field{Name: "types", Label: "Events", Type: "checks", Hint: "If you select no events, the webhook receives all events, also of types that are added later."}
 	for _, t := range toll.EventTypes() {
 		types.Options = append(types.Options, page.Option{Value: string(t), Text: string(t), On: slices.Contains(h.Types, t)})
 	}
@@ -197,7 +197,7 @@ func showHook(c *page.Context) (page.View, error) {
 		*cell["type"] = page.Cell{Text: string(d.Type), Sub: "test"}
 		if d.Sequence > 0 {
 			number := strconv.FormatInt(d.Sequence, 10)
-			cell["type"].To, cell["type"].Sub = c.To("events", number), "number "+number
+			cell["type"].To, cell["type"].Sub = c.To("events", number), "sequence number "+number
 		}
 		cell["lastStatus"].Text = cmp.Or(cell["lastStatus"].Text, "none")
 		if d.LastError != nil {
@@ -332,7 +332,7 @@ func (w *pages) showEvent(c *page.Context) (page.View, error) {
 	about := aboutCell(c, e.Object)
 	return c.Record(string(e.Type), page.Record{
 		Facts: []page.Fact{
-			{Label: "ID", Cell: page.Cell{ID: e.ID}}, {Label: "Number", Cell: page.Cell{Number: strconv.FormatInt(e.Sequence, 10)}}, {Label: "Record", Cell: about}, {Label: "Time", Cell: page.At(e.CreatedAt.Time)},
+			{Label: "ID", Cell: page.Cell{ID: e.ID}}, {Label: "Sequence number", Cell: page.Cell{Number: strconv.FormatInt(e.Sequence, 10)}}, {Label: "Record", Cell: about}, {Label: "Time", Cell: page.At(e.CreatedAt.Time)},
 		},
 		Snippets: []page.Snippet{{Name: "Payload", Text: data.String()}},
 	})

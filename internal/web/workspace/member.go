@@ -89,7 +89,7 @@ func showMember(c *page.Context) (page.View, error) {
 
 // spentText describes how much of a spending limit is used.
 func spentText(m *toll.Member) string {
-	return amountText(*m.SpentCents) + " of " + amountText(*m.SpendLimitCents)
+	return amountText(*m.SpentCents) + " of " + amountText(*m.SpendLimitCents) + " in dollars and euros combined"
 }
 
 func (w *pages) changeMember(c *page.Context) (page.View, error) {

@@ -153,7 +153,7 @@ func readOrder(c *page.Context) (page.View, error) {
 		s.Facts = append(s.Facts, page.Fact{Label: "Replaces", Cell: page.Cell{ID: *o.Replaces, To: c.To("orders", *o.Replaces)}})
 	}
 	if sold && byCard(o) && o.Success && c.Person.Rights.Has(toll.RightMoney) {
-		s.Acts = []page.Dialog{c.DangerOf("refund", "Refund", "The money returns to the card, and unused credits are taken back.",
+		s.Acts = []page.Dialog{c.DangerOf("refund", "Refund", "The money returns to the card. The refund takes back the same share of the order's credits, but at most the unused credits.",
 			page.Field{Name: "amount", Label: "Amount", Unit: strings.ToUpper(o.Currency), Mode: "decimal", Hint: "Leave empty to refund the remaining amount.", Members: []string{"amountCents"}})}
 	}
 	return c.Record("Order "+page.Short(o.OrderID), s)

@@ -150,12 +150,12 @@ func (w *pages) latest(c *page.Context) (*page.Table, error) {
 	of := list.Requests.And(list.Time("settledAt"), list.Credits("remainingBalance", "Left")).
 		Show("settledAt", "agentId", "payer", "planId", "creditsRedeemed", "remainingBalance")
 	shown := page.List[toll.Settlement]{Items: all[:min(len(all), mostLatest)]}
-	t := page.TableOf(c, of, "settlement", shown, func(s toll.Settlement, cell page.Cells) {
+	t := page.TableOf(c, of, "paid request", shown, func(s toll.Settlement, cell page.Cells) {
 		*cell["agentId"] = agentCell(c, names, &s, true)
 		*cell["planId"] = page.Cell{Text: page.NameOf(plans[s.PlanID].Metadata.Name), To: c.To("plans", string(s.PlanID))}
 	})
 	t.Empty = &page.Empty{
-		Icon: "zap", Title: "No settlements yet", Text: "Paid requests to your agents appear here immediately.",
+		Icon: "zap", Title: "No paid requests yet", Text: "Paid requests to your agents appear here immediately.",
 		To: c.To("agents"), Button: "Your agents",
 	}
 	return t, err

@@ -194,9 +194,9 @@ func drawTry(c *page.Context, asked *tryCall, result *tried) (page.View, error) 
 	}
 	most := asked.most
 	for _, o := range asked.ready() {
-		text := page.NameOf(o.Metadata.Name) + ", time plan"
+		text := page.NameOf(o.Metadata.Name) + " (time plan)"
 		if o.Kind().Charges() {
-			text = page.NameOf(o.Metadata.Name) + ", " + o.left.Available.Text() + " left"
+			text = page.NameOf(o.Metadata.Name) + " (" + o.left.Available.Text() + " left)"
 		}
 		plans = append(plans, page.Option{Value: string(o.ID), Text: text})
 		if most == 0 && (asked.plan == "" || asked.plan == o.ID) {
@@ -211,7 +211,7 @@ func drawTry(c *page.Context, asked *tryCall, result *tried) (page.View, error) 
 			content.Mint = o.Credits.MaxAmount.Text()
 		}
 	}
-	content.Address = page.Field{Name: "address", Label: "URL", Value: address, Max: toll.MaxURLRunes, Required: true, Type: "url", Hint: "An endpoint of the agent. Replace each part in braces or after a colon with a value."}
+	content.Address = page.Field{Name: "address", Label: "URL", Value: address, Max: toll.MaxURLRunes, Required: true, Type: "url", Hint: "An endpoint of the agent. Replace path parameters such as {id} or :id with values."}
 	content.Verb = page.Field{Name: "verb", Label: "Method", Value: verb, Options: verbs}
 	content.Plan = page.Field{Name: "plan", Label: "Plan", Value: string(asked.plan), Options: plans}
 	content.Most = page.Field{Name: "most", Label: "Maximum credits", Value: max(most, 1).String(), Unit: "credits", Mode: "numeric", Required: true, Max: 19}

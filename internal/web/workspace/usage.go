@@ -261,7 +261,7 @@ func (r refused) last(p page.Period) page.Cell {
 }
 
 func (r refused) stat() page.Stat {
-	s := r.steps.Stat("Refused", "", page.PlainNumber, false)
+	s := r.steps.Stat("Refused requests", "", page.PlainNumber, false)
 	if most := r.most(); most != "" {
 		s.Note = "most frequent: " + reasonText(most)
 	}
@@ -285,7 +285,7 @@ func (r refused) table(c *page.Context) *page.Table {
 		*cell["reason"] = page.Cell{Text: reasonText(one.Reason), Sub: plain.Name(one.Reason)}
 		cell["before"].Number = strconv.FormatInt(r.before[one.Reason], 10)
 	})
-	t.Empty = &page.Empty{Icon: "circle-check", Title: "No refusals", Text: "Requests that the service refuses to verify or settle are counted here."}
+	t.Empty = &page.Empty{Icon: "circle-check", Title: "No refusals", Text: "Requests that fail payment verification or settlement are counted here."}
 	return t
 }
 

@@ -222,7 +222,7 @@ func (w *pages) showProgram(c *page.Context) (page.View, error) {
 		{Label: "Last used", Cell: page.Cell{Text: g.LastUse}}, {Label: "Expires", Cell: page.Cell{Text: page.Date(g.EndsAt)}},
 	}}
 	if g.Resource != "" {
-		s.Facts = append(s.Facts, page.Fact{Label: "For use at", Cell: page.Cell{Text: g.Resource}})
+		s.Facts = append(s.Facts, page.Fact{Label: "Access is valid at", Cell: page.Cell{Text: g.Resource}})
 	}
 	s.Acts = []page.Dialog{c.DangerOf("end", "Revoke", "The app loses access immediately. The API keys, access tokens, and app access that the app created are revoked too.")}
 	return c.Record(g.Name, s)
