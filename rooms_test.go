@@ -153,6 +153,7 @@ var rooms = map[string]room{
 	"internal/traces": {
 		what:  "the id of a request in its context and in the log; spans of work and of calls, and their exporter to an OpenTelemetry collector",
 		layer: "public",
+		ours:  "internal/backoff internal/plain",
 		third: []string{"go.opentelemetry.io/otel"},
 	},
 	"internal/alarm": {
@@ -440,7 +441,7 @@ var rooms = map[string]room{
 		third: []string{"golang.org/x/sys/unix", "go.opentelemetry.io/otel"}, // the filter of a listener that ends
 		tests: []string{
 			"github.com/go-jose/go-jose/v4", "github.com/jackc/pgx/v5",
-			"github.com/holiman/uint256", "github.com/rclone/gofakes3", "go.opentelemetry.io/proto/otlp", "google.golang.org/protobuf",
+			"github.com/holiman/uint256", "github.com/rclone/gofakes3",
 			"golang.org/x/oauth2", "github.com/modelcontextprotocol/go-sdk",
 			"github.com/ethereum/go-ethereum",
 		},

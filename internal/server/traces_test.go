@@ -3,19 +3,17 @@ package server_test
 import (
 	"context"
 	"encoding/hex"
-	"io"
+	"encoding/json"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
-
-	collect "go.opentelemetry.io/proto/otlp/collector/trace/v1"
-	otlptrace "go.opentelemetry.io/proto/otlp/trace/v1"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/internal/must"
@@ -24,33 +22,98 @@ import (
 	"github.com/tollhq/toll/internal/traces"
 )
 
-// collector is a collector of OpenTelemetry that keeps what it gets.
+// collector is an OpenTelemetry collector. It decodes OTLP JSON strictly and keeps the spans.
 type collector struct {
 	*httptest.Server
 	mu    sync.Mutex
-	spans []*otlptrace.Span
+	spans []otlpSpan
 	about []string // attributes of the programs that sent them
+}
+
+type otlpRequest struct {
+	ResourceSpans []struct {
+		Resource struct {
+			Attributes []otlpAttribute `json:"attributes"`
+		} `json:"resource"`
+		ScopeSpans []struct {
+			Scope struct {
+				Name string `json:"name"`
+			} `json:"scope"`
+			Spans []otlpSpan `json:"spans"`
+		} `json:"scopeSpans"`
+	} `json:"resourceSpans"`
+}
+
+type otlpSpan struct {
+	TraceID      string          `json:"traceId"`
+	SpanID       string          `json:"spanId"`
+	ParentSpanID string          `json:"parentSpanId"`
+	Flags        uint32          `json:"flags"`
+	Name         string          `json:"name"`
+	Kind         int             `json:"kind"`
+	Start        int64           `json:"startTimeUnixNano,string"`
+	End          int64           `json:"endTimeUnixNano,string"`
+	Attributes   []otlpAttribute `json:"attributes"`
+	Status       struct {
+		Code    int    `json:"code"`
+		Message string `json:"message"`
+	} `json:"status"`
+}
+
+type otlpAttribute struct {
+	Key   string `json:"key"`
+	Value struct {
+		String *string `json:"stringValue"`
+		Int    *int64  `json:"intValue,string"`
+	} `json:"value"`
+}
+
+// check returns an error for an invalid span.
+func (s otlpSpan) check() error {
+	trace, err := hex.DecodeString(s.TraceID)
+	id, idErr := hex.DecodeString(s.SpanID)
+	parent, parentErr := hex.DecodeString(s.ParentSpanID)
+	switch {
+	case err != nil || idErr != nil || parentErr != nil || len(trace) != 16 || len(id) != 8 || len(parent)%8 != 0:
+		return fmt.Errorf("ids that are not hexadecimal: %+v", s)
+	case s.Start < time.Now().Add(-time.Hour).UnixNano() || s.End < s.Start || s.Name == "" || s.Kind < 1 || s.Kind > 3 || s.Flags&^0x200 != 0x101:
+		return fmt.Errorf("a span without a time, name, kind, or flags: %+v", s)
+	}
+	for _, a := range s.Attributes {
+		if a.Key == "" || (a.Value.String == nil) == (a.Value.Int == nil) {
+			return fmt.Errorf("an attribute without one value: %+v", a)
+		}
+	}
+	return nil
 }
 
 func startCollector(t *testing.T) *collector {
 	t.Helper()
 	c := &collector{}
 	c.Server = httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		var got collect.ExportTraceServiceRequest
-		body, err := io.ReadAll(r.Body)
-		if err == nil {
-			err = proto.Unmarshal(body, &got)
-		}
-		if err != nil || r.URL.Path != "/v1/traces" || r.Header.Get("Content-Type") != "application/x-protobuf" {
-			t.Errorf("%s: %v", r.URL, err)
+		var got otlpRequest
+		decoder := json.NewDecoder(r.Body)
+		decoder.DisallowUnknownFields()
+		if err := decoder.Decode(&got); err != nil || r.Method != http.MethodPost || r.URL.Path != "/v1/traces" || r.Header.Get("Content-Type") != "application/json" {
+			t.Errorf("%s %s: %v", r.Method, r.URL, err)
 		}
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		for _, program := range got.ResourceSpans {
 			for _, a := range program.Resource.Attributes {
-				c.about = append(c.about, a.Key+"="+a.Value.GetStringValue())
+				if a.Value.String != nil {
+					c.about = append(c.about, a.Key+"="+*a.Value.String)
+				}
 			}
 			for _, scope := range program.ScopeSpans {
+				if scope.Scope.Name != traces.Scope {
+					t.Errorf("scope %q", scope.Scope.Name)
+				}
+				for _, s := range scope.Spans {
+					if err := s.check(); err != nil {
+						t.Error(err)
+					}
+				}
 				c.spans = append(c.spans, scope.Spans...)
 			}
 		}
@@ -60,7 +123,7 @@ func startCollector(t *testing.T) *collector {
 }
 
 // named returns the spans of a name.
-func (c *collector) named(name string) (found []*otlptrace.Span) {
+func (c *collector) named(name string) (found []otlpSpan) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, s := range c.spans {
@@ -72,19 +135,25 @@ func (c *collector) named(name string) (found []*otlptrace.Span) {
 }
 
 // of returns the first span of a name in the trace of the test, nil for none.
-func (c *collector) of(name string) *otlptrace.Span {
+func (c *collector) of(name string) *otlpSpan {
 	for _, s := range c.named(name) {
-		if hex.EncodeToString(s.TraceId) == traceID {
-			return s
+		if s.TraceID == traceID {
+			return &s
 		}
 	}
 	return nil
 }
 
-func spanAttributes(s *otlptrace.Span) map[string]string {
+// spanAttributes returns the attributes of a span as texts.
+func spanAttributes(s otlpSpan) map[string]string {
 	all := map[string]string{}
 	for _, a := range s.Attributes {
-		all[a.Key] = a.Value.GetStringValue()
+		switch {
+		case a.Value.String != nil:
+			all[a.Key] = *a.Value.String
+		case a.Value.Int != nil:
+			all[a.Key] = strconv.FormatInt(*a.Value.Int, 10)
+		}
 	}
 	return all
 }
@@ -126,17 +195,17 @@ func TestTraces_Order(t *testing.T) {
 			t.Errorf("no span %q of the trace; there are %v", name, c.names())
 			continue
 		}
-		ids[hex.EncodeToString(s.SpanId)], parent[name] = name, hex.EncodeToString(s.ParentSpanId)
-		t.Logf("%s: %v", name, spanAttributes(s))
+		ids[s.SpanID], parent[name] = name, s.ParentSpanID
+		t.Logf("%s: %v", name, spanAttributes(*s))
 	}
 	if parent["orderPlan"] != "00f067aa0ba902b7" || ids[parent["order.resume"]] != "job checkout.pay.crypto" {
 		t.Errorf("%v of %v", parent, ids)
 	}
-	if s := c.of("orderPlan"); s != nil && spanAttributes(s)["toll.correlation_id"] != "corr-traced" {
-		t.Errorf("%v", spanAttributes(s))
+	if s := c.of("orderPlan"); s != nil && spanAttributes(*s)["toll.correlation_id"] != "corr-traced" {
+		t.Errorf("%v", spanAttributes(*s))
 	}
-	if s := c.of("order.resume"); s != nil && spanAttributes(s)["toll.id"] != order.OrderID {
-		t.Errorf("%v, order %s", spanAttributes(s), order.OrderID)
+	if s := c.of("order.resume"); s != nil && spanAttributes(*s)["toll.id"] != order.OrderID {
+		t.Errorf("%v, order %s", spanAttributes(*s), order.OrderID)
 	}
 	if decided := c.named("order.decide"); len(decided) == 0 {
 		t.Errorf("no span of the decision; there are %v", c.names())
@@ -147,7 +216,7 @@ func TestTraces_Order(t *testing.T) {
 		t.Errorf("%v", c.about)
 	}
 	for _, s := range c.spans {
-		text := s.String()
+		text := string(must.Get(json.Marshal(s))(t))
 		for _, secret := range []string{k.Key, "/api/v1/", "Bearer"} {
 			if strings.Contains(text, secret) {
 				t.Errorf("a span has %q: %s", secret, text)
@@ -191,14 +260,14 @@ func TestTraces_CallsToOthers(t *testing.T) {
 	get(t.Context())
 	must.Do(t, to.Close(t.Context()))
 	calls, work := c.named("GET"), c.named("work")
-	if len(calls) != 1 || len(work) != 1 || string(calls[0].ParentSpanId) != string(work[0].SpanId) {
+	if len(calls) != 1 || len(work) != 1 || calls[0].ParentSpanID != work[0].SpanID {
 		t.Fatalf("%v", c.names())
 	}
-	a := spanAttributes(calls[0])
-	if a["server.address"] != "127.0.0.1" || strings.Contains(calls[0].String(), "SECRET") || calls[0].Status.GetCode() != otlptrace.Status_STATUS_CODE_ERROR {
-		t.Errorf("%v", calls[0])
+	a, text := spanAttributes(calls[0]), string(must.Get(json.Marshal(calls[0]))(t))
+	if a["server.address"] != "127.0.0.1" || a["http.response.status_code"] != "418" || strings.Contains(text, "SECRET") || calls[0].Status.Code != 2 || calls[0].Kind != 3 {
+		t.Error(text)
 	}
-	want := "00-" + hex.EncodeToString(calls[0].TraceId) + "-" + hex.EncodeToString(calls[0].SpanId) + "-01"
+	want := "00-" + calls[0].TraceID + "-" + calls[0].SpanID + "-01"
 	if !slices.Equal(passed, []string{want, ""}) {
 		t.Errorf("%q, want %q", passed, want)
 	}
@@ -207,7 +276,7 @@ func TestTraces_CallsToOthers(t *testing.T) {
 	away := must.Get(traces.NewExporter(t.Context(), c.URL, "1", log))(t)
 	_, lost := traces.Start(traces.With(t.Context(), away.Tracer()), "lost", "1")
 	lost.End(nil)
-	if began, err := time.Now(), away.Close(t.Context()); err != nil || time.Since(began) > 5*time.Second || !strings.Contains(out.String(), "traces were not sent") {
+	if began, err := time.Now(), away.Close(t.Context()); err != nil || time.Since(began) > 3*time.Second || !strings.Contains(out.String(), "traces were not sent") {
 		t.Errorf("a collector that is away: %v\n%s", err, out)
 	}
 	if _, err := traces.NewExporter(t.Context(), "127.0.0.1:4318", "1", log); err == nil || !strings.Contains(err.Error(), "--traces") {

@@ -1,74 +1,68 @@
 package traces
 
 import (
-	"context"
-	"errors"
-	"fmt"
-	"log/slog"
-	"net/url"
-	"sync/atomic"
+	"strconv"
 	"time"
 
-	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
-	"go.opentelemetry.io/otel/sdk/resource"
+	"go.opentelemetry.io/otel/codes"
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Exporter sends spans in the background. It queues at most 2048 and drops others.
-type Exporter struct {
-	provider *sdk.TracerProvider
-	log      *slog.Logger
+type object = map[string]any
+
+// span is a span in OTLP JSON: ids are hexadecimal, 64-bit integers are strings, and enums are numbers.
+type span struct {
+	TraceID      trace.TraceID  `json:"traceId"`
+	SpanID       trace.SpanID   `json:"spanId"`
+	TraceState   string         `json:"traceState,omitempty"`
+	ParentSpanID trace.SpanID   `json:"parentSpanId,omitzero"`
+	Flags        int            `json:"flags"`
+	Name         string         `json:"name"`
+	Kind         trace.SpanKind `json:"kind"`
+	Start        string         `json:"startTimeUnixNano"`
+	End          string         `json:"endTimeUnixNano"`
+	Attributes   []object       `json:"attributes,omitempty"`
+	Events       []object       `json:"events,omitempty"`
+	Status       object         `json:"status,omitempty"`
 }
 
-// NewExporter returns an exporter to a collector, such as http://127.0.0.1:4318. The OTEL_ variables set headers, timeouts,
-// certificates, service name and sampler. It sends nothing yet.
-func NewExporter(ctx context.Context, collector, release string, log *slog.Logger) (*Exporter, error) {
-	u, err := url.Parse(collector)
-	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return nil, errors.New("traces: the collector must be an http or https address: fix TOLL_TRACES (--traces)")
-	}
-	if u.Path == "" || u.Path == "/" {
-		u.Path = "/v1/traces"
-	}
-	to, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(u.String()))
-	if err != nil {
-		return nil, fmt.Errorf("traces: %w", err)
-	}
-	about, err := resource.New(ctx, resource.WithAttributes(
-		attribute.String("service.name", "toll"), attribute.String("service.version", release)), resource.WithFromEnv(), resource.WithHost())
-	if err != nil {
-		return nil, fmt.Errorf("traces: %w", err)
-	}
-	otel.SetErrorHandler(errorsTo(log))
-	return &Exporter{sdk.NewTracerProvider(sdk.WithBatcher(to), sdk.WithResource(about)), log}, nil
-}
-
-// Tracer returns the tracer.
-func (e *Exporter) Tracer() trace.Tracer { return e.provider.Tracer(Scope) }
-
-// closeTime bounds the end of an exporter, so that an unreachable collector does not delay a shutdown.
-const closeTime = 2 * time.Second
-
-// Close sends the queue. It logs spans that are lost.
-func (e *Exporter) Close(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, closeTime)
-	defer cancel()
-	if err := e.provider.Shutdown(ctx); err != nil {
-		e.log.WarnContext(ctx, "traces were not sent", "error", err.Error())
-	}
-	return nil
-}
-
-// errorsTo logs lost spans at most once a minute.
-func errorsTo(log *slog.Logger) otel.ErrorHandlerFunc {
-	var last atomic.Int64
-	return func(err error) {
-		now := time.Now().Unix()
-		if was := last.Load(); now-was >= 60 && last.CompareAndSwap(was, now) {
-			log.Warn("traces were not sent", "error", err.Error())
+// message returns a request with spans of one provider and of [Scope]. Toll sets no links.
+func message(spans []sdk.ReadOnlySpan) object {
+	all := make([]span, len(spans))
+	for i, s := range spans {
+		c, parent := s.SpanContext(), s.Parent()
+		all[i] = span{c.TraceID(), c.SpanID(), c.TraceState().String(), parent.SpanID(), int(c.TraceFlags()) | 0x100, s.Name(), s.SpanKind(),
+			nanoseconds(s.StartTime()), nanoseconds(s.EndTime()), keyValues(s.Attributes()), nil, nil}
+		if parent.IsRemote() { // 0x100 marks this bit as valid
+			all[i].Flags |= 0x200
+		}
+		for _, e := range s.Events() {
+			all[i].Events = append(all[i].Events, object{"timeUnixNano": nanoseconds(e.Time), "name": e.Name, "attributes": keyValues(e.Attributes)})
+		}
+		switch s.Status().Code {
+		case codes.Ok:
+			all[i].Status = object{"code": 1}
+		case codes.Error:
+			all[i].Status = object{"code": 2, "message": s.Status().Description}
 		}
 	}
+	scope := object{"scope": object{"name": Scope}, "spans": all}
+	return object{"resourceSpans": []object{{
+		"resource": object{"attributes": keyValues(spans[0].Resource().Attributes())}, "scopeSpans": []object{scope}}}}
+}
+
+func nanoseconds(t time.Time) string { return strconv.FormatInt(t.UnixNano(), 10) }
+
+// keyValues returns attributes as integers or texts, the only types that Toll sets.
+func keyValues(attributes []attribute.KeyValue) []object {
+	all := make([]object, len(attributes))
+	for i, a := range attributes {
+		all[i] = object{"key": a.Key, "value": object{"stringValue": a.Value.String()}}
+		if a.Value.Type() == attribute.INT64 {
+			all[i]["value"] = object{"intValue": a.Value.String()}
+		}
+	}
+	return all
 }

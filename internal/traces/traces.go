@@ -22,7 +22,7 @@ func With(ctx context.Context, tracer trace.Tracer) context.Context {
 	return context.WithValue(ctx, tracerKey{}, tracer)
 }
 
-// tracer returns the tracer of a context, nil for none.
+// tracer returns the tracer of a context, or nil.
 func tracer(ctx context.Context) trace.Tracer {
 	if span := trace.SpanFromContext(ctx); span.IsRecording() {
 		return span.TracerProvider().Tracer(Scope)
