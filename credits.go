@@ -86,7 +86,7 @@ func (l *LimitInput) UnmarshalJSON(b []byte) error {
 		*l = LimitInput{Limit: AccessLimit(s)}
 	default:
 		if s == "" || s[0] < '0' || s[0] > '9' {
-			return Errorf(CodeBadRequest, "accessLimit must be %s, or the maximum number of orders.", strings.Join(AccessLimits(), ", ")).
+			return Errorf(CodeBadRequest, "accessLimit must be %s, or a number: the maximum number of orders.", strings.Join(AccessLimits(), ", ")).
 				WithDetails("value %s", clip(s))
 		}
 		var n Int

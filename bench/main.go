@@ -101,8 +101,8 @@ func parse(args []string, errs io.Writer) (o options, err error) {
 	if f.NArg() > 0 || o.rounds < 1 || o.seconds <= 0 || o.accounts < connections ||
 		o.cold < connections || o.rows < 1 || o.processes < 2 {
 		f.Usage()
-		return o, errors.New("rounds, seconds, and rows must be positive, accounts and cold at least 64, " +
-			"and processes at least 2; other arguments are not accepted")
+		return o, errors.New("-rounds, -seconds, and -rows must be positive, -accounts and -cold at least 64, " +
+			"and -processes at least 2; other arguments are not accepted")
 	}
 	return o, nil
 }

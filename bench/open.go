@@ -18,7 +18,7 @@ const (
 // that a stall shows in every request that it delays. Refusals and failures are counted and not measured.
 func (l *load) open(perSec float64, warm, window time.Duration) *slice {
 	if perSec <= 0 {
-		return failedSlice(errors.New("the closed loop with the same requests measured no rate"))
+		return failedSlice(errors.New("the run that sends the next request after each response gave no rate to send at"))
 	}
 	out := newSlice(window)
 	if l.sent == nil {

@@ -180,7 +180,7 @@ func reachError(u *url.URL, err error) *Error {
 	if errors.Is(err, outbound.ErrRefused) {
 		return errorf(AgentBlocked, "requests to %s are not allowed", u.Host).
 			withHint("The operator can allow agents in private networks with allowPrivateAgents. " +
-				"Link-local addresses and the core itself are always blocked.")
+				"Link-local addresses and the address of the core (this process) are always blocked.")
 	}
 	e := errorf(AgentUnreachable, "%s did not answer", u.Host).withHint("Check the address, or retry later.")
 	e.Retryable = true

@@ -81,7 +81,7 @@ func readToken(dir string) (string, error) {
 	}
 	token := strings.TrimSpace(string(b))
 	if secret, err := base64.RawURLEncoding.DecodeString(token); err != nil || len(secret) != 32 {
-		return "", fmt.Errorf("core token: %s does not contain a core token; rotate it", path)
+		return "", fmt.Errorf("core token: %s is damaged: run toll gateway token --rotate", path)
 	}
 	return token, nil
 }

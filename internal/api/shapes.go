@@ -122,7 +122,7 @@ func (nullable[T]) Schema(r huma.Registry) *huma.Schema {
 
 // eventFilter is a type that can be asked for.
 func eventFilter(r huma.Registry) *huma.Schema {
-	return enumeration(r, "EventFilter", "Type of an event in a stream, in upper or lower case: every type except webhook.test.", toll.EventTypes())
+	return enumeration(r, "EventFilter", "Type of an event: any type except webhook.test, which is never in a stream. Case does not matter.", toll.EventTypes())
 }
 
 // enumeration makes a component, and returns a reference to it.

@@ -275,7 +275,7 @@ func sortedBy(sorts ...store.Sort) []query {
 	}
 	return []query{
 		{"page", "Page number, from 1. Defaults to 1."},
-		{"pageSize", "Records per page, 1 to 100. Defaults to 10. `offset` and `limit` are aliases; pageSize takes precedence."},
+		{"pageSize", "Records per page, 1 to 100. Defaults to 10. `limit` and `offset` are other names of this parameter; pageSize takes precedence."},
 		{"offset", "Records per page: an older alias of pageSize. It does not skip records."},
 		{"limit", "Records per page: an alias of pageSize."},
 		{"sortBy", words + "."},

@@ -459,7 +459,7 @@ func (c Caller) covers(rights toll.Rights, ends time.Time) error {
 		return MissingRight(r)
 	}
 	if !c.Ends.IsZero() && (ends.IsZero() || ends.After(c.Ends)) {
-		return toll.Errorf(toll.CodeForbidden, "A key or consent to keep expires later than the API key of this call.").
+		return toll.Errorf(toll.CodeForbidden, "You cannot keep a key or a consent that expires later than the API key of this call.").
 			WithHint("Call with an API key that expires later or never.")
 	}
 	return nil

@@ -22,7 +22,7 @@ import (
 // storeFlags adds the flags that name the database of a command, and what the first start writes there.
 func storeFlags(cmd *cobra.Command, cfg *server.Config) {
 	f := pflag.NewFlagSet("store", pflag.ContinueOnError)
-	f.StringVar((*string)(&cfg.Environment), "environment", "", "sandbox or live; default the environment of the database, or sandbox")
+	f.StringVar((*string)(&cfg.Environment), "environment", "", "sandbox or live; defaults to the environment of the database, or to sandbox for a new database")
 	f.StringVar(&cfg.KeyPrefix, "key-prefix", "", "prefix of new API keys; default the prefix in the database, "+
 		"or at the first start the environment (with --namespace: \"local\")")
 	f.StringVar(&cfg.Data, "data", "", "data directory; default "+server.DefaultData+" unless --database is set")
@@ -65,7 +65,7 @@ new requests for the time in --drain, and it then finishes the requests in fligh
 	objectStoreFlags(c, &f.cfg)
 	listenFlags(c, &f.cfg)
 	fl := pflag.NewFlagSet("serve", pflag.ContinueOnError)
-	fl.StringVar(&f.cfg.PublicURL, "public-url", "", "address at which callers reach the service; default the address of the first start")
+	fl.StringVar(&f.cfg.PublicURL, "public-url", "", "public URL of the service; defaults to the URL that was set at its first start")
 	fl.StringVar(&f.cfg.TokenFormat, "token-format", "", "default format of access tokens, jwt or x402")
 	fl.IntVar(&f.cfg.RateLimitKey, "rate-limit-key", 0, "requests per second for each API key, in bursts of up to four times as many; 0 means no limit")
 	fl.IntVar(&f.cfg.RateLimitIP, "rate-limit-ip", 50, "requests per second for each address without a valid API key, in bursts of up to four times as many; 0 means no limit")

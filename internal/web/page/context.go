@@ -246,7 +246,7 @@ func Unable(status int) error {
 // instead is an error that is answered with a view, such as the page of a sign-in.
 type instead struct{ View }
 
-func (instead) Error() string { return "page: show another page instead" }
+func (instead) Error() string { return "page: the response is another page" }
 
 // Instead returns an error that is answered with the view, or err.
 func Instead(view View, err error) error {

@@ -790,7 +790,10 @@ export interface Event {
   type: EventType;
 }
 
-/** Type of an event in a stream, in upper or lower case: every type except webhook.test. */
+/**
+ * Type of an event: any type except webhook.test, which is never in a stream. Case does
+ * not matter.
+ */
 export type EventFilter = "agent.created" | "agent.updated" | "agent.listed" | "agent.unlisted" | "plan.created" | "plan.updated" | "plan.listed" | "plan.unlisted" | "order.created" | "order.paid" | "order.failed" | "order.refunded" | "order.disputed" | "order.dispute_closed" | "credits.minted" | "credits.expired" | "credits.taken_back" | "credits.low" | "settlement.settled" | "permission.created" | "permission.revoked" | "permission.exhausted" | "delegation.created" | "delegation.revoked" | "delegation.expired" | "delegation.exhausted" | "delegation.frozen" | "delegation.unfrozen" | "api_key.created" | "api_key.revoked" | "wallet.exported" | "webhook.disabled";
 
 export interface EventList {
