@@ -130,7 +130,7 @@ func failed(o *toll.Order, refusal error) error {
 		return orderError(OrderFailed, "The order failed: "+reason, o, nil)
 	}
 	e := toll.AsError(refusal)
-	return orderError(OrderFailed, "The order failed: "+e.Text()+" "+reason, o, e).
+	return orderError(OrderFailed, "The order failed: "+e.Text()+" Reason: "+reason, o, e).
 		withHint(asError(e).Hint)
 }
 

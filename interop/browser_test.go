@@ -94,7 +94,7 @@ func (b *browser) press(name string) {
 // signUpAs signs up with a passkey on the page of signing up.
 func (b *browser) signUpAs(name string) {
 	b.Helper()
-	b.typeInto("Your name, shown to other members", name)
+	b.typeInto("Your name, shown to the other members of your workspace", name)
 	b.press("Sign up with a passkey")
 }
 

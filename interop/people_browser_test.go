@@ -102,7 +102,7 @@ func TestPeopleInABrowser(t *testing.T) {
 		w.visit(s.url+"/sign-in", http.StatusOK)
 		w.press("Sign in with Test wallet")
 		w.read("There is no account yet for the wallet")
-		w.typeInto("Your name, shown to other members", "Wanda")
+		w.typeInto("Your name, shown to the other members of your workspace", "Wanda")
 		w.press("Create account")
 		w.read("Wanda")
 		if w.wanda = w.workspace(); !strings.EqualFold(w.wanda, address.String()) {

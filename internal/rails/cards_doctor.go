@@ -37,7 +37,7 @@ func (c *CardConfig) Inspect(ctx context.Context, deps Deps, add check.Report) {
 	case from == noCards:
 		add(name, check.Warning, "fiat plans cannot be ordered. %s", missing)
 	case from == doubleCards:
-		add(name, check.OK, "test cards only, on the Stripe double built into the service; no money moves")
+		add(name, check.OK, "test cards only, on the built-in double of Stripe; no money moves")
 	default:
 		inspectAccount(ctx, c, &deps, k, add)
 	}

@@ -128,16 +128,16 @@ func TestPlanPages(t *testing.T) {
 			orders  int64
 		}{
 			"credits in USDC": {
-				set("maxOrders", "7"), []string{"1.00 <small>USDC · 100 credits", "10.00 USDC, in 10 orders", "Limited to 7 orders"}, usdc(1_000_000, toll.Address{}),
+				set("maxOrders", "7"), []string{"1.00 <small>USDC · 100 credits", "10.00 USDC (10 orders)", "Limited to 7 orders"}, usdc(1_000_000, toll.Address{}),
 				toll.CreditsFixed(100, 1), toll.LimitCredits, false, 7,
 			},
 			"credits in USDC, one order for 1,000 requests": {
-				set("amount", "1000"), []string{"1.00 <small>USDC · 1,000 credits", "1.00 USDC, in 1 order</p>"}, usdc(1_000_000, toll.Address{}),
+				set("amount", "1000"), []string{"1.00 <small>USDC · 1,000 credits", "1.00 USDC (1 order)</p>"}, usdc(1_000_000, toll.Address{}),
 				toll.CreditsFixed(1000, 1), toll.LimitCredits, false, 0,
 			},
 			"dynamic credits that end, by card": {
 				set("pay", "EUR", "price", "12.50", "least", "1", "most", "5", "life", "30"),
-				[]string{"12.50 <small>EUR", "125.00 to 625.00 EUR, in 10 to 50 orders", "expire after 30 days"},
+				[]string{"12.50 <small>EUR", "125.00 to 625.00 EUR (10 to 50 orders)", "expire after 30 days"},
 				toll.Price{Amounts: []toll.Units{toll.UnitsOf(12_500_000)}, Receivers: []toll.Address{me}, Currency: "EUR"},
 				func() toll.CreditsConfig {
 					c := toll.CreditsDynamic(100, 1, 5)

@@ -147,7 +147,7 @@ func (w pages) showOperation(c *page.Context) (page.View, error) {
 	if err != nil {
 		return nil, c.Failed("page", err)
 	}
-	s := page.Record{Lead: "Health and background work of this service. toll doctor and the metrics report the same data."}
+	s := page.Record{Lead: "Health and background work of this service. The command toll doctor and the metrics show the same data."}
 	s.Links = []page.Link{{Text: "Workspaces", To: c.To("operator", "accounts"), Plain: true}}
 	checks := &page.Table{Caption: "Health", Head: []page.Column{{Text: "Check"}, {Text: "Status"}, {Text: "Detail"}}}
 	for _, one := range o.Checks {
@@ -171,7 +171,7 @@ func (w pages) showOperation(c *page.Context) (page.View, error) {
 	}
 	loops := &page.Table{Caption: "Background work", Head: []page.Column{{Text: "Job"}, {Text: "Status"}, {Text: "Last run"}, {Text: "Runs", Num: true}}}
 	for _, l := range o.Loops {
-		row := []page.Cell{{Text: l.Name}, {State: &page.State{Text: "healthy", Tone: "good"}}, page.At(l.Last), page.Credits(toll.Credits(l.Runs))}
+		row := []page.Cell{{Text: l.Name}, {State: &page.State{Text: map[bool]string{false: "not run yet", true: "healthy"}[l.Runs > 0], Tone: "good"}}, page.At(l.Last), page.Credits(toll.Credits(l.Runs))}
 		if l.Error != "" {
 			row[1] = page.Cell{State: &page.State{Text: "failing", Tone: "bad"}, Sub: plain.Name(l.Error)}
 			s.Tasks = append(s.Tasks, page.Task{Tone: "bad", Title: l.Name + " is failing", Text: plain.Name(l.Error)})
@@ -194,8 +194,8 @@ func (w pages) showOperation(c *page.Context) (page.View, error) {
 		s.Acts = append(s.Acts, c.DialogOf("backup", "Back up now", "The backup runs in the background and then appears in the list. No backup is created if the newest backup is less than an hour old."))
 	}
 	what := page.Field{Name: "id", Label: "Workspace address, plan id, or API key id", Required: true}
-	s.Acts = append(s.Acts, c.DialogOf("suspend", "Suspend", "A suspended workspace or plan accepts no orders, top-ups, or holds. Open holds can still be settled, and refunds, exports, and sign-in still work. A suspended API key is rejected.", what),
-		c.DialogOf("resume", "Resume", "The workspace, plan, or API key works again within a second.", what))
+	s.Acts = append(s.Acts, c.DialogOf("suspend", "Suspend access", "A suspended workspace or plan accepts no orders, top-ups, or holds. Open holds can still be settled, and refunds, exports, and sign-in still work. A suspended API key is rejected.", what),
+		c.DialogOf("resume", "Resume access", "The workspace, plan, or API key works again within a second.", what))
 	to, err := w.ownMails(c)
 	if err != nil {
 		return nil, c.Failed("page", err)

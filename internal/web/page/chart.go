@@ -252,7 +252,7 @@ func (p Pair) Stat(label, unit string, format func(*big.Int) string, more bool) 
 	now, before := p.Now.Total(), p.Before.Total()
 	s := Stat{Label: label, Value: format(now), Unit: unit, Note: "from " + format(before), Spark: spark(p.Now)}
 	if before.Sign() == 0 {
-		s.Note = "no earlier data"
+		s.Note = "no data for the previous period"
 		return s
 	}
 	s.Change = changed(now, before)

@@ -18,7 +18,7 @@ import (
 
 func listOrders(c *page.Context) (page.View, error) {
 	filter, q := c.Filters(
-		page.Field{Name: "role", Label: "Show", Options: []page.Option{{Value: "seller", Text: "Orders for my plans"}, {Value: "buyer", Text: "Orders by this workspace"}}},
+		page.Field{Name: "role", Label: "Show", Options: []page.Option{{Value: "seller", Text: "Orders for plans you sell"}, {Value: "buyer", Text: "Orders you placed"}}},
 		page.Field{Name: "planId", Label: "Plan", Max: 80},
 		page.Field{Name: "since", Label: "From", Type: "date"}, page.Field{Name: "until", Label: "Before", Type: "date"},
 	)
@@ -40,7 +40,7 @@ func ordersTable(c *page.Context, orders page.List[*toll.Order]) *page.Table {
 	t := page.TableOf(c, of, "order", orders, func(o *toll.Order, cell page.Cells) {
 		cell["orderId"].To, *cell["amount"] = c.To("orders", o.OrderID), amountOf(o)
 	})
-	t.Empty = &page.Empty{Icon: "shopping-cart", Title: "No orders yet", Text: "Orders for your plans appear here.", To: c.To("plans"), Button: "Your plans", Command: "toll orders list"}
+	t.Empty = &page.Empty{Icon: "shopping-cart", Title: "No orders yet", Text: "Orders for your plans appear here.", To: c.To("plans"), Button: "Plans you sell", Command: "toll orders list"}
 	return t
 }
 
@@ -297,7 +297,7 @@ func tookText(s *toll.Settlement) string {
 	if s.EndedAt == nil || s.HoldExpiresAt == nil {
 		return ""
 	}
-	return s.EndedAt.Sub(s.CreatedAt.Time).Round(time.Millisecond).String()
+	return "after " + s.EndedAt.Sub(s.CreatedAt.Time).Round(time.Millisecond).String()
 }
 
 // creditsOf is what a request burned, or what it holds or held.
@@ -373,7 +373,8 @@ func (w *pages) showRequest(c *page.Context) (page.View, error) {
 		{Label: "Started", Cell: page.At(r.CreatedAt.Time)},
 	}}
 	if r.HoldExpiresAt != nil {
-		s.Facts = append(s.Facts, page.Fact{Label: "Hold expires", Cell: page.AtOr(r.HoldExpiresAt, "never")})
+		label := map[bool]string{false: "Hold expires", true: "Hold was valid until"}[r.EndedAt != nil]
+		s.Facts = append(s.Facts, page.Fact{Label: label, Cell: page.AtOr(r.HoldExpiresAt, "never")})
 	}
 	if r.RemainingBalance != nil {
 		s.Facts = append(s.Facts, page.Fact{Label: "Balance afterward", Cell: page.Credits(*r.RemainingBalance)})
@@ -381,7 +382,7 @@ func (w *pages) showRequest(c *page.Context) (page.View, error) {
 	for _, of := range []struct {
 		label string
 		tx    *toll.Hash
-	}{{"Transaction", r.Transaction}, {"Top-up transaction", r.OrderTx}, {"Proof transaction", r.MirrorTx}} {
+	}{{"Transaction", r.Transaction}, {"Order transaction", r.OrderTx}, {"Proof transaction", r.MirrorTx}} {
 		if of.tx != nil {
 			s.Facts = append(s.Facts, page.Fact{Label: of.label, Cell: page.Cell{ID: of.tx.String()}})
 		}

@@ -42,14 +42,11 @@ func plansTable(c *page.Context, plans page.List[*toll.Plan], title, text string
 
 // perRequest is what one request of a plan burns, with its noun.
 func perRequest(p *toll.Plan) string {
-	switch text := page.BurnsOf(p); {
-	case !p.Kind().Charges():
+	text := page.BurnsOf(p)
+	if !p.Kind().Charges() {
 		return text
-	case text == "1":
-		return "1 credit"
-	default:
-		return text + " credits"
 	}
+	return text + map[bool]string{false: " credits", true: " credit"}[text == "1"]
 }
 
 // bulkCost is what 1,000 requests of a plan cost, and how many orders that is.
@@ -79,9 +76,9 @@ func bulkCost(p *toll.Plan) string {
 		return text
 	}
 	if n := between(orders); n != "1" {
-		return text + ", in " + n + " orders"
+		return text + " (" + n + " orders)"
 	}
-	return text + ", in 1 order"
+	return text + " (1 order)"
 }
 
 // roundUp is n / d, rounded up.
@@ -536,7 +533,7 @@ func (w *pages) showPlan(c *page.Context) (page.View, error) {
 	agentsTable := agentsTable(c, agents)
 	agentsTable.Pager = nil
 	agentsTable.Empty = &page.Empty{Icon: "bot", Title: "No agents", Text: "Attach the plan to an agent so that subscribers can spend their credits on the agent.", To: c.To("agents"), Button: "Your agents", Command: ""}
-	limit := "none"
+	limit := "no limit"
 	if plan.MaxOrders > 0 {
 		limit = page.Count(plan.MaxOrders, "order")
 	}

@@ -100,10 +100,10 @@ func (u used) median() string {
 	}
 	for i, n := range u.took {
 		if seen += n; 2*seen >= all && i < len(toll.UsageTimes) {
-			return "50% within " + toll.UsageTimes[i].String()
+			return "half of the requests within " + toll.UsageTimes[i].String()
 		}
 	}
-	return "50% longer than " + toll.UsageTimes[len(toll.UsageTimes)-1].String()
+	return "half of the requests took longer than " + toll.UsageTimes[len(toll.UsageTimes)-1].String()
 }
 
 const (
@@ -251,10 +251,11 @@ func (r refused) last(p page.Period) page.Cell {
 	for i, n := range slices.Backward(r.steps.Now) {
 		if n.Sign() > 0 {
 			at := p.Since.Add(time.Duration(i) * p.Step)
-			if p.Step > time.Hour {
-				return page.Cell{Text: at.Format("January 2, 2006"), Sub: "refusals are counted per hour and day"}
+			text := at.Format("January 2, 2006")
+			if p.Step <= time.Hour {
+				text += at.Format(", 15:04") + " to " + at.Add(p.Step).Format("15:04 UTC")
 			}
-			return page.Cell{Text: at.Format("January 2, 2006, 15:04") + " to " + at.Add(p.Step).Format("15:04 UTC"), Sub: "refusals are counted per hour and day"}
+			return page.Cell{Text: text, Sub: "the exact time is not recorded"}
 		}
 	}
 	return page.Cell{Text: "none in this period"}
@@ -280,7 +281,7 @@ func (r refused) table(c *page.Context) *page.Table {
 	for _, word := range words {
 		reasons.Items = append(reasons.Items, toll.Refusals{Reason: word, Refused: r.now[word]})
 	}
-	of := list.Refusals.And(list.Count("before")).Show("reason", "refused", "before")
+	of := list.Refusals.And(list.Count("before", "Previous period")).Show("reason", "refused", "before")
 	t := page.TableOf(c, of, "refusal", reasons, func(one toll.Refusals, cell page.Cells) {
 		*cell["reason"] = page.Cell{Text: reasonText(one.Reason), Sub: plain.Name(one.Reason)}
 		cell["before"].Number = strconv.FormatInt(r.before[one.Reason], 10)
@@ -568,7 +569,7 @@ func (w *pages) listSubscribers(c *page.Context) (page.View, error) {
 	if err != nil {
 		return nil, c.Failed("list page", err)
 	}
-	t.Empty = &page.Empty{Icon: "users", Title: "No subscribers yet", Text: "Subscribers to your plans appear here with their remaining credits.", To: c.To("plans"), Button: "Your plans", Command: "toll subscribers --help"}
+	t.Empty = &page.Empty{Icon: "users", Title: "No subscribers yet", Text: "Subscribers to your plans appear here with their remaining credits.", To: c.To("plans"), Button: "Plans you sell", Command: "toll subscribers --help"}
 	t.Pager = c.PagerOf(plans.Total, plans.Next, "plan")
 	at := 0
 	for i, p := range plans.Items {

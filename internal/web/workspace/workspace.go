@@ -38,7 +38,7 @@ func showWorkspace(c *page.Context) (page.View, error) {
 			})
 		}
 	}
-	s.Parts = []page.Part{{Title: "Export all data", Table: files}}
+	s.Parts = []page.Part{{Title: "Export data", Table: files}}
 	if c.Person.HasName() && c.Person.Rights.Has(toll.RightMembers) {
 		s.Acts = []page.Dialog{c.DialogOf("name", "Rename workspace", "Members see the name instead of the address.",
 			page.Field{Name: "name", Label: "Name", Value: at.Name, Max: 100})}
