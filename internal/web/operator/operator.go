@@ -132,7 +132,7 @@ func (w pages) listAccounts(c *page.Context) (page.View, error) {
 	}
 	t := &page.Table{
 		Caption: "Workspaces", Pager: c.PagerOf(list.Total, list.Next, "workspace"),
-		Head: []page.Column{{Text: "Name"}, {Text: "Address"}, {Text: "Members", Num: true}, {Text: "Key holder"}, {Text: "Created"}},
+		Head: []page.Column{{Text: "Name"}, {Text: "Address"}, {Text: "Members", Num: true}, {Text: "Wallet key held by"}, {Text: "Created"}},
 	}
 	for _, one := range list.Items {
 		t.Rows = append(t.Rows, []page.Cell{

@@ -104,7 +104,7 @@ func agentGroups(a *toll.Agent) []page.Group {
 				Name: "openEndpoints", Label: "Open endpoints", Area: true, Value: strings.Join(a.API.OpenEndpoints, "\n"),
 				Hint: "URLs that cost nothing, one per line.",
 			},
-			{Name: "strictEndpoints", Label: "Reject payments without a full URL", Type: "checkbox", Value: strict, Hint: "Payments with a full URL are always rejected if the URL matches no paid endpoint."},
+			{Name: "strictEndpoints", Label: "Reject payments that do not name the full URL of the request", Type: "checkbox", Value: strict, Hint: "If you do not check this, payments without a full URL are accepted. Payments for a URL that matches no paid endpoint are always rejected."},
 			{
 				Name: "agentDefinitionUrl", Label: "Definition URL", Value: a.API.AgentDefinitionURL, Type: "url",
 				Hint: "The URL of the agent's OpenAPI document, agent card, or MCP server.",
@@ -134,7 +134,7 @@ func askAgent(c *page.Context) (page.View, error) {
 	f := c.FormOf("register", "Create agent", groups...)
 	f.Cancel = c.To("agents")
 	return c.Record("Create agent", page.Record{
-		Lead: "An agent is a server that answers paid requests. Toll checks the payment before the agent answers and settles it afterward.", Forms: []*page.Form{f},
+		Lead: "An agent is a server that answers paid requests. Toll checks the payment before the agent answers, and settles the payment afterward.", Forms: []*page.Form{f},
 	})
 }
 

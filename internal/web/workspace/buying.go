@@ -195,7 +195,7 @@ func (w *pages) orderDialog(c *page.Context, p *toll.Plan) ([]page.Dialog, strin
 	if len(payers.Options) == 0 {
 		return nil, why
 	}
-	return []page.Dialog{c.DialogOf("order", "Order", "Price: "+page.PriceOf(p)+". You get "+page.BuysOf(p)+".", payers)}, why
+	return []page.Dialog{c.DialogOf("order", "Order plan", "Price: "+page.PriceOf(p)+". You get "+page.BuysOf(p)+".", payers)}, why
 }
 
 // mostOffers is how many plans of an agent, and how many delegations, a page offers.
@@ -468,7 +468,7 @@ var exports = map[string]struct {
 	"holdings":            {"/protocol/holdings", "My plans", toll.RightRead, ""},
 	"usage":               {"/protocol/usage", "Usage", toll.RightRead, ""},
 	"revenue":             {"/protocol/revenue", "Revenue", toll.RightMoney, ""},
-	"refusals":            {"/protocol/refusals", "Refusals", toll.RightRead, ""},
+	"refusals":            {"/protocol/refusals", "Refused requests", toll.RightRead, ""},
 	"requests":            {"/protocol/requests", "Requests", toll.RightMoney, ""},
 	"tokens":              {"/x402/permissions", "Access tokens", toll.RightRead, ""},
 	"delegation-payments": {"/delegation/%s/transactions", "Delegation payments", toll.RightRead, "delegation"},

@@ -68,7 +68,7 @@ func typesOf(h *toll.Webhook) string {
 
 // hookFields are the fields of a webhook.
 func hookFields(h *toll.Webhook) []page.Group {
-	types := page.Field{Name: "types", Label: "Events", Type: "checks", Hint: "If you select no events, the webhook receives all events, also of types that are added later."}
+	types := page.Field{Name: "types", Label: "Events", Type: "checks", Hint: "If you select no events, the webhook receives all events, including event types added later."}
 	for _, t := range toll.EventTypes() {
 		types.Options = append(types.Options, page.Option{Value: string(t), Text: string(t), On: slices.Contains(h.Types, t)})
 	}

@@ -63,7 +63,7 @@ var lives = []page.Option{
 // rightHints say what each right lets a program do.
 var rightHints = map[toll.Right]string{
 	toll.RightRead:   "Read everything in this workspace.",
-	toll.RightSell:   "Accept payments for your agents: verify, settle, and release.",
+	toll.RightSell:   "Accept payments for your agents: verify and settle payments, and release held credits.",
 	toll.RightSpend:  "Buy plans, create access tokens, and use payment methods.",
 	toll.RightManage: "Manage agents, plans, and webhooks, and mint credits.",
 	toll.RightMoney:  "Refund orders, take back credits, and export orders.",

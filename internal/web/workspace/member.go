@@ -49,7 +49,7 @@ func showMember(c *page.Context) (page.View, error) {
 		{Label: "ID", Cell: page.Cell{ID: m.UserID.String()}}, {Label: "Role", Cell: page.Cell{Text: string(m.Role)}}, {Label: "Member since", Cell: page.Cell{At: m.Since.Time}},
 	}}
 	if m.UserID == c.Person.User.ID || !c.Person.Workspace.Role.Manages(m.Role) {
-		s.Note = "You cannot change your own membership here. Only an owner can change the membership of another owner."
+		s.Note = "You cannot change this membership. Only another owner of the workspace can."
 		return c.Record(page.NameOf(m.Name), s)
 	}
 	open, err := page.PartOf[toll.Session](c, list.MemberSessions.Under(m.UserID.String()), url.Values{"pageSize": {strconv.Itoa(page.MostRows)}})

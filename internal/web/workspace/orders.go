@@ -373,7 +373,7 @@ func (w *pages) showRequest(c *page.Context) (page.View, error) {
 		{Label: "Started", Cell: page.At(r.CreatedAt.Time)},
 	}}
 	if r.HoldExpiresAt != nil {
-		label := map[bool]string{false: "Hold expires", true: "Hold was valid until"}[r.EndedAt != nil]
+		label := map[bool]string{false: "Hold expires", true: "Hold deadline"}[r.EndedAt != nil]
 		s.Facts = append(s.Facts, page.Fact{Label: label, Cell: page.AtOr(r.HoldExpiresAt, "never")})
 	}
 	if r.RemainingBalance != nil {
@@ -382,7 +382,7 @@ func (w *pages) showRequest(c *page.Context) (page.View, error) {
 	for _, of := range []struct {
 		label string
 		tx    *toll.Hash
-	}{{"Transaction", r.Transaction}, {"Order transaction", r.OrderTx}, {"Proof transaction", r.MirrorTx}} {
+	}{{"Transaction", r.Transaction}, {"Transaction of the order", r.OrderTx}, {"Proof transaction", r.MirrorTx}} {
 		if of.tx != nil {
 			s.Facts = append(s.Facts, page.Fact{Label: of.label, Cell: page.Cell{ID: of.tx.String()}})
 		}

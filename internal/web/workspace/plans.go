@@ -136,7 +136,7 @@ func planGroups(p *toll.Plan) []page.Group {
 			{Name: "tags", Label: "Tags", Value: strings.Join(p.Metadata.Tags, ", "), Hint: "Separate tags with commas."},
 		}},
 		{Title: "Limits", Fields: []page.Field{{
-			Name: "maxOrders", Label: "Maximum orders", Value: orders, Mode: "numeric", Hint: "Leave empty for no limit.",
+			Name: "maxOrders", Label: "Maximum orders", Value: orders, Mode: "numeric", Hint: "For all buyers together. Leave empty for no limit.",
 		}}},
 	}
 }

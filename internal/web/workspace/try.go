@@ -216,7 +216,7 @@ func drawTry(c *page.Context, asked *tryCall, result *tried) (page.View, error) 
 	content.Plan = page.Field{Name: "plan", Label: "Plan", Value: string(asked.plan), Options: plans}
 	content.Most = page.Field{Name: "most", Label: "Maximum credits", Value: max(most, 1).String(), Unit: "credits", Mode: "numeric", Required: true, Max: 19}
 	content.Body = page.Field{Name: "body", Label: "Request body", Value: cmp.Or(asked.body, `{"text": "Toll puts a price on AI agents."}`), Area: true, Max: maxTryBody, Hint: "JSON or text. GET and HEAD requests have no body."}
-	return c.Draw("Try "+content.Agent, content)
+	return c.Draw("Try the agent "+content.Agent, content)
 }
 
 // postTry makes the call, once for each form. The same form again gets the same answer.
