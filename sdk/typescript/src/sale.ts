@@ -475,7 +475,8 @@ export class Sale {
     if (most !== asked) {
       shop.once(
         `The price of a route is ${most} credits, but plan ${terms.planId} allows ` +
-          `${terms.least} to ${terms.most} credits per request. Requests now cost ${asked} credits.`,
+          `${terms.least} to ${terms.most} credits per request. ` +
+          `Requests now cost ${asked} credits.`,
       );
     }
     this.required = this.#require(terms, asked);
