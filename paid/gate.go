@@ -267,7 +267,7 @@ func (x *exchange) run() {
 			keeper.Stop()
 			return x.settleFirst(a.status)
 		}
-		if !keeper.Deliver(func() { a.cutOff(); cancel(ErrHoldEnded) }) {
+		if !keeper.Deliver(func() { a.cutOff(func() { cancel(ErrHoldEnded) }) }) {
 			return ErrHoldEnded
 		}
 		return nil

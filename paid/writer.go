@@ -246,16 +246,16 @@ func (a *writer) flush() error {
 	return nil
 }
 
-// cutPatience bounds a write in progress after the end of the hold.
-const cutPatience = time.Second
+const cutPatience = time.Second // bounds a write in progress after the end of the hold
 
 // endOfHold is the last event of an event stream that was cut.
 const endOfHold = "event: error\ndata: {\"message\":\"The hold for this stream has expired.\"}\n\n"
 
 // cutOff ends a stream whose hold ended. An event stream gets an error event.
-func (a *writer) cutOff() {
+func (a *writer) cutOff(cancel func()) {
 	locked := a.mu.TryLock() // without a write in progress, this keeps later writes behind the event
 	a.cut.Store(true)
+	cancel() // before a write can fail, because net/http then cancels the context without a cause
 	for end := time.Now().Add(cutPatience); !locked && !a.mu.TryLock(); time.Sleep(cutPatience / 20) {
 		if time.Now().After(end) {
 			_ = a.rc.SetWriteDeadline(time.Unix(1, 0)) // wakes a write that a slow reader blocks
