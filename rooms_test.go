@@ -261,12 +261,12 @@ var rooms = map[string]room{
 		ours:  "toll internal/backoff internal/jobs internal/traces",
 		third: []string{"github.com/ethereum/go-ethereum"},
 	},
-	// The embedded chain is the only room that runs a node.
+	// Only this room runs blocks and the EVM.
 	"internal/chain/devchain": {
-		what:  "the embedded chain; the only room that runs a node",
+		what:  "the embedded chain and its JSON-RPC methods; only this room runs the EVM",
 		layer: "rails",
 		ours:  "internal/chain/contracts internal/tempfile",
-		third: []string{"github.com/ethereum/go-ethereum", "github.com/holiman/uint256"},
+		third: []string{"github.com/ethereum/go-ethereum", "github.com/holiman/uint256", "github.com/gofrs/flock"},
 	},
 	"internal/chain/chaintest": {
 		what:  "chains, keys, a lying endpoint, for tests",
@@ -582,7 +582,9 @@ var goroutines = map[string]string{
 	"internal/chain/endpoints/head.go":      "parallel reads of one call",
 	"internal/chain/endpoints/send.go":      "parallel sends of one call",
 	"internal/chain/endpoints/endpoints.go": "parallel checks of one turn",
-	"internal/chain/devchain/mine.go":       "the node, which stands for one of others",
+	"internal/chain/devchain/mine.go":       "the embedded chain, which stands for a network",
+	"internal/chain/devchain/serve.go":      "the listener of the embedded chain",
+	"internal/chain/devchain/logs.go":       "one subscription",
 	"internal/card/double/double.go":        "webhooks of the double, which stands for a service of others",
 
 	// In the programs of builders, which have no jobs.

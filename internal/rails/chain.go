@@ -230,6 +230,8 @@ func unusableChain(err error) error {
 	switch {
 	case errors.Is(err, errForeign), errors.Is(err, devchain.ErrForeign):
 		e.Code = toll.CodeChainContracts
+	case errors.Is(err, devchain.ErrOld):
+		return e.WithHint("An older version of Toll made the chain of this data directory, and this version cannot read it. Start the sandbox with another data directory (TOLL_DATA, --data).")
 	case errors.Is(err, devchain.ErrInUse):
 		return e.WithHint("Another process runs the embedded chain of this data directory. To run several processes, set endpoints (TOLL_CHAIN_RPC_URLS, --chain-rpc-urls).")
 	}

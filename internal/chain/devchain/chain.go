@@ -5,22 +5,29 @@ package devchain
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
-	"strconv"
+	"os"
+	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/ethereum/go-ethereum/common"
-	"github.com/ethereum/go-ethereum/crypto"
-	"github.com/ethereum/go-ethereum/eth"
-	"github.com/ethereum/go-ethereum/eth/filters"
+	"github.com/ethereum/go-ethereum/consensus/beacon"
+	"github.com/ethereum/go-ethereum/consensus/ethash"
+	"github.com/ethereum/go-ethereum/core"
+	"github.com/ethereum/go-ethereum/core/rawdb"
+	"github.com/ethereum/go-ethereum/core/txpool"
+	"github.com/ethereum/go-ethereum/core/txpool/legacypool"
 	"github.com/ethereum/go-ethereum/ethclient"
-	"github.com/ethereum/go-ethereum/node"
-	"github.com/ethereum/go-ethereum/p2p"
+	"github.com/ethereum/go-ethereum/ethdb"
+	"github.com/ethereum/go-ethereum/ethdb/leveldb"
+	"github.com/ethereum/go-ethereum/miner"
 	"github.com/ethereum/go-ethereum/rpc"
+	"github.com/gofrs/flock"
 
 	"github.com/tollhq/toll/internal/chain/contracts"
 )
@@ -33,8 +40,10 @@ type Chain struct {
 	cfg    Config
 	id     uint64
 	log    *slog.Logger
-	node   *node.Node
-	eth    *eth.Ethereum
+	db     ethdb.Database
+	chain  *core.BlockChain
+	pool   *txpool.TxPool
+	miner  *miner.Miner
 	client *rpc.Client
 	faucet *faucet
 	url    string
@@ -44,126 +53,133 @@ type Chain struct {
 	placed uint64 // blocks up to this one hold the contracts and cannot be reorganised away
 	closed bool
 
-	stop context.CancelFunc
-	done sync.WaitGroup
+	stopped chan struct{}
+	done    sync.WaitGroup
+	closers []func() error // Close calls them in reverse order
 }
 
-// Start runs the chain of a directory, or makes it. When it returns, the contracts are there with the code of the public
-// networks, and the accounts of Config.Funded have gas money. The context bounds the start only.
+// Start opens the chain of a directory, or creates it. When Start returns, the chain has the contracts with the code of the public
+// networks, and the accounts of Config.Funded have ETH for gas. The context ends only the start.
 //
-// Errors: [ErrInUse], [ErrForeign], [ErrAbsent], and those of the directory and of the address.
+// Errors: [ErrInUse], [ErrForeign], [ErrOld], [ErrAbsent], and errors of the directory and the address.
 func Start(ctx context.Context, cfg Config) (*Chain, error) {
-	c := &Chain{cfg: cfg, id: cfg.ChainID, log: cfg.Log}
+	c := &Chain{cfg: cfg, id: cfg.ChainID, log: cfg.Log, stopped: make(chan struct{})}
 	c.id = cmp.Or(c.id, contracts.BaseSepolia)
 	c.log = cmp.Or(c.log, slog.New(slog.DiscardHandler))
 	if c.cfg.Now == nil {
 		c.cfg.Now = time.Now
 	}
+	if c.cfg.random == nil {
+		c.cfg.random = rand.Reader
+	}
 	c.cfg.Idle = cmp.Or(c.cfg.Idle, time.Minute)
 	began := time.Now()
 	if err := c.open(); err != nil {
-		if c.node != nil {
-			c.node.Close()
-		}
-		return nil, fmt.Errorf("starting the embedded chain: %w", err)
+		return nil, errors.Join(fmt.Errorf("starting the embedded chain: %w", err), c.Close())
 	}
 	c.run()
 	if err := c.seed(ctx); err != nil {
 		c.Close()
 		return nil, fmt.Errorf("preparing the embedded chain: %w", err)
 	}
-	c.log.Info("the embedded chain is running", "chain_id", c.id, "genesis", c.Genesis(), "head", c.eth.BlockChain().CurrentBlock().Number,
+	c.log.Info("the embedded chain is running", "chain_id", c.id, "genesis", c.Genesis(), "head", c.chain.CurrentBlock().Number,
 		"url", c.url, "took", time.Since(began).Round(time.Millisecond))
 	return c, nil
 }
 
-// open builds the node and starts it, without making a block.
+// Files of the directory.
+const (
+	lockFile    = "LOCK"
+	databaseDir = "blocks"
+	oldNode     = "node/chaindata" // see ErrOld
+)
+
+// open reads the chain of the directory, or writes the first block, and serves it.
 func (c *Chain) open() error {
-	conf, err := nodeConfig(c.cfg.Dir, c.cfg.HTTP)
+	lock, err := lockDir(c.cfg.Dir)
 	if err != nil {
 		return err
 	}
-	c.node, err = node.New(conf)
-	if errors.Is(err, node.ErrDatadirUsed) {
-		return ErrInUse
-	}
-	if err != nil {
+	c.closers = append(c.closers, lock.Unlock)
+	if c.db, err = openDatabase(c.cfg.Dir); err != nil {
 		return err
 	}
-	// A node that cannot listen has half started, and its parts do not all end with it.
-	if conf.HTTPHost != "" {
-		listener, err := net.Listen("tcp", net.JoinHostPort(conf.HTTPHost, strconv.Itoa(conf.HTTPPort)))
-		if err != nil {
-			return err
-		}
-		listener.Close()
-	}
+	c.closers = append(c.closers, c.db.Close)
 	genesis, f, err := c.identity()
 	if err != nil {
 		return err
 	}
 	c.faucet = f
-	c.eth, err = eth.New(c.node, ethConfig(genesis))
+	// With the hash scheme as an archive, each block is on disk when it exists: the default scheme loses all blocks of a killed process.
+	c.chain, err = core.NewBlockChain(c.db, genesis, beacon.New(ethash.NewFaker()), &core.BlockChainConfig{
+		StateScheme: rawdb.HashScheme, ArchiveMode: true, TrieCleanLimit: 16, SlowBlockThreshold: -1, // megabytes; log no slow blocks
+	})
 	if err != nil {
 		return err
 	}
-	// Registering later than the start of the node panics. The stock development API would mine in a loop of its own.
-	c.node.RegisterAPIs([]rpc.API{{
-		Namespace: "eth",
-		Service:   filters.NewFilterAPI(filters.NewFilterSystem(c.eth.APIBackend, filters.Config{LogQueryLimit: logQueryLimit})),
-	}})
-	if err := c.node.Start(); err != nil {
+	c.closers = append(c.closers, func() error { c.chain.Stop(); return nil })
+	// A pool with the default configuration refuses cheap transactions.
+	pool := legacypool.DefaultConfig
+	pool.NoLocals, pool.PriceLimit = true, 1
+	c.pool, err = txpool.New(pool.PriceLimit, c.chain, []txpool.SubPool{legacypool.New(pool, c.chain)})
+	if err != nil {
 		return err
 	}
-	if conf.HTTPHost != "" {
-		c.url = c.node.HTTPEndpoint()
-	}
-	c.client = c.node.Attach()
-	c.eth.SetSynced()
-	c.mark(c.eth.BlockChain().CurrentBlock())
-	return nil
+	c.closers = append(c.closers, c.pool.Close)
+	// A block is built until its gas is used: with a shorter interval, a busy machine makes blocks without transactions that fit.
+	c.miner = miner.New(backend{c}, miner.Config{
+		ExtraData: []byte("toll"), GasCeil: gasLimit, GasPrice: common.Big1, Recommit: time.Hour,
+	}, c.chain.Engine())
+	c.mark(c.chain.CurrentBlock())
+	return serve(c)
 }
 
-// nodeConfig is a node without peers, discovery and inter-process socket.
-func nodeConfig(dir, address string) (*node.Config, error) {
-	// The key names a peer. There are no peers, and a stored one would be one key more to look after.
-	key, err := crypto.GenerateKey()
+// backend gives the miner the chain and the pool.
+type backend struct{ c *Chain }
+
+func (b backend) BlockChain() *core.BlockChain { return b.c.chain }
+func (b backend) TxPool() *txpool.TxPool       { return b.c.pool }
+
+// lockDir makes a directory and locks it for this process. Without a directory there is nothing to lock.
+func lockDir(dir string) (*flock.Flock, error) {
+	lock := flock.New(filepath.Join(dir, lockFile))
+	if dir == "" {
+		return lock, nil
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	locked, err := lock.TryLock()
+	if err == nil && !locked {
+		err = ErrInUse
+	}
+	return lock, err
+}
+
+// openDatabase opens the database of a directory, which is locked, or makes one in memory.
+func openDatabase(dir string) (ethdb.Database, error) {
+	if dir == "" {
+		return rawdb.NewMemoryDatabase(), nil
+	}
+	if _, err := os.Stat(filepath.Join(dir, oldNode)); err == nil {
+		return nil, ErrOld
+	}
+	store, err := leveldb.New(filepath.Join(dir, databaseDir), 16, 64, "", false) // megabytes of cache, open files
 	if err != nil {
 		return nil, err
 	}
-	conf := node.DefaultConfig
-	conf.Name = nodeName
-	conf.DataDir = dir
-	conf.P2P = p2p.Config{PrivateKey: key, NoDiscovery: true, NoDial: true}
-	conf.HTTPHost, conf.WSHost, conf.IPCPath = "", "", ""
-	conf.HTTPModules = []string{"eth", "net", "web3"}
-	if address == "" {
-		return &conf, nil
-	}
-	host, port, err := net.SplitHostPort(address)
-	if err != nil {
-		return nil, err
-	}
-	if ip := net.ParseIP(host); ip == nil || !ip.IsLoopback() {
-		return nil, fmt.Errorf("%q is not a loopback address", address)
-	}
-	number, err := strconv.ParseUint(port, 10, 16)
-	if err != nil {
-		return nil, fmt.Errorf("%q has no valid port", address)
-	}
-	conf.HTTPHost, conf.HTTPPort = host, int(number)
-	return &conf, nil
+	return rawdb.NewDatabase(store), nil
 }
 
 // seed deploys missing contracts, checks all, and funds the accounts of the configuration with gas.
 func (c *Chain) seed(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	head := c.eth.BlockChain().CurrentBlock().Number.Uint64()
+	head := c.chain.CurrentBlock().Number.Uint64()
 	if err := c.deploy(ctx); err != nil {
 		return err
 	}
-	if now := c.eth.BlockChain().CurrentBlock().Number.Uint64(); now > head {
+	if now := c.chain.CurrentBlock().Number.Uint64(); now > head {
 		c.placed = now
 	}
 	var wrong []error
@@ -173,19 +189,19 @@ func (c *Chain) seed(ctx context.Context) error {
 	return errors.Join(wrong...)
 }
 
-// Client speaks to the chain in process. It is closed with the chain.
+// Client calls the chain in process. It is closed with the chain.
 func (c *Chain) Client() *rpc.Client { return c.client }
 
-// URL is where the chain is served over HTTP, or empty.
+// URL returns the address of the JSON-RPC server, or "" without one.
 func (c *Chain) URL() string { return c.url }
 
-// ChainID is that of the signatures this chain takes.
+// ChainID returns the chain id, which signatures contain.
 func (c *Chain) ChainID() uint64 { return c.id }
 
-// Genesis tells this chain from every other: each new one has a random one.
-func (c *Chain) Genesis() common.Hash { return c.eth.BlockChain().Genesis().Hash() }
+// Genesis returns the hash of the first block, which is random for each new chain.
+func (c *Chain) Genesis() common.Hash { return c.chain.Genesis().Hash() }
 
-// Close stops the chain and lets go of its directory. Transactions that are in no block are forgotten. Closing twice is fine.
+// Close stops the chain and unlocks its directory. Transactions that are in no block are lost. A second call does nothing.
 func (c *Chain) Close() error {
 	c.mu.Lock()
 	if c.closed {
@@ -194,8 +210,11 @@ func (c *Chain) Close() error {
 	}
 	c.closed = true
 	c.mu.Unlock()
-	c.stop()
+	close(c.stopped)
 	c.done.Wait()
-	c.client.Close()
-	return c.node.Close()
+	var failed []error
+	for _, closer := range slices.Backward(c.closers) {
+		failed = append(failed, closer())
+	}
+	return errors.Join(failed...)
 }

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/ecdsa"
+	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
 	"math/big"
@@ -104,7 +105,7 @@ func TestChangedCode(t *testing.T) {
 func TestStartOnChangedCode(t *testing.T) {
 	dir := t.TempDir()
 	key := must.Get(crypto.GenerateKey())(t)
-	genesis := must.Get((&Chain{cfg: Config{Now: newClock(testStart).Now}, id: contracts.BaseSepolia}).newGenesis(key))(t)
+	genesis := must.Get((&Chain{cfg: Config{Now: newClock(testStart).Now, random: rand.Reader}, id: contracts.BaseSepolia}).newGenesis(key))(t)
 	genesis.Alloc[contracts.TimestampEnforcer] = types.Account{Balance: new(big.Int), Code: []byte{0x60, 0x00, 0x60, 0x00, 0xf3}}
 	document := must.Get(json.Marshal(genesis))(t)
 	writeIdentity(t, dir, key, document)

@@ -38,8 +38,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// leaks waits until only the signature workers are left, which a process of go-ethereum has one set of. The database of peers
-// ends a second after it was closed.
+// leaks waits until only the workers for signatures run. go-ethereum starts them once for each process.
 func leaks() error {
 	workers := goleak.IgnoreAnyFunction("github.com/ethereum/go-ethereum/core.(*txSenderCacher).cache")
 	for end := time.Now().Add(patience); ; {
@@ -49,10 +48,10 @@ func leaks() error {
 	}
 }
 
-// patience is how long a test waits for what has to come.
+// patience limits how long a test waits for an event.
 const patience = 2 * time.Minute
 
-// start returns a chain that makes no empty blocks by itself and is closed with the test.
+// start returns a chain without periodic empty blocks. The test closes it at its end.
 func start(t *testing.T, cfg Config) *Chain {
 	t.Helper()
 	if cfg.Idle == 0 {
@@ -77,7 +76,7 @@ func balance(t *testing.T, c *Chain, account common.Address) *big.Int {
 	return must.Get(client(c).BalanceAt(t.Context(), account, nil))(t)
 }
 
-// sender is an account of a test that signs by itself, as an outside program would.
+// sender is an account outside of the chain, with its own key.
 type sender struct {
 	key   *ecdsa.PrivateKey
 	chain *big.Int
@@ -246,13 +245,13 @@ func TestBurstsStayNearTheClock(t *testing.T) {
 	k := newClock(testStart)
 	c := start(t, Config{Now: k.Now})
 	s := newSender(t, c)
-	const by = 30 // blocks of the burst; the clock goes back for the others
+	const by = 30 // blocks of the burst; then the clock goes back
 	for head(t, c).Time < uint64(testStart.Unix())+by {
 		must.Do(t, c.Advance(0))
 	}
 	k.move(-(maxAhead - by) * time.Second)
 	before, begin := head(t, c).Number.Uint64(), time.Now()
-	// They come while blocks are made, too, which is no reason to make another one in the same second.
+	// Transactions that arrive while a block is made must wait for the next second.
 	var last common.Hash
 	for time.Since(begin) < 2500*time.Millisecond {
 		tx := s.pay(t, payee, 5, 1e9)
@@ -268,7 +267,7 @@ func TestBurstsStayNearTheClock(t *testing.T) {
 	}
 }
 
-// A chain that is ahead of its clock makes one block at a time, and others may fill it: what the faucet sends is in a block all the same.
+// A chain ahead of its clock makes one block per second. Even when senders fill these blocks, a block includes the faucet transaction.
 func TestFaucetBehindOthersAhead(t *testing.T) {
 	k := newClock(testStart)
 	c := start(t, Config{Now: k.Now})
@@ -277,7 +276,7 @@ func TestFaucetBehindOthersAhead(t *testing.T) {
 	full := limit/placementGas + 1 // so many fill a block
 	var waiting []*types.Transaction
 	for range 3 * full {
-		// What it makes ends at once, with all of its gas.
+		// Its init code is invalid and uses all gas at once.
 		tx := must.Get(types.SignNewTx(s.key, types.LatestSignerForChainID(s.chain), &types.DynamicFeeTx{
 			ChainID: s.chain, Nonce: s.nonce, GasTipCap: big.NewInt(1000), GasFeeCap: big.NewInt(1e9), Gas: limit / full, Data: []byte{0xfe},
 		}))(t)
@@ -286,10 +285,10 @@ func TestFaucetBehindOthersAhead(t *testing.T) {
 	}
 	k.move(-2 * maxAhead * time.Second)
 	c.mu.Lock()
-	refused := errors.Join(c.eth.TxPool().Add(waiting, true)...)
-	before := c.eth.BlockChain().CurrentBlock().Number.Uint64()
+	refused := errors.Join(c.pool.Add(waiting, true)...)
+	before := c.chain.CurrentBlock().Number.Uint64()
 	_, err := c.transact(t.Context(), []call{{to: payee, value: big.NewInt(7), gas: callGas}})
-	made := c.eth.BlockChain().CurrentBlock().Number.Uint64() - before
+	made := c.chain.CurrentBlock().Number.Uint64() - before
 	c.mu.Unlock()
 	must.Do(t, errors.Join(refused, err))
 	if got := balance(t, c, payee).Int64(); got != 7 || made < 3 {
@@ -297,7 +296,7 @@ func TestFaucetBehindOthersAhead(t *testing.T) {
 	}
 }
 
-// Who was given something may send at once.
+// An account can send a transaction as soon as the faucet has funded it.
 func TestFaucetIsKnownToThePool(t *testing.T) {
 	c := start(t, Config{})
 	for range 30 {
@@ -333,12 +332,5 @@ func TestStartEndsWithItsContext(t *testing.T) {
 	cancel()
 	if _, err := Start(ctx, Config{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("start with an ended context: %v", err)
-	}
-}
-
-// A trial is bounded by its gas: one in which the process stands still for some seconds ends like any other.
-func TestTrialsHaveTime(t *testing.T) {
-	if d := start(t, Config{}).eth.APIBackend.RPCEVMTimeout(); d < time.Minute {
-		t.Errorf("a trial ends after %v", d)
 	}
 }

@@ -24,10 +24,10 @@ const (
 	callGas      = 300_000
 )
 
-// mintSelector is that of mint(address,uint256) of the development tokens.
+// mintSelector selects mint(address,uint256) of the development tokens.
 var mintSelector = crypto.Keccak256([]byte("mint(address,uint256)"))[:4]
 
-// faucet is the account of the chain's own that has all the ETH.
+// faucet is an account of the chain with all its ETH.
 type faucet struct {
 	key     *ecdsa.PrivateKey
 	address common.Address
@@ -86,7 +86,7 @@ func (c *Chain) give(ctx context.Context, one call) (common.Hash, error) {
 
 // deploy creates missing contracts and tops up the gas of Config.Funded. The caller holds c.mu.
 func (c *Chain) deploy(ctx context.Context) error {
-	state, err := c.eth.BlockChain().State()
+	state, err := c.chain.State()
 	if err != nil {
 		return err
 	}
@@ -114,7 +114,7 @@ func (c *Chain) transact(ctx context.Context, calls []call) ([]common.Hash, erro
 	if err := c.mine(); err != nil {
 		return nil, err
 	}
-	chain := c.eth.BlockChain()
+	chain := c.chain
 	state, err := chain.State()
 	if err != nil {
 		return nil, err
@@ -133,7 +133,7 @@ func (c *Chain) transact(ctx context.Context, calls []call) ([]common.Hash, erro
 			return nil, err
 		}
 	}
-	for _, err := range c.eth.TxPool().Add(transactions, true) {
+	for _, err := range c.pool.Add(transactions, true) {
 		if err != nil {
 			return nil, fmt.Errorf("sending from the faucet: %w", err)
 		}
@@ -156,15 +156,15 @@ func (c *Chain) transact(ctx context.Context, calls []call) ([]common.Hash, erro
 	return hashes, nil
 }
 
-// include makes blocks until the transactions are in them. Others may pay more and come first, so it goes on where [Chain.mine] leaves
-// the rest to the next second. Needs c.mu.
+// include makes blocks until the transactions are in them. Transactions with higher tips come first, so it also makes blocks that
+// [Chain.mine] would leave for the next second. Needs c.mu.
 func (c *Chain) include(transactions []*types.Transaction) error {
 	for _, tx := range transactions {
 		for {
-			if where, _ := c.eth.BlockChain().GetCanonicalTransaction(tx.Hash()); where != nil {
+			if where, _ := c.chain.GetCanonicalTransaction(tx.Hash()); where != nil {
 				break
 			}
-			if err := c.eth.TxPool().Sync(); err != nil {
+			if err := c.pool.Sync(); err != nil {
 				return err
 			}
 			made, err := c.seal(pooled)
@@ -176,6 +176,6 @@ func (c *Chain) include(transactions []*types.Transaction) error {
 			}
 		}
 	}
-	// Who was given something may send at once, so the pool has to know it.
-	return c.eth.TxPool().Sync()
+	// The funded account may send at once, so the pool must have its new balance.
+	return c.pool.Sync()
 }

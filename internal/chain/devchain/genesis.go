@@ -4,23 +4,20 @@ package devchain
 
 import (
 	"crypto/ecdsa"
-	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"math/big"
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/ethereum/go-ethereum/core"
-	"github.com/ethereum/go-ethereum/core/rawdb"
 	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/ethereum/go-ethereum/crypto"
-	"github.com/ethereum/go-ethereum/eth/ethconfig"
 	"github.com/ethereum/go-ethereum/params"
 
 	"github.com/tollhq/toll/internal/chain/contracts"
@@ -28,19 +25,17 @@ import (
 )
 
 const (
-	nodeName      = "node"
-	genesisFile   = "genesis.json"
-	faucetFile    = "faucet.key"
-	gasLimit      = 60_000_000
-	baseFee       = 5_000_000 // wei, that of a quiet Base
-	logQueryLimit = 1000      // addresses or topics of one query for logs
+	genesisFile = "genesis.json"
+	faucetFile  = "faucet.key"
+	gasLimit    = 60_000_000
+	baseFee     = 5_000_000 // wei, as on Base with little traffic
 )
 
-// identity is the genesis of the chain and the key of its faucet: those of the directory, or new ones. The directory is
-// locked by now. The genesis is written last, so that a directory that has one has both.
+// identity returns the genesis and the faucet of the directory, and makes them for a new directory. The caller has locked the directory.
+// The genesis is written last, so a directory with a genesis also has a key.
 func (c *Chain) identity() (*core.Genesis, *faucet, error) {
 	if c.cfg.Dir == "" {
-		key, err := crypto.GenerateKey()
+		key, err := newKey(c.cfg.random)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -49,11 +44,11 @@ func (c *Chain) identity() (*core.Genesis, *faucet, error) {
 	}
 	genesisPath, keyPath := filepath.Join(c.cfg.Dir, genesisFile), filepath.Join(c.cfg.Dir, faucetFile)
 	for _, path := range []string{genesisPath, keyPath} {
-		_, _ = newFile(path).Clean(c.cfg.Dir) // what a killed process left is in nobody's way
+		_, _ = newFile(path).Clean(c.cfg.Dir) // remove the temporary files of a killed process
 	}
 	document, err := os.ReadFile(genesisPath)
 	if errors.Is(err, fs.ErrNotExist) {
-		key, err := crypto.GenerateKey()
+		key, err := newKey(c.cfg.random)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -110,7 +105,7 @@ func (c *Chain) newGenesis(faucet *ecdsa.PrivateKey) (*core.Genesis, error) {
 
 	// Two embedded chains share an id; their genesis hashes must not.
 	extra := make([]byte, 32)
-	if _, err := rand.Read(extra); err != nil {
+	if _, err := io.ReadFull(c.cfg.random, extra); err != nil {
 		return nil, err
 	}
 	return &core.Genesis{
@@ -124,32 +119,12 @@ func (c *Chain) newGenesis(faucet *ecdsa.PrivateKey) (*core.Genesis, error) {
 	}, nil
 }
 
-func ethConfig(genesis *core.Genesis) *ethconfig.Config {
-	conf := ethconfig.Defaults
-	conf.Genesis = genesis
-	conf.NetworkId = genesis.Config.ChainID.Uint64()
-	conf.SyncMode = ethconfig.FullSync
-	// With these three every block is on disk when it is made; the default scheme loses all of them when the process is killed.
-	conf.StateScheme = rawdb.HashScheme
-	conf.NoPruning = true
-	conf.SnapshotCache = 0
-	conf.LogNoHistory = true
-	// Otherwise cheap transactions wait for ever.
-	conf.TxPool.NoLocals = true
-	conf.TxPool.PriceLimit = 1
-	conf.Miner.GasPrice = big.NewInt(1)
-	conf.Miner.GasCeil = gasLimit
-	// Otherwise a block of a machine that is busy lacks transactions that fit into it, or has none.
-	conf.Miner.Recommit = time.Hour
-	// Otherwise a trial fails because the process stood still for some seconds. What bounds it is its gas.
-	conf.RPCEVMTimeout = time.Hour
-	// Megabytes. The defaults are for the public network.
-	conf.DatabaseCache = 16
-	conf.TrieCleanCache = 16
-	conf.TrieDirtyCache = 0
-	conf.FilterLogCacheSize = 32
-	conf.BlobPool.Datacap = 16 << 20
-	return &conf
+func newKey(random io.Reader) (*ecdsa.PrivateKey, error) {
+	secret := make([]byte, 32)
+	if _, err := io.ReadFull(random, secret); err != nil {
+		return nil, err
+	}
+	return crypto.ToECDSA(secret)
 }
 
 // newFile are the files in which a file is written before it gets its name.

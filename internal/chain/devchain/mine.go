@@ -4,8 +4,8 @@ package devchain
 
 import (
 	"context"
-	"crypto/rand"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/ethereum/go-ethereum/beacon/engine"
@@ -16,14 +16,14 @@ import (
 )
 
 const (
-	// epoch is how many blocks "finalized" moves by.
+	// The number of the finalized block is a multiple of epoch.
 	epoch = 32
 	// maxAhead is how far bursts of blocks, which are a second apart at least, may bring the chain ahead of its clock. From
 	// there on a block is made every second only, with all that came in between.
 	maxAhead = 10 * 60 // seconds
 )
 
-// content says what a block may consist of.
+// content selects the transactions of a block.
 type content int
 
 const (
@@ -34,12 +34,10 @@ const (
 
 // run starts mining: what the pool takes is in a block as soon as it can be.
 func (c *Chain) run() {
-	ctx, stop := context.WithCancel(context.Background())
-	c.stop = stop
 	// Events of the pool are taken at once, whatever the miner does: the pool waits for its listeners, and the miner for the pool.
 	wake := make(chan struct{}, 1)
 	events := make(chan core.NewTxsEvent, 16)
-	subscription := c.eth.TxPool().SubscribeTransactions(events, true)
+	subscription := c.pool.SubscribeTransactions(events, true)
 	c.done.Go(func() {
 		defer subscription.Unsubscribe()
 		for {
@@ -51,7 +49,7 @@ func (c *Chain) run() {
 				}
 			case <-subscription.Err():
 				return
-			case <-ctx.Done():
+			case <-c.stopped:
 				return
 			}
 		}
@@ -66,7 +64,7 @@ func (c *Chain) run() {
 					continue
 				}
 			case <-ticker.C:
-			case <-ctx.Done():
+			case <-c.stopped:
 				return
 			}
 			if err := c.mineDue(); err != nil {
@@ -86,7 +84,7 @@ func (c *Chain) mineDue() error {
 	if err := c.mine(); err != nil {
 		return err
 	}
-	if head := c.eth.BlockChain().CurrentBlock(); c.cfg.Idle < 0 || c.now() < head.Time+uint64(c.cfg.Idle/time.Second) {
+	if head := c.chain.CurrentBlock(); c.cfg.Idle < 0 || c.now() < head.Time+uint64(c.cfg.Idle/time.Second) {
 		return nil
 	}
 	_, err := c.seal(anything)
@@ -100,7 +98,7 @@ func (c *Chain) ahead() bool {
 }
 
 // tooFar needs c.mu.
-func (c *Chain) tooFar() bool { return c.eth.BlockChain().CurrentBlock().Time >= c.now()+maxAhead }
+func (c *Chain) tooFar() bool { return c.chain.CurrentBlock().Time >= c.now()+maxAhead }
 
 // now is the time of the chain's clock in Unix seconds.
 func (c *Chain) now() uint64 { return uint64(max(0, c.cfg.Now().Add(c.offset).Unix())) }
@@ -109,13 +107,13 @@ func (c *Chain) now() uint64 { return uint64(max(0, c.cfg.Now().Add(c.offset).Un
 // has to wait for the next second. Needs c.mu.
 func (c *Chain) mine() error {
 	for {
-		if err := c.eth.TxPool().Sync(); err != nil {
+		if err := c.pool.Sync(); err != nil {
 			return err
 		}
-		if runnable, _ := c.eth.TxPool().Stats(); runnable == 0 {
+		if runnable, _ := c.pool.Stats(); runnable == 0 {
 			return nil
 		}
-		// What pays less than the base fee is runnable and never mined.
+		// A transaction that pays less than the base fee is runnable and never mined.
 		if made, err := c.seal(pooled); err != nil || !made || c.tooFar() {
 			return err
 		}
@@ -124,7 +122,7 @@ func (c *Chain) mine() error {
 
 // seal puts one block on the head, and says whether it did. Needs c.mu, and a pool that knows the head.
 func (c *Chain) seal(what content) (bool, error) {
-	block, err := c.build(c.eth.BlockChain().CurrentBlock(), nil, what == empty)
+	block, err := c.build(c.chain.CurrentBlock(), nil, what == empty)
 	if err != nil {
 		return false, err
 	}
@@ -137,14 +135,14 @@ func (c *Chain) seal(what content) (bool, error) {
 	return true, c.lead(block)
 }
 
-// build makes a block on a parent: with these transactions, with none, or, when none are given, with those of the pool.
+// build makes a block on a parent. It contains the given transactions or, if the list is nil, transactions of the pool, unless none is set.
 func (c *Chain) build(parent *types.Header, transactions []*types.Transaction, none bool) (*types.Block, error) {
-	// Blocks with the same content on the same parent have to differ, or a reorganisation would bring the old one back.
+	// A block of a reorganization must differ from the block that it replaces, even with the same content and parent.
 	var random common.Hash
-	if _, err := rand.Read(random[:]); err != nil {
+	if _, err := io.ReadFull(c.cfg.random, random[:]); err != nil {
 		return nil, err
 	}
-	block, _, err := c.eth.Miner().BuildTestingPayload(&miner.BuildPayloadArgs{
+	block, _, err := c.miner.BuildTestingPayload(&miner.BuildPayloadArgs{
 		Parent:      parent.Hash(),
 		Timestamp:   max(c.now(), parent.Time+1),
 		Random:      random,
@@ -158,9 +156,9 @@ func (c *Chain) build(parent *types.Header, transactions []*types.Transaction, n
 	return block, nil
 }
 
-// store keeps a block, which others can be built on.
+// store writes a block without making it the head.
 func (c *Chain) store(block *types.Block) error {
-	if _, err := c.eth.BlockChain().InsertBlockWithoutSetHead(context.Background(), block, false); err != nil {
+	if _, err := c.chain.InsertBlockWithoutSetHead(context.Background(), block, false); err != nil {
 		return fmt.Errorf("inserting block %d: %w", block.NumberU64(), err)
 	}
 	return nil
@@ -168,12 +166,12 @@ func (c *Chain) store(block *types.Block) error {
 
 // lead moves the head to a block that is stored.
 func (c *Chain) lead(block *types.Block) error {
-	if _, err := c.eth.BlockChain().SetCanonical(block); err != nil {
+	if _, err := c.chain.SetCanonical(block); err != nil {
 		return fmt.Errorf("moving the head to block %d: %w", block.NumberU64(), err)
 	}
 	c.mark(block.Header())
 	// Otherwise the last blocks, as many as fit into a buffer of the database, end with a process that is killed.
-	if err := c.eth.ChainDb().SyncKeyValue(); err != nil {
+	if err := c.db.SyncKeyValue(); err != nil {
 		return fmt.Errorf("writing block %d: %w", block.NumberU64(), err)
 	}
 	return nil
@@ -181,14 +179,13 @@ func (c *Chain) lead(block *types.Block) error {
 
 // mark sets the safe and the finalized block for a head.
 func (c *Chain) mark(head *types.Header) {
-	chain := c.eth.BlockChain()
+	chain := c.chain
 	chain.SetSafe(head)
 	chain.SetFinalized(chain.GetHeaderByNumber(head.Number.Uint64() / epoch * epoch))
 }
 
-// Advance moves the clock of the chain on by d, which is not negative, and makes a block at the new time. Advance(0) makes a
-// block at the time that Config.Now says, which is how a clock that was moved reaches the chain at once. What Advance adds
-// is forgotten by a restart; the blocks stay, and with them the time that no later block goes below.
+// Advance moves the clock of the chain forward by d, which is not negative, and makes a block at the new time. Advance(0) makes a
+// block at the time of Config.Now. A restart resets the clock, but not the blocks: later blocks still have later times.
 func (c *Chain) Advance(d time.Duration) error {
 	if d < 0 {
 		return fmt.Errorf("devchain: the time of the chain cannot go back by %v", -d)
@@ -202,7 +199,7 @@ func (c *Chain) Advance(d time.Duration) error {
 		return err
 	}
 	// Seconds that blocks had to be ahead of the clock count as gone.
-	if head := c.eth.BlockChain().CurrentBlock(); d > 0 && head.Time > c.now() {
+	if head := c.chain.CurrentBlock(); d > 0 && head.Time > c.now() {
 		c.offset += time.Duration(head.Time-c.now()) * time.Second
 	}
 	c.offset += d
@@ -210,20 +207,20 @@ func (c *Chain) Advance(d time.Duration) error {
 	return err
 }
 
-// Reorg replaces the last n blocks by n+1 others, at once. Their transactions are in the new blocks in the same places, or, with
-// drop, are forgotten together with all that waits in the pool. The blocks that hold the contracts cannot be replaced.
+// Reorg replaces the last n blocks with n+1 new blocks in one step. The new blocks contain the same transactions in the same order. With
+// drop, these transactions and the pool are lost instead. The blocks with the contracts cannot be replaced.
 func (c *Chain) Reorg(n int, drop bool) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
 		return ErrClosed
 	}
-	chain := c.eth.BlockChain()
+	chain := c.chain
 	head := chain.CurrentBlock().Number.Uint64()
 	if n < 1 || uint64(n) > head-min(head, max(c.placed, 1)) {
 		return fmt.Errorf("devchain: %d of %d blocks cannot be replaced; the first %d hold the contracts", n, head, max(c.placed, 1))
 	}
-	// Nobody sees the way there: who saw the chain without its last blocks would send what was in them, and the pool forget it.
+	// The head changes once, at the end. With a shorter chain in between, clients would send these transactions again.
 	block := chain.GetBlockByNumber(head - uint64(n))
 	for number := block.NumberU64() + 1; number <= head+1; number++ {
 		var kept []*types.Transaction
@@ -242,10 +239,10 @@ func (c *Chain) Reorg(n int, drop bool) error {
 		return err
 	}
 	if drop {
-		if err := c.eth.TxPool().Sync(); err != nil {
+		if err := c.pool.Sync(); err != nil {
 			return err
 		}
-		c.eth.TxPool().Clear()
+		c.pool.Clear()
 	}
 	return c.mine()
 }

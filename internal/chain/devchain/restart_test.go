@@ -26,12 +26,12 @@ import (
 // childDir is the variable that makes the test program a process with a chain in the directory it names.
 const childDir = "TOLL_TEST_DEVCHAIN_DIR"
 
-// mostLost is how many of the last blocks may be missing after a process was killed.
+// mostLost limits the number of blocks that a killed process may lose.
 const mostLost = 1
 
 var payee = common.Address{0: 0xaa, 19: 77}
 
-// child runs a chain and tells what it does, a line each: its address or its error, then the number of each block that it made.
+// child runs a chain and prints lines: its address or an error, then the number of each block.
 func child(dir string) int {
 	c, err := Start(context.Background(), Config{Dir: dir, HTTP: "127.0.0.1:0"})
 	if err != nil {
@@ -44,11 +44,11 @@ func child(dir string) int {
 			fmt.Println(err)
 			return 1
 		}
-		fmt.Println(c.eth.BlockChain().CurrentBlock().Number)
+		fmt.Println(c.chain.CurrentBlock().Number)
 	}
 }
 
-// process starts the test program as a process with a chain. The scanner reads what it tells.
+// process starts the test program as a process with a chain. The scanner reads its output.
 func process(t *testing.T, dir string) (*exec.Cmd, *bufio.Scanner) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
@@ -65,7 +65,7 @@ func process(t *testing.T, dir string) (*exec.Cmd, *bufio.Scanner) {
 	return cmd, bufio.NewScanner(out)
 }
 
-// kept says what was there before the end of a chain.
+// kept contains the genesis and the blocks of a chain before its end.
 type kept struct {
 	genesis common.Hash
 	blocks  []common.Hash // by number
@@ -75,7 +75,7 @@ func keep(t *testing.T, c *Chain) kept {
 	t.Helper()
 	k := kept{genesis: c.Genesis()}
 	for n := range head(t, c).Number.Uint64() + 1 {
-		k.blocks = append(k.blocks, c.eth.BlockChain().GetHeaderByNumber(n).Hash())
+		k.blocks = append(k.blocks, c.chain.GetHeaderByNumber(n).Hash())
 	}
 	return k
 }
@@ -87,7 +87,7 @@ func (k kept) check(t *testing.T, c *Chain, lost int) {
 		t.Errorf("genesis %v, was %v", c.Genesis(), k.genesis)
 	}
 	for n, hash := range k.blocks[:max(1, len(k.blocks)-lost)] {
-		if header := c.eth.BlockChain().GetHeaderByNumber(uint64(n)); header == nil || header.Hash() != hash {
+		if header := c.chain.GetHeaderByNumber(uint64(n)); header == nil || header.Hash() != hash {
 			t.Errorf("block %d of %d is another one", n, len(k.blocks)-1)
 		}
 	}
@@ -159,7 +159,7 @@ func TestKilledProcess(t *testing.T) {
 		cmd.Wait()
 
 		c := start(t, Config{Dir: dir})
-		if header := c.eth.BlockChain().GetHeaderByNumber(settled.Uint64()); header == nil || header.Hash() != told.Hash() {
+		if header := c.chain.GetHeaderByNumber(settled.Uint64()); header == nil || header.Hash() != told.Hash() {
 			t.Errorf("round %d: block %v of %v is gone", round, settled, number)
 		}
 		keep(t, c).check(t, c, 0)
@@ -170,7 +170,7 @@ func TestKilledProcess(t *testing.T) {
 	}
 }
 
-// A first start that is killed at any moment is finished by the next one.
+// The next start completes a first start that was killed.
 func TestFirstStartIsFinishedLater(t *testing.T) {
 	whole := t.TempDir()
 	c := start(t, Config{Dir: whole})
@@ -197,7 +197,7 @@ func TestFirstStartIsFinishedLater(t *testing.T) {
 	c = start(t, Config{Dir: whole})
 	genesis := c.Genesis()
 	must.Do(t, c.Close())
-	must.Do(t, os.RemoveAll(filepath.Join(whole, nodeName)))
+	must.Do(t, os.RemoveAll(filepath.Join(whole, databaseDir)))
 	c = start(t, Config{Dir: whole})
 	keep(t, c).check(t, c, 0)
 	if c.Genesis() != genesis {
@@ -215,6 +215,19 @@ func TestForeignDirectory(t *testing.T) {
 	c = start(t, Config{Dir: dir, ChainID: contracts.Base})
 	if c.ChainID() != contracts.Base {
 		t.Errorf("id %d", c.ChainID())
+	}
+}
+
+func TestDirectoryOfTheOldNode(t *testing.T) {
+	dir := t.TempDir()
+	must.Do(t, os.MkdirAll(filepath.Join(dir, oldNode), 0o700))
+	for range 2 { // the first refusal leaves nothing behind
+		if _, err := Start(t.Context(), Config{Dir: dir}); !errors.Is(err, ErrOld) {
+			t.Errorf("a directory of the old node: %v", err)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(dir, genesisFile)); err == nil {
+		t.Error("the refused start wrote a genesis")
 	}
 }
 

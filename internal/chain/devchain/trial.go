@@ -1,0 +1,277 @@
+//go:build !nodevchain
+
+package devchain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/big"
+	"slices"
+
+	"github.com/ethereum/go-ethereum/accounts/abi"
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/common/hexutil"
+	"github.com/ethereum/go-ethereum/core"
+	"github.com/ethereum/go-ethereum/core/state"
+	"github.com/ethereum/go-ethereum/core/tracing"
+	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/ethereum/go-ethereum/core/vm"
+	"github.com/ethereum/go-ethereum/eth/gasestimator"
+	"github.com/ethereum/go-ethereum/params"
+	"github.com/ethereum/go-ethereum/rpc"
+	"github.com/holiman/uint256"
+)
+
+const (
+	// maxTrialGas bounds the gas of a trial, and so its time.
+	maxTrialGas = 50_000_000
+	// estimateError is how far an estimate may be above the least gas.
+	estimateError = 0.015
+)
+
+// trialAPI are the methods of eth that run transactions without sending them.
+type trialAPI struct{ blocks *blockAPI }
+
+// trial is a transaction that runs without being sent. Missing members are zero, except gas, which is the limit for trials. Without
+// fees, the sender does not need a balance. The execution APIs define the names of the members.
+type trial struct {
+	From                 common.Address
+	To                   *common.Address
+	Gas                  *hexutil.Uint64
+	GasPrice             *hexutil.Big
+	MaxFeePerGas         *hexutil.Big
+	MaxPriorityFeePerGas *hexutil.Big
+	Value                *hexutil.Big
+	Nonce                *hexutil.Uint64
+	Data                 hexutil.Bytes // the older name of Input
+	Input                *hexutil.Bytes
+	AccessList           types.AccessList
+	ChainID              *hexutil.Big
+	AuthorizationList    []types.SetCodeAuthorization
+	BlobVersionedHashes  []common.Hash
+}
+
+// check refuses what no transaction of this chain can have.
+func (t *trial) check(chainID *big.Int) error {
+	switch {
+	case t.GasPrice != nil && (t.MaxFeePerGas != nil || t.MaxPriorityFeePerGas != nil):
+		return errors.New("both gasPrice and (maxFeePerGas or maxPriorityFeePerGas) specified")
+	case t.ChainID != nil && t.ChainID.ToInt().Cmp(chainID) != 0:
+		return fmt.Errorf("chainId does not match node's (have=%v, want=%v)", t.ChainID.ToInt(), chainID)
+	case t.BlobVersionedHashes != nil:
+		return types.ErrTxTypeNotSupported
+	case t.AuthorizationList != nil && t.To == nil:
+		return core.ErrSetCodeTxCreate
+	}
+	return nil
+}
+
+func (t *trial) input() []byte {
+	if t.Input != nil {
+		return *t.Input
+	}
+	return t.Data
+}
+
+func number(n *hexutil.Big) *uint256.Int {
+	if n == nil {
+		return new(uint256.Int)
+	}
+	value, _ := n.ToUint256() // a longer number does not decode
+	return value
+}
+
+// message is the transaction as the EVM runs it, with this gas.
+func (t *trial) message(baseFee *big.Int, gas uint64) *core.Message {
+	m := &core.Message{
+		From: t.From, To: t.To, Value: number(t.Value), GasLimit: gas, Data: t.input(), AccessList: t.AccessList,
+		SetCodeAuthorizations: t.AuthorizationList,
+	}
+	if t.Nonce != nil {
+		m.Nonce = uint64(*t.Nonce)
+	}
+	if t.GasPrice != nil {
+		m.GasPrice = number(t.GasPrice)
+		m.GasFeeCap, m.GasTipCap = m.GasPrice, m.GasPrice
+	} else {
+		m.GasFeeCap, m.GasTipCap = number(t.MaxFeePerGas), number(t.MaxPriorityFeePerGas)
+		m.GasPrice = new(uint256.Int)
+		if !m.GasFeeCap.IsZero() || !m.GasTipCap.IsZero() {
+			m.GasPrice.Add(m.GasTipCap, uint256.MustFromBig(baseFee))
+			if m.GasPrice.Gt(m.GasFeeCap) {
+				m.GasPrice = m.GasFeeCap
+			}
+		}
+	}
+	return m.SkipEOACheck().SkipGasLimitCapCheck()
+}
+
+// stateOverrides are accounts with other values for a trial.
+type stateOverrides map[common.Address]accountOverride
+
+type accountOverride struct {
+	Nonce     *hexutil.Uint64
+	Code      *hexutil.Bytes
+	Balance   *hexutil.Big
+	State     map[common.Hash]common.Hash // all words of the storage
+	StateDiff map[common.Hash]common.Hash // some words
+}
+
+// apply changes accounts, and removes from the precompiled contracts those whose account is changed.
+func (o stateOverrides) apply(db *state.StateDB, precompiled vm.PrecompiledContracts) error {
+	for _, address := range slices.SortedFunc(maps.Keys(o), common.Address.Cmp) {
+		account := o[address]
+		delete(precompiled, address)
+		if account.Nonce != nil {
+			db.SetNonce(address, uint64(*account.Nonce), tracing.NonceChangeUnspecified)
+		}
+		if account.Code != nil {
+			db.SetCode(address, *account.Code, tracing.CodeChangeUnspecified)
+		}
+		if account.Balance != nil {
+			db.SetBalance(address, number(account.Balance), tracing.BalanceChangeUnspecified)
+		}
+		if account.State != nil && account.StateDiff != nil {
+			return fmt.Errorf("account %s has both 'state' and 'stateDiff'", address.Hex())
+		}
+		if account.State != nil {
+			db.SetStorage(address, account.State)
+		}
+		for slot, word := range account.StateDiff {
+			db.SetState(address, slot, word)
+		}
+	}
+	db.Finalise(params.Rules{}) // as if an earlier transaction had made these changes
+	return nil
+}
+
+// blockOverrides are members of the block with other values for a trial.
+type blockOverrides struct {
+	Number        *hexutil.Big
+	Time          *hexutil.Uint64
+	GasLimit      *hexutil.Uint64
+	FeeRecipient  *common.Address
+	PrevRandao    *common.Hash
+	BaseFeePerGas *hexutil.Big
+}
+
+// apply returns the header with these values.
+func (o *blockOverrides) apply(header *types.Header) *types.Header {
+	if o == nil {
+		return header
+	}
+	header = types.CopyHeader(header)
+	if o.Number != nil {
+		header.Number = o.Number.ToInt()
+	}
+	if o.Time != nil {
+		header.Time = uint64(*o.Time)
+	}
+	if o.GasLimit != nil {
+		header.GasLimit = uint64(*o.GasLimit)
+	}
+	if o.FeeRecipient != nil {
+		header.Coinbase = *o.FeeRecipient
+	}
+	if o.PrevRandao != nil {
+		header.MixDigest = *o.PrevRandao
+	}
+	if o.BaseFeePerGas != nil {
+		header.BaseFee = o.BaseFeePerGas.ToInt()
+	}
+	return header
+}
+
+// prepared returns the state, the block, and the precompiled contracts for a trial.
+func (a *trialAPI) prepared(t *trial, at *rpc.BlockNumberOrHash, accounts stateOverrides, block *blockOverrides) (*state.StateDB, *types.Header, vm.PrecompiledContracts, error) {
+	db, header, err := a.blocks.state(at)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	header = block.apply(header)
+	config := a.blocks.c.chain.Config()
+	precompiled := vm.ActivePrecompiledContracts(config.Rules(header.Number, true, header.Time))
+	if err := accounts.apply(db, precompiled); err != nil {
+		return nil, nil, nil, err
+	}
+	return db, header, precompiled, t.check(config.ChainID)
+}
+
+// Call runs a transaction and returns its data, or an error with code 3 and the data of its revert.
+func (a *trialAPI) Call(ctx context.Context, t trial, at *rpc.BlockNumberOrHash, accounts *stateOverrides, block *blockOverrides) (hexutil.Bytes, error) {
+	db, header, precompiled, err := a.prepared(&t, at, all(accounts), block)
+	if err != nil {
+		return nil, err
+	}
+	gas := uint64(maxTrialGas)
+	if t.Gas != nil {
+		gas = min(gas, uint64(*t.Gas))
+	}
+	m := t.message(header.BaseFee, gas).SkipNonceCheck().SkipExecutionGasCapCheck()
+	environment := core.NewEVMBlockContext(header, a.blocks.c.chain, nil)
+	if m.GasPrice.IsZero() {
+		environment.BaseFee = new(big.Int)
+	}
+	evm := vm.NewEVM(environment, db, a.blocks.c.chain.Config(), vm.Config{NoBaseFee: true})
+	defer evm.Release()
+	evm.SetPrecompiles(precompiled)
+	result, err := run(ctx, evm, m, core.NewGasPool(maxTrialGas))
+	if err := errors.Join(db.Error(), err); err != nil {
+		return nil, err
+	}
+	if errors.Is(result.Err, vm.ErrExecutionReverted) {
+		return nil, reverted(result.Revert())
+	}
+	return result.Return(), result.Err
+}
+
+// EstimateGas returns the gas with which a transaction succeeds, at most 1.5 % above the least, or an error as Call does.
+func (a *trialAPI) EstimateGas(ctx context.Context, t trial, at *rpc.BlockNumberOrHash, accounts *stateOverrides, block *blockOverrides) (hexutil.Uint64, error) {
+	db, header, _, err := a.prepared(&t, at, all(accounts), block)
+	if err != nil {
+		return 0, err
+	}
+	gas := uint64(0) // as much as the block has
+	if t.Gas != nil {
+		gas = min(maxTrialGas, uint64(*t.Gas))
+	}
+	chain := a.blocks.c.chain
+	least, data, err := gasestimator.Estimate(ctx, t.message(header.BaseFee, gas).SkipNonceCheck(), &gasestimator.Options{
+		Config: chain.Config(), Chain: chain, Header: header, State: db, ErrorRatio: estimateError,
+	}, maxTrialGas)
+	if errors.Is(err, vm.ErrExecutionReverted) {
+		return 0, reverted(data)
+	}
+	return hexutil.Uint64(least), err
+}
+
+func all(accounts *stateOverrides) stateOverrides {
+	if accounts == nil {
+		return nil
+	}
+	return *accounts
+}
+
+// run executes a message until it ends or its caller leaves.
+func run(ctx context.Context, evm *vm.EVM, m *core.Message, gas *core.GasPool) (*core.ExecutionResult, error) {
+	defer context.AfterFunc(ctx, evm.Cancel)()
+	result, err := core.ApplyMessage(evm, m, gas)
+	if evm.Cancelled() {
+		return nil, context.Cause(ctx)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("err: %w (supplied gas %d)", err, m.GasLimit)
+	}
+	return result, nil
+}
+
+// reverted is the error of a call that reverted with this data.
+func reverted(data []byte) *rpcError {
+	text := vm.ErrExecutionReverted.Error()
+	if reason, err := abi.UnpackRevert(data); err == nil {
+		text += ": " + reason
+	}
+	return &rpcError{code: codeReverted, text: text, data: hexutil.Encode(data)}
+}
