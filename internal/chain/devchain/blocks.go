@@ -103,12 +103,12 @@ func (a *blockAPI) GetTransactionReceipt(hash common.Hash) (fields, error) {
 	if err != nil {
 		return nil, err
 	}
-	if receipt.Logs == nil {
-		receipt.Logs = []*types.Log{}
-	}
 	result, err := fieldsOf(receipt)
 	if err != nil {
 		return nil, err
+	}
+	if receipt.Logs == nil {
+		result["logs"] = []*types.Log{}
 	}
 	delete(result, "root")
 	if receipt.ContractAddress == (common.Address{}) {

@@ -14,7 +14,6 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/common/hexutil"
 	"github.com/ethereum/go-ethereum/core"
-	"github.com/ethereum/go-ethereum/core/rawdb"
 	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/ethereum/go-ethereum/rpc"
 )
@@ -214,16 +213,16 @@ func (a *logAPI) logs(found []*types.Log, header *types.Header, query *logQuery,
 	if !query.mayMatch(header.Bloom) {
 		return found, nil
 	}
-	hash, number := header.Hash(), header.Number.Uint64()
-	receipts := rawdb.ReadReceipts(a.blocks.c.db, hash, number, header.Time, a.blocks.c.chain.Config())
+	receipts := a.blocks.c.chain.GetReceiptsByHash(header.Hash()) // of a cache: they must not change
 	if receipts == nil && header.TxHash != types.EmptyTxsHash {
-		return nil, fmt.Errorf("block %d has no receipts", number)
+		return nil, fmt.Errorf("block %v has no receipts", header.Number)
 	}
 	for _, receipt := range receipts {
 		for _, log := range receipt.Logs {
 			if query.matches(log) {
-				log.Removed = removed
-				found = append(found, log)
+				one := *log
+				one.Removed = removed
+				found = append(found, &one)
 			}
 		}
 	}
