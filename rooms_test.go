@@ -500,7 +500,7 @@ var rooms = map[string]room{
 	"interop": {
 		what:  "the program against software of others: tests alone, with packages of npm",
 		layer: "lab",
-		tests: []string{"github.com/modelcontextprotocol/go-sdk", "github.com/a2aproject/a2a-go"},
+		tests: []string{"github.com/modelcontextprotocol/go-sdk", "github.com/a2aproject/a2a-go", "github.com/ethereum/go-ethereum"},
 	},
 }
 

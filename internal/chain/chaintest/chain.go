@@ -2,14 +2,12 @@ package chaintest
 
 import (
 	"context"
-	"errors"
 	"math/big"
 	"os"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/ethereum/go-ethereum"
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/ethclient"
 	"github.com/ethereum/go-ethereum/rpc"
@@ -103,27 +101,7 @@ func Start(t testing.TB, cfg devchain.Config) *Chain {
 			t.Errorf("close the chain: %v", err)
 		}
 	})
-	chain := &Chain{Backend: c, Kind: "embedded"}
-	chain.waitForIndex(t)
-	return chain
-}
-
-// waitForIndex returns when the node has indexed its first blocks. Before, it answers a question about an unknown transaction
-// with an error that says so.
-func (c *Chain) waitForIndex(t testing.TB) {
-	t.Helper()
-	number := must.Get(c.Eth().BlockNumber(t.Context()))(t)
-	for number > 0 {
-		_, err := c.Eth().TransactionReceipt(t.Context(), common.Hash{1})
-		if errors.Is(err, ethereum.NotFound) {
-			return
-		}
-		select {
-		case <-t.Context().Done():
-			t.Fatal(err)
-		case <-time.After(time.Millisecond):
-		}
-	}
+	return &Chain{Backend: c, Kind: "embedded"}
 }
 
 // kinds make the chains of [Each].
