@@ -150,11 +150,8 @@ func (p *processor) get(ctx context.Context, path string, params any, into strip
 // customerTry is how long the idempotency keys of a customer are used.
 const customerTry = 10 * time.Minute
 
-// customer returns the customer of a principal at Stripe, which it makes on first use.
-//
-// A call that Stripe failed, which it repeats under a key for a day, is made once more under another
-// key, and under new ones every [customerTry], the same in all processes. Customers that calls
-// without an answer may have made stay unused. Errors: [*answer], those of the database.
+// customer returns the customer of a workspace at Stripe, and creates it on first use. Stripe repeats a failed answer for the same key for a
+// day, so the call is sent again under a second key, and under new keys every [customerTry]. Errors: [*answer], those of the database.
 func (p *processor) customer(ctx context.Context, owner toll.Address) (id string, err error) {
 	c, err := store.CardCustomerOf(ctx, p.cfg.Store, owner)
 	if errors.Is(err, store.ErrNotFound) {

@@ -74,28 +74,34 @@ func runDev(ctx context.Context, a *app, f devFlags) (err error) {
 	defer cancel()
 	shown := &watchedWriter{Writer: a.out, lost: cancel}
 	a.out = shown
+	var closing error
+	defer func() {
+		if ctx.Err() != nil && !f.once {
+			err = nil // Ctrl-C is the normal end of the demo, even in the middle of a step
+		}
+		err = cmp.Or(shown.err, errors.Join(err, closing))
+	}()
 	s := &stage{out: a.out, colour: a.set.colour}
 	s.title("Starting a demo on this machine")
 	if f.data == "" {
 		if f.data, err = os.MkdirTemp("", "toll-dev-"); err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, os.RemoveAll(f.data)) }()
+		defer func() { closing = errors.Join(closing, os.RemoveAll(f.data)) }()
 	}
-	defer func() { err = cmp.Or(shown.err, err) }()
 	m, err := openMarket(ctx, a, f, log, s)
 	if err != nil {
 		return err
 	}
 	// The people in the demonstration call over HTTP, so what serves them ends after them.
 	endService := background(ctx, func(ctx context.Context) error { return m.service.Serve(ctx, m.serviceListener) })
-	defer func() { err = errors.Join(err, endService(), m.service.Close(context.WithoutCancel(ctx))) }()
+	defer func() { closing = errors.Join(closing, endService(), m.service.Close(context.WithoutCancel(ctx))) }()
 	var agent http.Handler
 	if err := s.during("agent", "registering plans and agents", func() error { agent, err = m.seed(ctx); return err }); err != nil {
 		return errors.Join(err, m.agentListener.Close())
 	}
 	endAgent := background(ctx, func(ctx context.Context) error { return serveGate(ctx, m.agentListener, agent, m.queue) })
-	defer func() { err = errors.Join(err, endAgent()) }()
+	defer func() { closing = errors.Join(closing, endAgent()) }()
 	if err := s.during("chain", "starting", func() error { return m.awaitChain(ctx) }); err != nil {
 		return err
 	}
@@ -106,7 +112,7 @@ func runDev(ctx context.Context, a *app, f devFlags) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, endChat()) }()
+	defer func() { closing = errors.Join(closing, endChat()) }()
 	if f.once {
 		return nil // commands to paste would end with what they call
 	}
@@ -206,7 +212,8 @@ func openMarket(ctx context.Context, a *app, f devFlags, log *slog.Logger, s *st
 		err = s.during("service", "starting, with a test double of Stripe", func() error { m.service, err = server.New(ctx, m.config(a, f)); return err })
 	}
 	if err != nil {
-		return nil, errors.Join(err, m.serviceListener.Close(), m.agentListener.Close())
+		_ = m.serviceListener.Close() // the service of makeHistory may have closed it
+		return nil, errors.Join(err, m.agentListener.Close())
 	}
 	return m, nil
 }
@@ -249,10 +256,9 @@ func (m *market) localPerson(ctx context.Context, name string, life time.Duratio
 }
 
 // seed makes the people, the plan and the agent, and returns what serves it.
-func (m *market) seed(ctx context.Context) (http.Handler, error) {
+func (m *market) seed(ctx context.Context) (_ http.Handler, err error) {
 	for name, p := range map[string]*person{"builder": &m.builder, "subscriber": &m.subscriber, "visitor": &m.visitor} {
 		var key toll.APIKey
-		var err error
 		switch p {
 		case &m.builder:
 			key, err = m.localPerson(ctx, "Bob", devLife)

@@ -168,8 +168,7 @@ func askPerson(ctx context.Context, con *console, service *client.Client, noBrow
 	}
 }
 
-// callback accepts one response to a sign-in. Other programs and web pages on this computer can also reach it, but they do not
-// know the state.
+// callback accepts one response to a sign-in. Other programs and web pages on this computer can reach it too, but do not know the state.
 func callback(in *client.SignIn, host string, codes chan<- string) http.Handler {
 	var done atomic.Bool
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -29,8 +29,7 @@ const purseLockWait = 30 * time.Second
 var errPurseLocked = errors.New("another process has locked the file for more than 30 seconds")
 
 // filePurse is a [client.Purse] in a file of JSON lines next to the configuration. A payment has up to three lines with the same id:
-// before it is made, before the payment itself is sent to the server, and when it has ended. Limits count all processes together over
-// the last day.
+// before it is made, before the payment itself is sent to the server, and when it has ended. Limits cover all processes and the last day.
 type filePurse struct {
 	path   string
 	limits client.Limits
