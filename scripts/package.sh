@@ -7,7 +7,8 @@
 #   scripts/package.sh goreleaser ...      run the pinned version of goreleaser
 #   scripts/package.sh docs                build manual pages, completions, and the changelog for the packages
 #
-# VERSION defaults to the latest tag. PROGRAM=FILE packages an existing program instead of building it.
+# VERSION defaults to the latest tag. PROGRAM=FILE packages an existing program instead of building it. The Debian package and the image are
+# for services, so their program has no embedded chain (build tag nodevchain). The archives of a release contain the complete program.
 set -eu
 cd "$(dirname "$0")/.."
 goreleaser=github.com/goreleaser/goreleaser/v2@v2.15.0
@@ -23,8 +24,8 @@ export SOURCE_DATE_EPOCH CGO_ENABLED=0
 mkdir -p build
 
 # Go does not find the commit in a work tree of git worktree, so the version contains it.
-program() { # $1 = architecture: builds the program as a release does
-    GOARCH=$1 go build -trimpath -buildvcs=false \
+program() { # $1 = architecture: builds the program of packages as a release does
+    GOARCH=$1 go build -trimpath -buildvcs=false -tags nodevchain \
         -ldflags "-s -w -X github.com/tollhq/toll/internal/cli.Release=$version+$(git rev-parse HEAD | cut -c -12)" \
         -o "build/toll-$1" ./cmd/toll
 }
@@ -79,7 +80,7 @@ release)
     goreleaser release --clean "$@"
     version=$(sed -n 's/.*"version":"\([^"]*\)".*/\1/p' dist/metadata.json)
     set --
-    for file in dist/*/toll; do
+    for file in dist/package_*/toll; do
         case $file in
         *_amd64*) set -- "$@" "amd64=$file" ;;
         *_arm64*) set -- "$@" "arm64=$file" ;;

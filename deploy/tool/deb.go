@@ -42,7 +42,7 @@ func deb(f *flag.FlagSet, args []string) error {
 		"src": *program, "dst": "/usr/bin/toll", "file_info": map[string]any{"mode": 0o755},
 	})
 	section["name"], section["version"], section["arch"] = section["package_name"], *version, *arch
-	for _, own := range []string{"package_name", "formats", "mtime"} { // goreleaser's own, or a template of it
+	for _, own := range []string{"package_name", "ids", "formats", "mtime"} { // goreleaser's own, or a template of it
 		delete(section, own)
 	}
 	if text, err = yaml.Marshal(section); err != nil {

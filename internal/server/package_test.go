@@ -22,32 +22,92 @@ import (
 
 	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/server/servertest"
-	"github.com/tollhq/toll/internal/store/rounds"
 )
 
-// commit returns that of the program, as its version has it.
+// commit returns the commit in the version of the program.
 func commit(t *testing.T) string {
 	t.Helper()
 	return inRoot(t, nil, "git", "rev-parse", "HEAD")[:12]
 }
 
-// release builds the program as a release of a version, which has the commit in it.
-func release(t *testing.T, version string) string {
+// form is a form of the program: packages contain the form without the embedded chain, and the archives of a release the form with it.
+type form struct {
+	name, tags string
+	chain      bool
+}
+
+var forms = []form{{"without the embedded chain", "nodevchain", false}, {"with the embedded chain", "", true}}
+
+// release builds a form of the program as a release of a version, which has the commit in it.
+func (f form) release(t *testing.T, version string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "toll")
-	inRoot(t, []string{"CGO_ENABLED=0"}, "go", "build", "-ldflags=-s -w -X github.com/tollhq/toll/internal/cli.Release="+version,
-		"-o", path, "./cmd/toll")
+	inRoot(t, []string{"CGO_ENABLED=0"}, "go", "build", "-trimpath", "-buildvcs=false", "-tags", f.tags,
+		"-ldflags=-s -w -X github.com/tollhq/toll/internal/cli.Release="+version, "-o", path, "./cmd/toll")
 	return path
 }
 
-// debOf makes the Debian package of a version.
-func debOf(t *testing.T, version string) string {
+// packaged returns variables for scripts/package.sh: none for the form that the script builds itself, else an existing program.
+func (f form) packaged(t *testing.T, version string) []string {
 	t.Helper()
-	out := inRoot(t, []string{"PROGRAM=" + release(t, version+"+"+commit(t))}, "sh", "scripts/package.sh", "deb", version)
+	if !f.chain {
+		return nil
+	}
+	return []string{"PROGRAM=" + f.release(t, version+"+"+commit(t))}
+}
+
+// deb builds the Debian package of a version with this form of the program.
+func (f form) deb(t *testing.T, version string) string {
+	t.Helper()
+	out := inRoot(t, f.packaged(t, version), "sh", "scripts/package.sh", "deb", version)
 	return filepath.Join("..", "..", strings.TrimSpace(out))
 }
 
-// inRoot runs a command at the root of the repository and returns what it prints. It must succeed.
+// check fails the test unless the output of toll version -o json is from this form of the program.
+func (f form) check(t *testing.T, version string) {
+	t.Helper()
+	var out struct{ EmbeddedChain *bool }
+	if err := json.Unmarshal([]byte(version), &out); err != nil || out.EmbeddedChain == nil || *out.EmbeddedChain != f.chain {
+		t.Errorf("the program must be %s: %v %s", f.name, err, version)
+	}
+}
+
+// reason is why a sandbox with an embedded database sells no crypto plans. It is empty if the sandbox sells them.
+func (f form) reason() string {
+	if f.chain {
+		return ""
+	}
+	return "take the file toll_VERSION_linux_" + runtime.GOARCH + ".tar.gz of a release, or set endpoints with TOLL_CHAIN_RPC_URLS"
+}
+
+// startsReady starts a service that must become ready at an address. If reason is not empty, the log must warn about crypto plans with it.
+func startsReady(t *testing.T, cmd *exec.Cmd, address, reason string) {
+	t.Helper()
+	var log servertest.Log
+	cmd.Stderr = &log
+	must.Do(t, cmd.Start())
+	defer func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		if t.Failed() {
+			t.Log(log.String())
+		}
+	}()
+	eventually(t, "the service is ready", func() bool {
+		res, err := http.Get("http://" + address + "/ready")
+		return err == nil && res.Body.Close() == nil && res.StatusCode == http.StatusOK
+	})
+	warned(t, log.String(), reason)
+}
+
+func warned(t *testing.T, log, reason string) {
+	t.Helper()
+	if got := strings.Contains(log, "crypto plans cannot be ordered"); got != (reason != "") || !strings.Contains(log, reason) {
+		t.Errorf("a warning with the reason %q must be in the log:\n%s", reason, log)
+	}
+}
+
+// inRoot runs a command at the root of the repository and returns its output. The command must succeed.
 func inRoot(t *testing.T, env []string, name string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command(name, args...)
@@ -78,15 +138,16 @@ func TestPackage_Files(t *testing.T) {
 	}
 }
 
-// TestPackage_Deb builds the Debian package in two versions, looks at it, and has systemd run it on a machine: install, start,
-// upgrade, roll back, remove and purge.
+// TestPackage_Deb builds the Debian package in two versions, looks at it, and has systemd run it on a machine: install, start, upgrade,
+// roll back, remove, and purge. The first version has no embedded chain, and the second one has it.
 func TestPackage_Deb(t *testing.T) {
 	if !needs(t, "dpkg-deb") {
 		return
 	}
 	debs, stamp := map[string]string{}, commit(t)
-	for _, version := range []string{"1.1.0", "1.1.1"} {
-		debs[version] = debOf(t, version)
+	formOf := map[string]form{"1.1.0": forms[0], "1.1.1": forms[1]}
+	for version, f := range formOf {
+		debs[version] = f.deb(t, version)
 	}
 	looks(t, debs["1.1.0"])
 
@@ -112,9 +173,11 @@ func TestPackage_Deb(t *testing.T) {
 		})
 	}
 	serves("1.1.0")
-	if log := m.run("journalctl", "--no-pager", "-u", "toll@8402"); !strings.Contains(log, `"version":"1.1.0+`+stamp+`"`) {
+	log := m.run("journalctl", "--no-pager", "-u", "toll@8402")
+	if !strings.Contains(log, `"version":"1.1.0+`+stamp+`"`) {
 		t.Errorf("the log does not say version and commit: %s", log)
 	}
+	warned(t, log, forms[0].reason())
 	user := strings.TrimSpace(m.shell("ps -o user= -p $(systemctl show -P MainPID toll@8402)"))
 	if user != "toll" {
 		t.Errorf("the service runs as %s", user)
@@ -153,6 +216,7 @@ func TestPackage_Deb(t *testing.T) {
 			t.Errorf("a restart took %v", took)
 		}
 		serves(step.next)
+		formOf[step.next].check(t, m.run("toll", "version", "-o", "json"))
 	}
 	if out := m.run("tail", "-n", "1", "/etc/toll/toll.env"); out != "TOLL_RATE_LIMIT_KEY=7\n" {
 		t.Errorf("settings after the upgrade: %s", out)
@@ -200,21 +264,34 @@ func looks(t *testing.T, deb string) {
 	}
 }
 
-// TestPackage_Image builds the image twice, reads it as the specification of OCI says, and runs it as its user in its own root.
+// TestPackage_Image builds the image twice with each form of the program, reads it as the specification of OCI says, and runs it as its
+// user in its own root.
 func TestPackage_Image(t *testing.T) {
 	if !needs(t, "chroot") {
 		return
 	}
-	stamp := commit(t)
-	env := []string{"PROGRAM=" + release(t, "1.1.0+"+stamp)}
-	first := inRoot(t, env, "sh", "scripts/package.sh", "image", "1.1.0")
-	if again := inRoot(t, env, "sh", "scripts/package.sh", "image", "1.1.0"); again != first {
-		t.Errorf("the same program makes %s and %s", first, again)
+	for _, f := range forms {
+		t.Run(f.name, func(t *testing.T) {
+			env := f.packaged(t, "1.1.0")
+			first := inRoot(t, env, "sh", "scripts/package.sh", "image", "1.1.0")
+			if again := inRoot(t, env, "sh", "scripts/package.sh", "image", "1.1.0"); again != first {
+				t.Errorf("the same program makes %s and %s", first, again)
+			}
+			runsImage(t, f, "1.1.0")
+		})
 	}
+}
+
+// runsImage checks the image of a version in build/image, and runs it.
+func runsImage(t *testing.T, f form, version string) {
+	t.Helper()
+	stamp := commit(t)
 	image := layoutIn(filepath.Join("..", "..", "build", "image"))
 	type object struct{ Digest string }
 	var index struct{ Manifests []object }
-	image.read(t, "index.json", &index)
+	if image.read(t, "index.json", &index); len(index.Manifests) != 1 {
+		t.Fatalf("the image is for %d architectures", len(index.Manifests))
+	}
 	var manifest struct {
 		Config object
 		Layers []object
@@ -232,7 +309,7 @@ func TestPackage_Image(t *testing.T) {
 	c := config.Config
 	if config.OS != "linux" || config.Architecture != runtime.GOARCH || c.User != "65532:65532" || c.WorkingDir != "/data" ||
 		!slices.Equal(c.Entrypoint, []string{"/usr/bin/toll"}) || !slices.Equal(c.Cmd, []string{"serve"}) ||
-		c.Labels["org.opencontainers.image.version"] != "1.1.0" || !strings.HasPrefix(c.Labels["org.opencontainers.image.revision"], stamp) {
+		c.Labels["org.opencontainers.image.version"] != version || !strings.HasPrefix(c.Labels["org.opencontainers.image.revision"], stamp) {
 		t.Errorf("%+v", config)
 	}
 	root := t.TempDir()
@@ -249,24 +326,12 @@ func TestPackage_Image(t *testing.T) {
 		}
 	}
 	// Its own root has no device, no /proc and no library.
-	args := append([]string{"--userspec=" + c.User, root}, c.Entrypoint...)
-	cmd := exec.Command("chroot", append(args, "serve", "--drain", "0s", "--data", "/data/toll")...)
+	args := append([]string{"chroot", "--userspec=" + c.User, root}, c.Entrypoint...)
+	f.check(t, inRoot(t, nil, args[0], append(args[1:], "version", "-o", "json")...))
+	cmd := exec.Command(args[0], append(args[1:], "serve", "--drain", "0s", "--data", "/data/toll")...)
 	address := servertest.FreeAddress(t)
 	cmd.Env = append(c.Env, "TOLL_LISTEN="+address)
-	var log servertest.Log
-	cmd.Stderr = &log
-	must.Do(t, cmd.Start())
-	defer func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-		if t.Failed() {
-			t.Log(log.String())
-		}
-	}()
-	eventually(t, "the program of the image is ready", func() bool {
-		res, err := http.Get("http://" + address + "/ready")
-		return err == nil && res.Body.Close() == nil && res.StatusCode == http.StatusOK
-	})
+	startsReady(t, cmd, address, f.reason())
 }
 
 // layoutIn is a directory as the specification of OCI lays an image out.
@@ -320,20 +385,35 @@ func (l layoutIn) unpack(t *testing.T, digest, root string) {
 	}
 }
 
-// TestPackage_Release has goreleaser read its configuration and make a release of this machine's kind, which it does not publish.
+// TestPackage_Release has goreleaser read its configuration and make a release of this machine's kind, which it does not publish. The
+// archive has the embedded chain, and the packages do not.
 func TestPackage_Release(t *testing.T) {
-	if rounds.Deferred(t) {
+	if !needs(t, "dpkg-deb") {
 		return
 	}
 	text := must.Get(os.ReadFile(filepath.Join("..", "..", ".goreleaser.yaml")))(t)
 	inRoot(t, nil, "sh", "scripts/package.sh", "goreleaser", "check")
 	one := writeFile(t, t.TempDir(), "one.yaml", []byte(replaceAll(t, string(text), "[amd64, arm64]", "["+runtime.GOARCH+"]")))
 	inRoot(t, nil, "sh", "scripts/package.sh", "release", "--snapshot", "--config", one)
-	for _, want := range []string{
-		"checksums.txt", "toll_*_linux_" + runtime.GOARCH + ".tar.gz", "toll_*_" + runtime.GOARCH + ".deb", "*.cdx.json",
+	made := map[string]string{}
+	for kind, want := range map[string]string{
+		"checksums": "checksums.txt", "archive": "toll_*_linux_" + runtime.GOARCH + ".tar.gz", "deb": "toll_*_" + runtime.GOARCH + ".deb",
+		"materials": "toll_*_" + runtime.GOARCH + ".cdx.json", "materials of packages": "toll_*_" + runtime.GOARCH + "_package.cdx.json",
 	} {
-		if found, err := filepath.Glob(filepath.Join("..", "..", "dist", want)); err != nil || len(found) != 1 {
-			t.Errorf("%s: %v %v", want, found, err)
+		found, err := filepath.Glob(filepath.Join("..", "..", "dist", want))
+		if err != nil || len(found) != 1 {
+			t.Fatalf("%s: %v %v", want, found, err)
 		}
+		made[kind] = found[0]
+	}
+	dir := t.TempDir()
+	succeeds(t, dir, "tar", "-xf", made["archive"], "-C", dir, "toll")
+	forms[1].check(t, inRoot(t, nil, filepath.Join(dir, "toll"), "version", "-o", "json"))
+	succeeds(t, dir, "dpkg-deb", "-x", made["deb"], dir)
+	forms[0].check(t, inRoot(t, nil, filepath.Join(dir, "usr", "bin", "toll"), "version", "-o", "json"))
+	var metadata struct{ Version string }
+	must.Do(t, json.Unmarshal(must.Get(os.ReadFile(filepath.Join("..", "..", "dist", "metadata.json")))(t), &metadata))
+	if _, err := exec.LookPath("chroot"); err == nil {
+		runsImage(t, forms[0], metadata.Version)
 	}
 }
