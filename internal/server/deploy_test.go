@@ -17,6 +17,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -25,6 +26,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/server/servertest"
 	"github.com/tollhq/toll/internal/store/rounds"
@@ -184,13 +186,49 @@ func TestDeploy_Compose(t *testing.T) {
 			t.Errorf("%s: %+v", name, s)
 		}
 	}
+	settings := project.Services["toll-1"].Environment
+	settings["TOLL_LISTEN"] = "0.0.0.0:8402" // the image sets it
+	startsWithSettings(t, settings, toll.Sandbox)
 	cmd := exec.Command("go", "run", "-C", filepath.Join("..", "..", "deploy", "tool"), ".", "compose", file)
 	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "set DOMAIN to the public host name of the service") {
 		t.Errorf("without DOMAIN: %v %s", err, out)
 	}
 }
 
-// TestDeploy_Helm renders the chart and holds the result against the schemas of Kubernetes.
+// startsWithSettings runs both forms of the program with the settings of an example on PostgreSQL. The service must become ready, and its
+// log must name the setting or the file that crypto plans need.
+func startsWithSettings(t *testing.T, settings map[string]string, env toll.Environment) {
+	t.Helper()
+	for _, f := range forms {
+		t.Run(string(env)+" "+f.name, func(t *testing.T) {
+			address, cmd := servertest.FreeAddress(t), exec.Command(f.release(t, "1.1.0"), "serve")
+			for name, value := range settings {
+				switch name {
+				case "TOLL_LISTEN":
+					value = address
+				case "TOLL_METRICS_LISTEN":
+					value = servertest.FreeAddress(t)
+				case "TOLL_MASTER_KEY_FILE":
+					value = freshMasterKey(t)
+				case "TOLL_DATABASE":
+					continue
+				}
+				cmd.Env = append(cmd.Env, name+"="+value)
+			}
+			cmd.Env = append(cmd.Env, "TOLL_DATABASE="+storetest.Empty(t, storetest.Postgres).Database, "TOLL_ENVIRONMENT="+string(env))
+			reason := f.reason()
+			switch {
+			case env == toll.Live:
+				reason = "must set TOLL_CHAIN_RPC_URLS"
+			case f.chain: // PostgreSQL has no data directory for it
+				reason = "The embedded chain needs a data directory"
+			}
+			startsReady(t, cmd, address, reason)
+		})
+	}
+}
+
+// TestDeploy_Helm renders the chart, holds the result against the schemas of Kubernetes, and starts the program with the settings of its pods.
 func TestDeploy_Helm(t *testing.T) {
 	if rounds.Deferred(t) {
 		return
@@ -222,6 +260,17 @@ func TestDeploy_Helm(t *testing.T) {
 			if n := strings.Count(out, want); name == "all" && n != 2 {
 				t.Errorf("%s has %q %d times, want 2", name, want, n)
 			}
+		}
+		if name == "all" {
+			settings := map[string]string{}
+			for _, m := range regexp.MustCompile(`\{name: (TOLL_\w+), value: "?([^"}]*)"?\}`).FindAllStringSubmatch(out, -1) {
+				settings[m[1]] = m[2]
+			}
+			if len(settings) < 6 {
+				t.Errorf("the settings of a pod are %v", settings)
+			}
+			startsWithSettings(t, settings, toll.Sandbox)
+			startsWithSettings(t, settings, toll.Live)
 		}
 	}
 	cmd := exec.Command("go", "run", helm, "template", "pay", chart, "--kube-version", "1.29.0")
