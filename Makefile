@@ -1,6 +1,6 @@
 # make prints these targets.
 .DEFAULT_GOAL := help
-.PHONY: help test test-all test-short test-sqlite test-postgres test-chain test-interop mutate crash fuzz bench bench-guard screens release lint clean
+.PHONY: help test test-all test-short test-race test-plain test-stores test-interop mutate crash fuzz bench bench-guard screens release lint clean
 
 help: ## print this
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -11,16 +11,16 @@ test: ## pass every test on three stores, and on SQLite with the race detector (
 test-all: ## the same with long rounds: 1,000 kills, long random sequences (takes hours)
 	sh scripts/test.sh -all
 
-test-sqlite: ## one lane alone: every room on SQLite
-	sh scripts/test.sh -lane sqlite
+test-race: ## lane 1 of 4, which together are make test: SQLite and the embedded chain with the race detector
+	sh scripts/test.sh -lane race
 
-test-postgres: ## one lane alone: rooms with a database, on both kinds of PostgreSQL
-	sh scripts/test.sh -lane postgres
+test-plain: ## lane 2 of 4: gofmt, vet, staticcheck, builds, the demo, whole services
+	sh scripts/test.sh -lane plain
 
-test-chain: ## one lane alone: rooms of the chain, on the embedded chain and on anvil
-	sh scripts/test.sh -lane chain
+test-stores: ## lane 3 of 4: PostgreSQL, partitions, anvil, and large tests
+	sh scripts/test.sh -lane stores
 
-test-interop: ## one lane alone: software of others against the program
+test-interop: ## lane 4 of 4: third-party software against the program
 	sh scripts/test.sh -lane interop
 
 test-gateway: ## the plugin in a real chat host, in all its ways (800 MB from npm, once)

@@ -7,7 +7,8 @@
 #   scripts/test.sh -all [PACKAGES]       the same with long rounds (TOLL_TEST_ALL=1)
 #   scripts/test.sh -short [PACKAGES]     without the race detector
 #   scripts/test.sh -lint                 only format, vet, and staticcheck
-#   scripts/test.sh -lane LANE [PACKAGES] only the suites of one lane: sqlite, postgres, chain, or interop
+#   scripts/test.sh -lane LANE [PACKAGES] one of four lanes, which together run everything: race, plain, stores, or interop
+#   scripts/test.sh -list [PACKAGES]      only print each run of a test binary: its lane, its package, and its flags
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -15,25 +16,28 @@ say() { echo "test.sh: $*" >&2; }
 die() { say "$*"; exit 1; }
 short=
 lint=
+list=
 lane=
 timeout=60m
 while :; do
     case ${1:-} in
     -short) short=1 ;;
     -lint) lint=1 ;;
+    -list) list=1 ;;
     -all) export TOLL_TEST_ALL=1 && timeout=4h ;;
     -lane)
         lane=${2:-}
-        case $lane in sqlite | postgres | chain | interop) shift ;; *) die "LANE must be sqlite, postgres, chain, or interop" ;; esac
+        case $lane in race | plain | stores | interop) shift ;; *) die "LANE must be race, plain, stores, or interop" ;; esac
         ;;
-    -*) die "unknown option $1; use -all, -short, -lint, or -lane LANE" ;;
+    -*) die "unknown option $1; use -all, -short, -lint, -list, or -lane LANE" ;;
     *) break ;;
     esac
     shift
 done
 [ $# -gt 0 ] || set -- ./...
+if [ "$short$lane" = 1race ]; then die "-short leaves out the race detector, and so the lane race"; fi
 strict=
-if [ "${CI:-}" = true ] && [ -z "$lane" ]; then strict=1; fi
+if [ "${CI:-}" = true ]; then strict=1; fi
 # Without VCS stamping, Go does not run git, which fails if the checkout belongs to another user.
 export GOFLAGS="${GOFLAGS:+$GOFLAGS }-buildvcs=false"
 
@@ -88,13 +92,13 @@ step() {
 
 command -v go >/dev/null || die "go is missing: see https://go.dev/doc/install for the version in go.mod"
 race=
-if [ -z "$short$lint" ]; then
+if [ -z "$short$lint" ] && { [ -z "$lane" ] || [ "$lane" = race ]; }; then
     # The race detector skips packages that only compute: the SQLite engine, which is C translated to Go, and the interpreter, curve,
     # numbers and hashes of the EVM. They take up to half of the time of a suite and share no memory with our code. It also skips
     # the state of go-ethereum, where several goroutines write one error field when a trie node is missing (StateDB.setError, v1.17.10).
     # servertest builds the program with the same flags, so that compiled packages are shared.
     race=$(tr '\n' ' ' <scripts/race.flags)
-    if ! command -v "${CC:-gcc}" >/dev/null; then
+    if [ -z "$list" ] && ! command -v "${CC:-gcc}" >/dev/null; then
         if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
             say "installing gcc, which the race detector needs"
             apt-get update -qq >&2
@@ -105,10 +109,89 @@ if [ -z "$short$lint" ]; then
     fi
 fi
 
+# Packages that take long start first.
+order='interop internal/server internal/chain internal/ledger internal/store internal/pay internal/cli internal/card internal/checkout internal/api'
+# Whole services: the race detector watches the tests named here, because a service with a chain is ten times slower under it. It watches
+# the packages of which a service consists by themselves.
+whole='/(internal/(server|cli)|interop)$'
+watched='^(TestLinearizable|TestClockMovedAtOnce|TestChainEndsWithTheService|TestCryptoTopUps|TestNothingIsLeft)$'
+# Tests with many megabytes or many rows, whose code the race detector watches in smaller tests; the short run of the benchmarks, which
+# are not part of the service; and mutants, which are compiled without it.
+large='TestOversizedAnswer|TestIDOfLargeMessage|TestSlowReadersInMemory|TestBodies_AsDecode|TestRun|TestMutants'
+# Tests that only compute, which the race detector makes ten times slower. It watches them in the long rounds alone.
+slow='TestAnswersByHandAreThoseOfTheStrictDecoder|TestBodies_Bounded|TestQueryAgent_Bounds|TestIndentedAnswer'
+slow="$slow|TestRightsOfRoles|TestRightOfEveryRoute|TestRequests_Bounded|TestLists_Index|TestEventRuns_List"
+slow="$slow|TestDocumentsGiveWayOneByOne|TestBooks_RandomHistories|TestUsage_EqualsEntries|TestMassExpiry"
+slow="$slow|TestNothingIsPaidByAModelAlone|TestRevenue_Bound|TestTokenCacheIsBounded|TestGeneratedFileIsCurrent"
+sh scripts/named.sh "$watched" "$large" "$slow" || die "correct the lists of tests in scripts/test.sh"
+# The suites that must run.
+case $lane in
+'') suites="sqlite postgres partitioned embedded anvil chromium openclaw python typescript" ;;
+race) suites="sqlite embedded" ;;
+plain) suites="sqlite postgres embedded anvil" ;;
+stores) suites="sqlite postgres partitioned anvil" ;;
+interop) suites="chromium openclaw python typescript" ;;
+esac
+# subtests prints a pattern for -skip: subtests with these names, up to three levels below a test. A pattern with more levels than the name
+# of a test hides the patterns after it: a -skip contains the result of this once, at its end.
+subtests() { echo "|/^($1)\$|//^($1)\$|///^($1)\$"; }
+# Our code is the same on each store and with each kind of chain, so the race detector watches it on SQLite and on the embedded chain, and
+# these tests do not run again without it. The long rounds run everything in both ways.
+once=
+race_skip=
+if [ -z "$short" ] && [ -z "${TOLL_TEST_ALL:-}" ]; then
+    once=1 race_skip="|^TestOnAnvil\$$(subtests 'postgres|partitioned|anvil')" large="$large|$slow"
+fi
+large="^($large)\$"
+
+go list "$@" >"$work/packages"
+for package in $order; do grep -E "toll/$package\$" "$work/packages" || true; done >"$work/first"
+grep -vxFf "$work/first" "$work/packages" >"$work/then" || true
+# Each line of runs is one run of a test binary: the lane, the package, and flags. A package is in one lane for each build mode, and so it
+# is linked once for each build mode.
+run() { # $1 = the lane, $2 = the package, $3 = tests to skip, $4 = tests to run
+    if [ "$1" = race ] && [ -n "$short" ]; then return; fi
+    if [ -z "$lane" ] || [ "$lane" = "$1" ]; then echo "$1 $2 -test.skip=${3#|} -test.run=$4"; fi
+}
+cat "$work/first" "$work/then" | xargs -r go list -f '{{.ImportPath}} {{.Dir}} {{.Imports}}{{.TestImports}}{{.XTestImports}}' |
+    while read -r package dir imports; do
+        case $package in
+        */interop) run interop "$package" '' '' ;;
+        */internal/cli) run plain "$package" '' '' ;;
+        */internal/server)
+            run race "$package" "$race_skip" "$watched"
+            run plain "$package" '' ''
+            ;;
+        *)
+            run race "$package" "|$large$race_skip" ''
+            if [ -z "$once" ]; then
+                run stores "$package" '' ''
+                continue
+            fi
+            # Without the race detector: tests on PostgreSQL and anvil, and large tests. Partitions matter to statements on tables of
+            # the ledger, which are in three packages; the long rounds run all packages on partitions.
+            case $package in
+            */internal/ledger | */internal/store | */internal/pay) watched_skip='sqlite|embedded' ;;
+            *) watched_skip='sqlite|embedded|partitioned' ;;
+            esac
+            if echo "$imports" | grep -qE '/(storetest|servertest|chaintest)[] ]'; then
+                run stores "$package" "|$large$(subtests "$watched_skip")" ''
+            fi
+            if cat "$dir"/*_test.go 2>/dev/null | sed -n 's/^func \(Test[^(]*\)(.*/\1/p' | grep -qE "$large"; then
+                run stores "$package" '' "$large"
+            fi
+            ;;
+        esac
+    done >"$work/runs"
+if [ -n "$list" ]; then
+    cat "$work/runs"
+    exit
+fi
+
 # anvil and the software that the interop tests run against come from npm and run on node.
-if [ -z "$lint" ] && { [ -z "$lane" ] || [ "$lane" = chain ] || [ "$lane" = interop ]; } && ! { command -v node && command -v npm; } >/dev/null; then
+if [ -z "$lint" ] && ! { command -v node && command -v npm; } >/dev/null; then
     if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-        say "installing node, which the chain and interop tests need"
+        say "installing node, which tests of chains, pages, and interop need"
         apt-get update -qq >&2 && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends nodejs npm >&2 ||
             say "node cannot be installed: the suites that need it are SKIPPED"
     else
@@ -150,15 +233,19 @@ export CGO_ENABLED=0
 formatted() { out=$(gofmt -l .) && [ -z "$out" ] || { echo "gofmt would change: $out"; return 1; }; }
 # go install of a version of the module refuses these lines.
 installable() { ! grep -nE '^[[:space:]]*(replace|exclude)' go.mod; }
+# Programs are linked once, and so they are built after the other packages.
+built() {
+    mkdir "$work/programs"
+    go list -f '{{if ne .Name "main"}}{{.ImportPath}}{{end}}' ./... | xargs go build && go build -o "$work/programs/" ./...
+}
 demonstrated() { wait "$demonstration" || { cat "$work/demonstration"; return 1; } && demonstration=; }
 checks() {
     step "module can be installed" installable
     step gofmt formatted
     if [ -z "$lint" ]; then
-        step build go build ./...
+        step build built
         # It mostly waits for blocks: the other checks run beside it.
-        step "build of the program" go build -o "$work/toll" ./cmd/toll
-        "$work/toll" dev --once >"$work/demonstration" 2>&1 &
+        "$work/programs/toll" dev --once >"$work/demonstration" 2>&1 &
         demonstration=$!
     fi
     step vet go vet ./...
@@ -177,134 +264,86 @@ checks() {
     step "test without the embedded chain" go test -tags nodevchain -count=1 -vet=off -run TestScript_NoChain ./internal/cli
     step "demonstration (toll dev --once)" demonstrated
 }
-if [ -z "$lane" ]; then checks; fi
+times >"$work/checks"
+began=$(date +%s)
+if [ -z "$lane" ] || [ "$lane" = plain ]; then checks; fi
+# The processor time of this shell and of its commands, before and after the checks, and the seconds between.
+times >>"$work/checks"
+echo "$(($(date +%s) - began))" >>"$work/checks"
 
-case $lane in
-sqlite | chain | interop) unset TOLL_TEST_POSTGRES ;;
-*)
-    if [ -z "${TOLL_TEST_POSTGRES:-}" ]; then
-        cluster=$work/cluster
-        # A database that is dropped has all buffers searched, and those of tests are small.
-        if dsn=$(TOLL_PG_ARGS="shared_buffers=64MB ${TOLL_PG_ARGS:-}" sh scripts/postgres.sh start "$cluster"); then
-            export TOLL_TEST_POSTGRES="$dsn"
-        else
-            cluster=
-            say "PostgreSQL is not available: the suites postgres and partitioned are SKIPPED"
-        fi
+if [ -z "${TOLL_TEST_POSTGRES:-}" ]; then
+    cluster=$work/cluster
+    # A database that is dropped has all buffers searched, and those of tests are small.
+    if dsn=$(TOLL_PG_ARGS="shared_buffers=64MB ${TOLL_PG_ARGS:-}" sh scripts/postgres.sh start "$cluster"); then
+        export TOLL_TEST_POSTGRES="$dsn"
+    else
+        cluster=
+        say "PostgreSQL is not available: the suites postgres and partitioned are SKIPPED"
     fi
-    ;;
-esac
+fi
 
-# What takes long begins first.
-order='interop internal/server internal/chain internal/ledger internal/cli internal/card internal/checkout internal/api'
-# Whole services, in which the race detector watches the tests named here, and the rooms below by themselves: a service with a
-# chain is ten times slower under it.
-whole='/(internal/(server|cli)|interop)$'
-watched='^(TestLinearizable|TestClockMovedAtOnce|TestChainEndsWithTheService|TestCryptoTopUps|TestNothingIsLeft)$'
-# Tests of many megabytes, of many rows or of nothing but the processor, whose code the race detector watches in smaller tests, the
-# short run of the benchmarks, which are no part of the service, and mutants, which are compiled without it.
-large='TestOversizedAnswer|TestIDOfLargeMessage|TestSlowReadersInMemory|TestBodies_AsDecode|TestRun|TestMutants'
-# Tests of nothing but the processor that the race detector makes ten times slower. It watches them in the long rounds alone.
-slow='TestAnswersByHandAreThoseOfTheStrictDecoder|TestBodies_Bounded|TestQueryAgent_Bounds|TestIndentedAnswer'
-slow="$slow|TestRightsOfRoles|TestRightOfEveryRoute|TestRequests_Bounded|TestLists_Index|TestEventRuns_List"
-slow="$slow|TestDocumentsGiveWayOneByOne|TestBooks_RandomHistories|TestUsage_EqualsEntries|TestMassExpiry"
-slow="$slow|TestNothingIsPaidByAModelAlone|TestRevenue_Bound|TestTokenCacheIsBounded|TestGeneratedFileIsCurrent"
-sh scripts/named.sh "$watched" "$large" "$slow" || die "correct the lists of tests in scripts/test.sh"
-# A lane is some of the packages, and within them subtests by the names of stores.
-skip=
-suites="sqlite postgres partitioned embedded anvil chromium openclaw python typescript"
-chain='/internal/(chain|rails)(/|$)'
-case $lane in
-'') packages() { cat; } ;;
-sqlite)
-    packages() { grep -vE "$chain|/interop$"; }
-    skip=postgres\|partitioned suites=sqlite
-    ;;
-postgres) # what imports the stores of tests, or runs the program
-    packages() { xargs -r go list -f '{{.ImportPath}} {{.Imports}}{{.TestImports}}{{.XTestImports}}' | grep -E '/(storetest|servertest)[] ]' | cut -d ' ' -f 1 | grep -vE "$chain"; }
-    skip=sqlite suites="postgres partitioned"
-    ;;
-chain)
-    packages() { grep -E "$chain"; }
-    suites="embedded anvil"
-    ;;
-interop)
-    packages() { grep '/interop$'; }
-    suites="chromium openclaw python typescript"
-    ;;
-esac
-# subtests prints a pattern for -skip: subtests of these names, up to three levels below a test. A pattern of more levels than the name of
-# a test hides those behind it: only one result of this goes into a -skip, and it comes last.
-subtests() { if [ -n "$1" ]; then echo "|/^($1)\$|//^($1)\$|///^($1)\$"; fi; }
-# Our code is the same on each store and with each kind of chain, so the race detector watches it on what is embedded, and what it has
-# watched does not run again without it. The long rounds run everything in both ways.
-race_skip=$skip watched_skip=$skip anvil='' once=
-if [ -z "$lane" ] && [ -z "${TOLL_TEST_ALL:-}" ] && [ -n "$race" ]; then
-    once=1 race_skip='postgres|partitioned|anvil' watched_skip='sqlite|embedded' anvil='|^TestOnAnvil$' large="$large|$slow"
+# go test runs each test binary with this script, in the directory of its package. It makes the runs of the package, which is linked only
+# once, and adds their processor time to the lane.
+cat >"$work/binary" <<'BINARY'
+# $1 = the directory of the lists, $2 = the directory of the module, $3 = the lanes, then the test binary and its flags
+work=$1 root=$2 lanes=$3
+shift 3
+package=github.com/tollhq/toll${PWD#"$root"}
+ran= status=0
+while read -r lane name flags; do
+    case " $lanes " in *" $lane "*) ;; *) continue ;; esac
+    if [ "$name" != "$package" ]; then continue; fi
+    ran=$lane
+    # shellcheck disable=SC2086 # one word for each flag
+    (set -f && exec "$@" $flags) </dev/null || status=1
+done <"$work/runs"
+if [ -z "$ran" ]; then
+    echo "no run of $package is in the lanes $lanes"
+    exit 1
 fi
-large="^($large)\$"
-# The race detector leaves PostgreSQL out, so the lane of PostgreSQL runs without it.
-if [ "$lane" = postgres ]; then race=; fi
-# go vet has run, and nobody debugs these binaries: without symbols they are linked sooner, and panics read the same.
-flags="-json -timeout $timeout -count=1 -vet=off -ldflags=-s"
-
-go list "$@" | packages >"$work/packages"
-for package in $order; do grep -E "toll/$package\$" "$work/packages" || true; done >"$work/first"
-grep -vxFf "$work/first" "$work/packages" >"$work/then" || true
-cat "$work/first" "$work/then" >"$work/plain"
-grep -vE "$whole" "$work/plain" >"$work/raced" || true
-grep -E '/internal/server$' "$work/plain" >"$work/server" || true
-: >"$work/stores" >"$work/sharded" >"$work/large"
-if [ -n "$once" ]; then
-    # Without the race detector: rooms with a store or a chain, on those that it leaves out, and large tests. Partitions are seen by
-    # statements on tables of the ledger, which are in the rooms of "sharded"; the long rounds run all rooms on partitions.
-    xargs -r go list -f '{{.ImportPath}} {{.Imports}}{{.TestImports}}{{.XTestImports}}' <"$work/raced" |
-        grep -E '/(storetest|servertest|chaintest)[] ]' | cut -d ' ' -f 1 >"$work/with" || true
-    grep -E '/internal/(ledger|store|pay)$' "$work/with" >"$work/sharded" || true
-    grep -vxFf "$work/sharded" "$work/with" >"$work/stores" || true
-    xargs -r go list -f '{{.ImportPath}} {{.Dir}}' <"$work/raced" | while read -r package dir; do
-        if cat "$dir"/*_test.go 2>/dev/null | sed -n 's/^func \(Test[^(]*\)(.*/\1/p' | grep -qE "$large"; then echo "$package"; fi
-    done >"$work/large"
-    grep -E "$whole" "$work/packages" >"$work/plain" || true
-fi
-cat >"$work/run" <<'RUN'
-# $1 = flags of go test, $3 = the race detector, if it is wanted, $4 = tests of services for it, $5 = tests that it does not watch,
-# $6 = what a lane leaves out, $7 = what the race detector leaves out, $8 = what it has watched in rooms with stores, $9 = that and partitions
-flags=$1 work=$2 race=$3 watched=$4 large=$5 skip=$6 race_skip=$7 watched_skip=$8 whole_skip=$9
-tests() { # $1 = a list of packages, $2 = tests to skip, then flags; a list that is empty is not run
-    list=$(cat "$work/$1")
-    left=$2
-    shift 2
-    # shellcheck disable=SC2086 # one word for each flag and package
-    [ -z "$list" ] || go test $flags -skip="${left#|}" "$@" $list
-}
-# Both at the same time, and the events of the race detector after the others. Tests also wait, for databases, blocks and pages, so that
-# two packages of each keep two cores at work, and three of what mostly waits for PostgreSQL. With more of them the software of others ran
-# into time-outs of its own.
-if [ -n "$race" ]; then
-    (
-        export CGO_ENABLED=1
-        status=0
-        tests raced "|$large$race_skip" -p 2 $race || status=1
-        tests server "$race_skip" $race -run="$watched" || status=1
-        exit $status
-    ) >"$work/race.json" &
-    raced=$!
-fi
-status=0
-tests plain "$skip" -p 2 || status=1
-tests sharded "|$large$watched_skip" -p 3 || status=1
-tests stores "|$large$whole_skip" -p 3 || status=1
-tests large '' -p 2 -run="$large" || status=1
-if [ -n "$race" ]; then
-    wait $raced || status=1
-    cat "$work/race.json"
-fi
+times >>"$work/times.$ran"
 exit $status
+BINARY
+# go vet has run. Linking takes less time without symbols, and panics look the same.
+flags="-json -timeout $timeout -count=1 -vet=off -ldflags=-s"
+cat >"$work/run" <<'RUN'
+# $1 = the directory of the lists, $2 = flags of go test, $3 = flags of the race detector
+work=$1 flags=$2 race=$3
+tests() { # $1 = lanes, then flags
+    lanes=$1
+    shift
+    packages=$(while read -r lane package _; do case " $lanes " in *" $lane "*) echo "$package" ;; esac; done <"$work/runs" | uniq)
+    if [ -z "$packages" ]; then return 0; fi
+    for lane in $lanes; do date +%H:%M:%S >"$work/began.$lane"; done
+    # shellcheck disable=SC2086 # one word for each flag and package
+    go test $flags -exec "sh $work/binary $work $PWD '$lanes'" "$@" $packages
+}
+# Both build modes run at the same time, and the events of the race detector are printed last. Tests also wait for databases, blocks, and
+# pages: two packages of each mode keep two cores busy, or three packages that mostly wait for PostgreSQL. With more packages, third-party
+# software timed out.
+(
+    status=0
+    export CGO_ENABLED=1
+    tests race -p 2 $race || status=1
+    times >"$work/total.race"
+    exit $status
+) >"$work/race.json" &
+raced=$!
+{
+    status=0
+    tests 'plain interop' -p 2 || status=1
+    tests stores -p 3 || status=1
+    times >"$work/total.plain"
+    echo $status >"$work/status"
+} | tee "$work/plain.json"
+status=$(cat "$work/status")
+wait $raced || status=1
+cat "$work/race.json"
+exit "$status"
 RUN
 gotestsum=gotest.tools/gotestsum@v1.13.0 # pinned as staticcheck is
 events=$work/events
-set -- sh "$work/run" "$flags" "$work" "$race" "$watched" "$large" "$(subtests "$skip")" "$anvil$(subtests "$race_skip")" "$(subtests "$watched_skip")" "$(subtests "$watched_skip|partitioned")"
+set -- sh "$work/run" "$work" "$flags" "$race"
 if GOBIN="$work" go install $gotestsum >"$log" 2>&1; then
     set -- "$work/gotestsum" --format pkgname --format-icons text --jsonfile "$events" --raw-command -- "$@"
 elif [ -n "$strict" ]; then
@@ -343,7 +382,6 @@ result() { # $1 = what, $2 = the beginning of the names of its tests, $3 = how m
     passed=$(($(ended pass "$2") - ${3:-0})) skipped=$(ended skip "$2")
     say "$1: $passed passed, $(ended fail "$2") failed, $skipped skipped"
 }
-if [ -x "$work/gotestsum" ]; then "$work/gotestsum" tool slowest --jsonfile "$events" --threshold 2s | awk '$2 !~ "/"' | head -n 30; fi
 for suite in $suites; do
     result "suite $suite" "([^\"]*/)?$suite[/\"]"
     if [ "$passed" = 0 ]; then
@@ -356,6 +394,7 @@ deferred=$(logged 'deferred to make test-all' | wc -l)
 if [ "$deferred" != 0 ]; then say "deferred to make test-all: $deferred: $(logged 'deferred to make test-all' | sort -u | tr '\n' ' ')"; fi
 result "all packages, $(($(date +%s) - began)) s" '' "$deferred"
 if [ "$passed" = 0 ]; then status=1; fi
+(cd "$work" && awk -f "$OLDPWD/scripts/table.awk" checks $(ls began.* times.* total.* 2>/dev/null) runs plain.json race.json) >&2
 if [ "$skipped" != 0 ] && [ -n "$strict" ]; then
     say "with CI=true, no test may be skipped"
     status=1
