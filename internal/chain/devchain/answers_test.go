@@ -85,7 +85,6 @@ type question struct{ name, method, params string }
 // history is a chain with one transaction of each kind, and what the questions name.
 type history struct {
 	c      *Chain
-	key    *big.Int
 	sender *sender
 	other  *sender
 	txs    map[string]*types.Transaction
