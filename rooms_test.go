@@ -231,7 +231,6 @@ var rooms = map[string]room{
 		layer: "rails",
 		ours:  "toll",
 		third: []string{"github.com/ethereum/go-ethereum"},
-		tests: []string{"github.com/holiman/uint256"},
 	},
 	"internal/chain/contracts/generate": {
 		what:  "the program that makes them from pinned packages, run by hand",
@@ -273,6 +272,7 @@ var rooms = map[string]room{
 		layer: "lab",
 		ours:  "internal/must internal/chain/contracts internal/chain/signer internal/chain/devchain",
 		third: []string{"github.com/ethereum/go-ethereum"},
+		tests: []string{"github.com/holiman/uint256"},
 	},
 	"internal/chain/mirror": {
 		what:  "burned credits as a Merkle tree per period: publisher, and the check of a proof",

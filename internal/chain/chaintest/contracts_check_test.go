@@ -1,6 +1,6 @@
 //go:build !nodevchain
 
-package contracts_test
+package chaintest_test
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 
 func TestCodeOfBothChains(t *testing.T) {
 	for _, id := range []uint64{contracts.BaseSepolia, contracts.Base} {
-		c := start(t, id)
+		c := startContractChain(t, id)
 		if got := contracts.Check(t.Context(), c.eth, id); len(got) > 0 {
 			t.Errorf("chain %d: %v", id, got)
 		}
@@ -42,7 +42,7 @@ func TestCodeOfBothChains(t *testing.T) {
 }
 
 func TestUnreadableIsNoMismatch(t *testing.T) {
-	c := start(t, contracts.BaseSepolia)
+	c := startContractChain(t, contracts.BaseSepolia)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	for name, got := range map[string][]contracts.Mismatch{
@@ -61,7 +61,7 @@ func TestUnreadableIsNoMismatch(t *testing.T) {
 
 // A contract that refuses the question is a mismatch, not an outage.
 func TestTokenThatReverts(t *testing.T) {
-	c := start(t, contracts.BaseSepolia)
+	c := startContractChain(t, contracts.BaseSepolia)
 	got := contracts.CheckTokens(t.Context(), redirected{c.eth, contracts.CreditMirror(common.Address{})}, contracts.BaseSepolia)
 	if len(got) != 4 || got[0].Found != "no uint8" {
 		t.Errorf("no code: %v", got)

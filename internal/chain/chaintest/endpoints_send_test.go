@@ -1,4 +1,4 @@
-package endpoints_test
+package chaintest_test
 
 import (
 	"context"
@@ -19,7 +19,7 @@ const sending = "eth_sendRawTransaction"
 
 func TestSend_All(t *testing.T) {
 	t.Parallel()
-	s := two(t, nil)
+	s := newTwoEndpoints(t, nil)
 	tx := transfer(t, s)
 	s.first.Swallow()
 	must.Do(t, s.pool.Send(t.Context(), bytesOf(t, tx)))
@@ -33,7 +33,7 @@ func TestSend_All(t *testing.T) {
 // One endpoint that hangs does not hold up the answer of the other, and still gets the bytes.
 func TestSend_OneIsEnough(t *testing.T) {
 	t.Parallel()
-	s := two(t, func(cfg *endpoints.Config) { cfg.Timeout = time.Hour })
+	s := newTwoEndpoints(t, func(cfg *endpoints.Config) { cfg.Timeout = time.Hour })
 	s.number(t)
 	tx := transfer(t, s)
 	goOn := make(chan struct{})
@@ -67,7 +67,7 @@ func TestSend_TellsMost(t *testing.T) {
 		other = "the moon is full"
 	)
 	order := []string{known, low, under, poor, large, gas, other}
-	s := two(t, nil)
+	s := newTwoEndpoints(t, nil)
 	raw := bytesOf(t, transfer(t, s))
 	for i, most := range order {
 		for _, less := range order[i:] {
@@ -85,7 +85,7 @@ func TestSend_TellsMost(t *testing.T) {
 
 func TestSend_Faults(t *testing.T) {
 	t.Parallel()
-	s := two(t, nil)
+	s := newTwoEndpoints(t, nil)
 	tx := transfer(t, s)
 	s.first.Refuse(-1, sending, "already known")
 	s.next.Drop(-1)
@@ -94,7 +94,7 @@ func TestSend_Faults(t *testing.T) {
 	}
 
 	// An answer that does not name the transaction is none.
-	s = two(t, nil)
+	s = newTwoEndpoints(t, nil)
 	s.first.Answer(sending, func([]json.RawMessage) (any, error) { return common.Hash{1}, nil })
 	s.next.Answer(sending, func([]json.RawMessage) (any, error) { return nil, nil })
 	if err := s.pool.Send(t.Context(), bytesOf(t, transfer(t, s))); !errors.Is(err, endpoints.ErrNone) {
@@ -102,7 +102,7 @@ func TestSend_Faults(t *testing.T) {
 	}
 
 	// Bytes that were lost on the way back are sent again.
-	s = two(t, nil)
+	s = newTwoEndpoints(t, nil)
 	s.number(t)
 	s.next.Drop(-1)
 	tx = transfer(t, s)
@@ -118,7 +118,7 @@ func TestSend_Faults(t *testing.T) {
 
 func TestSend_ContextEnds(t *testing.T) {
 	t.Parallel()
-	s := two(t, func(cfg *endpoints.Config) { cfg.Timeout = time.Hour })
+	s := newTwoEndpoints(t, func(cfg *endpoints.Config) { cfg.Timeout = time.Hour })
 	s.number(t)
 	raw := bytesOf(t, transfer(t, s))
 	s.first.Hang()

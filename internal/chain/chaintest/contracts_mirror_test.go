@@ -1,6 +1,6 @@
 //go:build !nodevchain
 
-package contracts_test
+package chaintest_test
 
 import (
 	"math/big"
@@ -15,7 +15,7 @@ import (
 )
 
 func TestCreditMirror(t *testing.T) {
-	c := start(t, contracts.BaseSepolia)
+	c := startContractChain(t, contracts.BaseSepolia)
 	operator, stranger := c.account(), c.account()
 	m := contracts.Mirror(operator.Address)
 	c.does(stranger, contracts.Create2Deployer, append(m.Salt.Bytes(), m.InitCode...))
@@ -32,13 +32,13 @@ func TestCreditMirror(t *testing.T) {
 	}
 	root := [32]byte{1, 2, 3}
 	anchor := anchoring(7, root, 3, 250)
-	c.reverts(hexutil.Encode(errorID("NotOperator()")), stranger, m.Address, anchor)
+	c.reverts(hexutil.Encode(selector("NotOperator()")), stranger, m.Address, anchor)
 	receipt := c.does(operator, m.Address, anchor)
 	if len(receipt.Logs) != 1 {
 		t.Fatalf("%d logs", len(receipt.Logs))
 	}
 	logged(t, receipt, "Anchored(uint64,bytes32,uint64,uint128)", [][]byte{{7}}, root[:], []byte{3}, []byte{250})
-	last := append(errorID("PeriodNotAfter(uint64)"), common.LeftPadBytes([]byte{7}, 32)...)
+	last := append(selector("PeriodNotAfter(uint64)"), common.LeftPadBytes([]byte{7}, 32)...)
 	for _, period := range []uint64{0, 6, 7} {
 		c.reverts(hexutil.Encode(last), operator, m.Address, anchoring(period, root, 3, 250))
 	}
@@ -75,5 +75,3 @@ func TestCreditMirror(t *testing.T) {
 		}
 	}
 }
-
-func errorID(signature string) []byte { return crypto.Keccak256([]byte(signature))[:4] }

@@ -1,13 +1,12 @@
 //go:build !nodevchain
 
-package contracts_test
+package chaintest_test
 
 import (
 	"crypto/ecdsa"
 	"errors"
 	"math/big"
 	"testing"
-	"time"
 
 	"github.com/ethereum/go-ethereum"
 	"github.com/ethereum/go-ethereum/accounts/abi"
@@ -17,27 +16,25 @@ import (
 	"github.com/ethereum/go-ethereum/ethclient"
 	"github.com/ethereum/go-ethereum/rpc"
 
+	"github.com/tollhq/toll/internal/chain/chaintest"
 	"github.com/tollhq/toll/internal/chain/devchain"
 	"github.com/tollhq/toll/internal/must"
 )
 
-// chain is an embedded chain with the accounts of a test on it.
-type chain struct {
-	*devchain.Chain
+// contractChain is an embedded chain whose contracts a test calls.
+type contractChain struct {
+	*chaintest.Chain
 	eth *ethclient.Client
 	t   *testing.T
 }
 
-func start(t *testing.T, id uint64) *chain {
+func startContractChain(t *testing.T, id uint64) *contractChain {
 	t.Helper()
-	c := must.Get(devchain.Start(t.Context(), devchain.Config{ChainID: id, Idle: -1}))(t)
-	t.Cleanup(func() {
-		must.Check(t, c.Close())
-	})
-	return &chain{c, ethclient.NewClient(c.Client()), t}
+	c := chaintest.Start(t, devchain.Config{ChainID: id})
+	return &contractChain{c, c.Eth(), t}
 }
 
-func (c *chain) id() *big.Int { return new(big.Int).SetUint64(c.ChainID()) }
+func (c *contractChain) id() *big.Int { return new(big.Int).SetUint64(c.ChainID()) }
 
 type account struct {
 	common.Address
@@ -45,7 +42,7 @@ type account struct {
 }
 
 // account makes an account with gas money.
-func (c *chain) account() account {
+func (c *contractChain) account() account {
 	c.t.Helper()
 	key := must.Get(crypto.GenerateKey())(c.t)
 	a := account{crypto.PubkeyToAddress(key.PublicKey), key}
@@ -62,7 +59,7 @@ func (a account) sign(t *testing.T, hash []byte) []byte {
 }
 
 // send waits for the transaction and returns its receipt, whatever its status.
-func (c *chain) send(from account, to common.Address, data []byte) *types.Receipt {
+func (c *contractChain) send(from account, to common.Address, data []byte) *types.Receipt {
 	c.t.Helper()
 	nonce := must.Get(c.eth.PendingNonceAt(c.t.Context(), from.Address))(c.t)
 	return c.mine(from, &types.DynamicFeeTx{
@@ -70,28 +67,14 @@ func (c *chain) send(from account, to common.Address, data []byte) *types.Receip
 	})
 }
 
-func (c *chain) mine(from account, inner types.TxData) *types.Receipt {
+func (c *contractChain) mine(from account, inner types.TxData) *types.Receipt {
 	c.t.Helper()
 	tx := must.Get(types.SignNewTx(from.key, types.LatestSignerForChainID(c.id()), inner))(c.t)
-	must.Do(c.t, c.eth.SendTransaction(c.t.Context(), tx))
-	// A receipt can be seen before its block is the latest.
-	for {
-		receipt, err := c.eth.TransactionReceipt(c.t.Context(), tx.Hash())
-		if err == nil {
-			if head, err := c.eth.BlockNumber(c.t.Context()); err == nil && head >= receipt.BlockNumber.Uint64() {
-				return receipt
-			}
-		}
-		select {
-		case <-c.t.Context().Done():
-			c.t.Fatal("the transaction is in no block")
-		case <-time.After(2 * time.Millisecond):
-		}
-	}
+	return mined(c.t, c.eth, tx)
 }
 
 // does fails the test when the transaction reverts.
-func (c *chain) does(from account, to common.Address, data []byte) *types.Receipt {
+func (c *contractChain) does(from account, to common.Address, data []byte) *types.Receipt {
 	c.t.Helper()
 	c.reverts("", from, to, data)
 	receipt := c.send(from, to, data)
@@ -102,7 +85,7 @@ func (c *chain) does(from account, to common.Address, data []byte) *types.Receip
 }
 
 // reverts calls, and wants this text or these bytes; "" wants an answer, which it returns.
-func (c *chain) reverts(want string, from account, to common.Address, data []byte) []byte {
+func (c *contractChain) reverts(want string, from account, to common.Address, data []byte) []byte {
 	c.t.Helper()
 	answer, err := c.eth.CallContract(c.t.Context(), ethereum.CallMsg{From: from.Address, To: &to, Data: data}, nil)
 	got := ""

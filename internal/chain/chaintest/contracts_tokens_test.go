@@ -1,6 +1,6 @@
 //go:build !nodevchain
 
-package contracts_test
+package chaintest_test
 
 import (
 	"bytes"
@@ -20,7 +20,7 @@ import (
 
 // tokenTest has a payer with 1,000 base units of a token.
 type tokenTest struct {
-	*chain
+	*contractChain
 	at     common.Address
 	domain [32]byte
 	payer  account
@@ -28,21 +28,21 @@ type tokenTest struct {
 }
 
 func startToken(t *testing.T) *tokenTest {
-	c := start(t, contracts.BaseSepolia)
-	x := &tokenTest{chain: c, at: contracts.USDC(contracts.BaseSepolia), payer: c.account(), other: c.account()}
-	x.domain = domain("USDC", "2", c.id(), x.at)
+	c := startContractChain(t, contracts.BaseSepolia)
+	x := &tokenTest{contractChain: c, at: contracts.USDC(contracts.BaseSepolia), payer: c.account(), other: c.account()}
+	x.domain = domainSeparator("USDC", "2", c.id(), x.at)
 	x.does(x.other, x.at, chaintest.Call("mint(address,uint256)", x.payer.Address, big.NewInt(1000)))
 	return x
 }
 
-// domain is the separator of EIP-712.
-func domain(name, version string, chainID *big.Int, contract common.Address) [32]byte {
-	return hash("EIP712Domain(string name,string version,uint256 chainId,address verifyingContract)",
+// domainSeparator is the separator of EIP-712.
+func domainSeparator(name, version string, chainID *big.Int, contract common.Address) [32]byte {
+	return structHash("EIP712Domain(string name,string version,uint256 chainId,address verifyingContract)",
 		crypto.Keccak256([]byte(name)), crypto.Keccak256([]byte(version)), chainID.Bytes(), contract[:])
 }
 
-// hash is that of an EIP-712 struct whose fields are static.
-func hash(structure string, fields ...[]byte) [32]byte {
+// structHash is that of an EIP-712 struct whose fields are static.
+func structHash(structure string, fields ...[]byte) [32]byte {
 	words := crypto.Keccak256([]byte(structure))
 	for _, f := range fields {
 		words = append(words, common.LeftPadBytes(f, 32)...)
@@ -50,8 +50,8 @@ func hash(structure string, fields ...[]byte) [32]byte {
 	return crypto.Keccak256Hash(words)
 }
 
-func (x *tokenTest) digest(structHash [32]byte) []byte {
-	return crypto.Keccak256([]byte("\x19\x01"), x.domain[:], structHash[:])
+func (x *tokenTest) digest(message [32]byte) []byte {
+	return crypto.Keccak256([]byte("\x19\x01"), x.domain[:], message[:])
 }
 
 func (x *tokenTest) number(data []byte) int64 {
@@ -64,8 +64,8 @@ func (x *tokenTest) balance(of common.Address) int64 {
 	return x.number(chaintest.Call("balanceOf(address)", of))
 }
 
-// text reads the answer of a function that returns a string.
-func text(answer []byte) string {
+// stringResult reads the answer of a function that returns a string.
+func stringResult(answer []byte) string {
 	if len(answer) < 64 {
 		return ""
 	}
@@ -119,7 +119,7 @@ func (x *tokenTest) authorization(nonce byte) authorization {
 
 func (x *tokenTest) signed(by account, a authorization) []byte {
 	x.t.Helper()
-	return by.sign(x.t, x.digest(hash(a.structure, a.from[:], a.to[:], big.NewInt(a.value).Bytes(), big.NewInt(a.after).Bytes(),
+	return by.sign(x.t, x.digest(structHash(a.structure, a.from[:], a.to[:], big.NewInt(a.value).Bytes(), big.NewInt(a.after).Bytes(),
 		big.NewInt(a.before).Bytes(), a.nonce[:])))
 }
 
@@ -142,14 +142,14 @@ func TestDevTokens_ERC20(t *testing.T) {
 		"USDC": contracts.USDC(contracts.BaseSepolia), "EURC": contracts.EURC(contracts.BaseSepolia),
 	} {
 		for function, data := range map[string][]byte{"name": chaintest.Call("name()"), "symbol": chaintest.Call("symbol()")} {
-			if got := text(x.reverts("", x.other, at, data)); got != symbol {
+			if got := stringResult(x.reverts("", x.other, at, data)); got != symbol {
 				t.Errorf("%s() = %q, want %s", function, got, symbol)
 			}
 		}
-		if version := text(x.reverts("", x.other, at, chaintest.Call("version()"))); version != "2" {
+		if version := stringResult(x.reverts("", x.other, at, chaintest.Call("version()"))); version != "2" {
 			t.Errorf("version() = %q", version)
 		}
-		if got, want := x.reverts("", x.other, at, chaintest.Call("DOMAIN_SEPARATOR()")), domain(symbol, "2", x.id(), at); [32]byte(got) != want {
+		if got, want := x.reverts("", x.other, at, chaintest.Call("DOMAIN_SEPARATOR()")), domainSeparator(symbol, "2", x.id(), at); [32]byte(got) != want {
 			t.Errorf("DOMAIN_SEPARATOR() of %s = %x, want %x", symbol, got, want)
 		}
 		if got := new(big.Int).SetBytes(x.reverts("", x.other, at, chaintest.Call("decimals()"))); got.Int64() != contracts.Decimals {
@@ -182,7 +182,7 @@ func TestDevTokens_ERC20(t *testing.T) {
 func TestDevTokens_Permit(t *testing.T) {
 	x := startToken(t)
 	permit := func(by account, nonce, deadline int64) []byte {
-		return by.sign(t, x.digest(hash("Permit(address owner,address spender,uint256 value,uint256 nonce,uint256 deadline)", x.payer.Address[:],
+		return by.sign(t, x.digest(structHash("Permit(address owner,address spender,uint256 value,uint256 nonce,uint256 deadline)", x.payer.Address[:],
 			x.other.Address[:], big.NewInt(50).Bytes(), big.NewInt(nonce).Bytes(), big.NewInt(deadline).Bytes())))
 	}
 	deadline := time.Now().Unix() + 3600
@@ -241,7 +241,7 @@ func TestDevTokens_Authorizations(t *testing.T) {
 	a = x.authorization(4)
 	cancel := func(by account) []byte {
 		return chaintest.Call("cancelAuthorization(address,bytes32,bytes)", x.payer.Address, a.nonce,
-			by.sign(t, x.digest(hash("CancelAuthorization(address authorizer,bytes32 nonce)", x.payer.Address[:], a.nonce[:]))))
+			by.sign(t, x.digest(structHash("CancelAuthorization(address authorizer,bytes32 nonce)", x.payer.Address[:], a.nonce[:]))))
 	}
 	x.reverts("FiatTokenV2: invalid signature", x.other, x.at, cancel(x.other))
 	receipt = x.does(x.other, x.at, cancel(x.payer))

@@ -1,7 +1,8 @@
-package signer_test
+package chaintest_test
 
 import (
-	"context"
+	"bytes"
+	"log/slog"
 	"math/big"
 	"testing"
 	"time"
@@ -15,28 +16,77 @@ import (
 
 	"github.com/tollhq/toll/internal/chain/chaintest"
 	"github.com/tollhq/toll/internal/chain/contracts"
-	"github.com/tollhq/toll/internal/chain/devchain"
 	"github.com/tollhq/toll/internal/chain/signer"
 	"github.com/tollhq/toll/internal/chain/userop"
 	"github.com/tollhq/toll/internal/must"
 )
 
-// onChain is a bench with a chain on which its relayer has gas money and its subscriber 50 USDC.
+var receiver = common.HexToAddress("0x1111111111111111111111111111111111111111")
+
+// vectorTerms are the terms of a delegation from the account with the key 0101... to the account with the key 0202...
+var vectorTerms = userop.Terms{
+	ID:        "00000000-0000-4000-8000-000000000001",
+	Delegator: common.HexToAddress("0x1a642f0E3c3aF545E7AcBD38b07251B3990914F1"),
+	Delegate:  common.HexToAddress("0x5050A4F4b3f9338C3472dcC01A87C76A144b3c9c"),
+	Token:     contracts.USDC(contracts.BaseSepolia), Limit: big.NewInt(10_000_000), Before: 1893456000,
+}
+
+// vectorTransfers pay one dollar.
+func vectorTransfers() []userop.Transfer {
+	return []userop.Transfer{{To: receiver, Amount: big.NewInt(1_000_000)}}
+}
+
+// onChain is a signer and a chain. The relayer can pay for gas, and the subscriber has 50 USDC.
 type onChain struct {
-	*bench
-	t     *testing.T
-	eth   *ethclient.Client
-	nonce uint64
+	*signer.Signer
+	t                            *testing.T
+	eth                          *ethclient.Client
+	subscriber, service, relayer common.Address
+	usdc                         common.Address
+	nonce                        uint64
 }
 
 func newOnChain(t *testing.T) *onChain {
 	t.Helper()
-	b := newBench(t, nil)
-	c := must.Get(devchain.Start(t.Context(), devchain.Config{Funded: []common.Address{b.relayer}}))(t)
-	t.Cleanup(func() { _ = c.Close() })
-	must.Get(c.Mint(t.Context(), b.usdc, b.subscriber, big.NewInt(50_000_000)))(t)
-	must.Get(c.Fund(t.Context(), b.subscriber, big.NewInt(1000)))(t)
-	return &onChain{b, t, ethclient.NewClient(c.Client()), 0}
+	c := &onChain{t: t, usdc: vectorTerms.Token}
+	c.restart()
+	if c.subscriber != vectorTerms.Delegator || c.service != vectorTerms.Delegate {
+		t.Fatalf("the keys belong to %s and %s", c.subscriber, c.service)
+	}
+	chain := chaintest.Embedded(t, c.relayer)
+	must.Get(chain.Mint(t.Context(), c.usdc, c.subscriber, big.NewInt(50_000_000)))(t)
+	must.Get(chain.Fund(t.Context(), c.subscriber, big.NewInt(1000)))(t)
+	c.eth = chain.Eth()
+	return c
+}
+
+// restart replaces the signer by a new signer with the same keys, which remembers no order.
+func (c *onChain) restart() {
+	c.t.Helper()
+	keys := &chaintest.Keys{}
+	for i, account := range []*common.Address{&c.subscriber, &c.service, &c.relayer} {
+		*account = keys.Add(c.t, bytes.Repeat([]byte{byte(i + 1)}, 32))
+	}
+	c.Signer = must.Get(signer.New(signer.Config{
+		ChainID: big.NewInt(contracts.BaseSepolia), Keys: keys, Service: c.service, Relayers: []common.Address{c.relayer},
+		Clock: func() time.Time { return time.Unix(1_790_000_000, 0) }, Log: slog.New(slog.DiscardHandler),
+	}))(c.t)
+}
+
+// direct is a request for an order of one dollar.
+func (c *onChain) direct(id string) signer.Order {
+	return signer.Order{
+		OrderID: id, Sender: c.subscriber, Token: c.usdc, Transfers: vectorTransfers(), Total: big.NewInt(1_000_000), Cents: 100, CallGas: 200_000,
+	}
+}
+
+// delegated is a request for an order of one dollar that the service pays with a delegation.
+func (c *onChain) delegated(id string, d *userop.Delegation) signer.Order {
+	c.t.Helper()
+	o := c.direct(id)
+	o.Sender, o.CallGas = c.service, 400_000
+	o.Delegation = must.Get(c.Delegation(c.t.Context(), signer.Delegation{Delegation: d}))(c.t)
+	return o
 }
 
 // send lets the relayer send operations, with code for these accounts, and returns which of them succeeded.
@@ -65,23 +115,8 @@ func (c *onChain) send(ops []*userop.Operation, accounts ...common.Address) []bo
 
 func (c *onChain) mined(tx *types.Transaction) *types.Receipt {
 	c.t.Helper()
-	must.Do(c.t, c.eth.SendTransaction(c.t.Context(), tx))
 	c.nonce++
-	ctx, cancel := context.WithTimeout(c.t.Context(), 2*time.Minute)
-	defer cancel()
-	for {
-		// A receipt can be seen before its block is the latest.
-		r, err := c.eth.TransactionReceipt(ctx, tx.Hash())
-		if err == nil {
-			if head, err := c.eth.BlockNumber(ctx); err == nil && head >= r.BlockNumber.Uint64() {
-				return r
-			}
-		}
-		if ctx.Err() != nil {
-			c.t.Fatal(err)
-		}
-		time.Sleep(time.Millisecond)
-	}
+	return mined(c.t, c.eth, tx)
 }
 
 // simulate returns why the EntryPoint would refuse an operation.
@@ -157,15 +192,16 @@ func TestOnChain(t *testing.T) {
 	}
 	other := c.direct("order-1")
 	other.Transfers[0].Amount, other.Total = big.NewInt(5), big.NewInt(5)
-	forgetful := newBench(t, nil)
+	forgetful := *c
+	forgetful.restart()
 	if got := c.simulate(op(forgetful.Order(ctx, other))); got != `FailedOp(0, "AA25 invalid account nonce")` {
 		t.Errorf("another content for the order, by another process: %s", got)
 	}
 
-	d := userop.NewDelegation(c.terms())
-	several := c.delegated(t, "order-2", d)
+	d := userop.NewDelegation(vectorTerms)
+	several := c.delegated("order-2", d)
 	several.Transfers = []userop.Transfer{{To: receiver, Amount: big.NewInt(1)}, {To: c.service, Amount: new(big.Int)}, {To: receiver, Amount: big.NewInt(2)}}
-	several.Total, several.CallGas = big.NewInt(3), 400_000
+	several.Total = big.NewInt(3)
 	native := c.direct("order-3")
 	native.Token = common.Address{}
 	native.Transfers = []userop.Transfer{{To: receiver, Amount: big.NewInt(300)}, {To: common.Address{0xaa}, Amount: big.NewInt(600)}}
@@ -176,10 +212,9 @@ func TestOnChain(t *testing.T) {
 		t.Errorf("the receiver has %s wei, %v", wei, err)
 	}
 
-	pinned := c.terms()
+	pinned := vectorTerms
 	pinned.ID, pinned.Receiver = "pinned", &receiver
-	order := c.delegated(t, "order-4", userop.NewDelegation(pinned))
-	order.CallGas = 400_000
+	order := c.delegated("order-4", userop.NewDelegation(pinned))
 	expect("a pinned order", c.send([]*userop.Operation{op(c.Order(ctx, order))}), true)
 	paid("after it", 2_000_003)
 	order.Transfers[0].To = common.Address{0xbb}
@@ -194,13 +229,12 @@ func TestOnChain(t *testing.T) {
 		t.Errorf("the voided order: %s", got)
 	}
 
-	last := c.delegated(t, "order-7", d)
-	last.CallGas = 400_000
+	last := c.delegated("order-7", d)
 	late := op(c.Order(ctx, last))
 	if got := c.run(late); got != "" {
 		t.Errorf("before the revocation: %s", got)
 	}
-	revoke := op(c.Revoke(ctx, signer.Revoke{DelegationID: c.terms().ID, Delegation: d, CallGas: 100_000}))
+	revoke := op(c.Revoke(ctx, signer.Revoke{DelegationID: vectorTerms.ID, Delegation: d, CallGas: 100_000}))
 	expect("a revocation, and the order after it", c.send([]*userop.Operation{revoke, late}), true, false)
 	if got := c.run(late); got != "CannotUseADisabledDelegation()" {
 		t.Errorf("after the revocation: %s", got)

@@ -1,4 +1,4 @@
-package endpoints_test
+package chaintest_test
 
 import (
 	"context"
@@ -42,7 +42,7 @@ func TestPool_HidesKeysOfURLs(t *testing.T) {
 			t.Parallel()
 			d := chaintest.NewDouble(t, chain.Client())
 			url := strings.Replace(d.URL, "http://", "http://user-of-them:password-of-them@", 1) + "/v2/path-key-0123?apikey=query-key-4567"
-			lines := &log{}
+			lines := &poolLog{}
 			attempt := unhurried
 			if name == "hang" {
 				attempt = 200 * time.Millisecond
@@ -118,7 +118,7 @@ func TestRead_ErrorsUnderAStatus(t *testing.T) {
 	for status, answer := range map[int]bool{400: true, 422: true, 401: false, 403: false, 429: false, 500: false, 503: false} {
 		t.Run(strconv.Itoa(status), func(t *testing.T) {
 			t.Parallel()
-			s := two(t, nil)
+			s := newTwoEndpoints(t, nil)
 			s.number(t)
 			s.first.Status(status, body)
 			s.next.Status(status, body)

@@ -1,4 +1,4 @@
-package mirror_test
+package chaintest_test
 
 import (
 	"errors"
@@ -24,9 +24,6 @@ import (
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
-
-// patience is how long a test waits for what has to come.
-const patience = 2 * time.Minute
 
 // journal is the database, and the lease under which publishers write.
 type journal struct {
@@ -87,7 +84,7 @@ func (j *journal) set(number int64, columns string, args ...any) {
 	}))
 }
 
-type scene struct {
+type mirrorScene struct {
 	*chaintest.Chain
 	keys     chaintest.Keys
 	operator common.Address
@@ -96,9 +93,9 @@ type scene struct {
 	signer   *signer.Signer
 }
 
-func newScene(t *testing.T, c *chaintest.Chain) *scene {
+func newMirrorScene(t *testing.T, c *chaintest.Chain) *mirrorScene {
 	t.Helper()
-	s := &scene{Chain: c, journal: newJournal(t)}
+	s := &mirrorScene{Chain: c, journal: newJournal(t)}
 	s.operator = s.keys.New(t)
 	must.Get(c.Fund(t.Context(), s.operator, big.NewInt(1e18)))(t)
 	s.connect(t, c.Client())
@@ -111,7 +108,7 @@ func newScene(t *testing.T, c *chaintest.Chain) *scene {
 }
 
 // connect lets publishers speak to the chain with a client. It is asked again for what got lost, and not because the machine stood still.
-func (s *scene) connect(t *testing.T, client *rpc.Client) {
+func (s *mirrorScene) connect(t *testing.T, client *rpc.Client) {
 	t.Helper()
 	var err error
 	s.pool, err = endpoints.New(endpoints.Config{Clients: []*rpc.Client{client}, ChainID: s.ChainID(), Idle: true, Timeout: patience / 4})
@@ -120,7 +117,7 @@ func (s *scene) connect(t *testing.T, client *rpc.Client) {
 }
 
 // publisher is one process that publishes.
-func (s *scene) publisher(atOnce bool) *mirror.Publisher {
+func (s *mirrorScene) publisher(atOnce bool) *mirror.Publisher {
 	return mirror.NewPublisher(mirror.Config{
 		Pool: s.pool, Signer: s.signer, Operator: s.operator, Store: s.journal.st, Lease: s.journal.lease, Tip: big.NewInt(1e6), AtOnce: atOnce,
 		Log: slog.New(slog.DiscardHandler),
@@ -128,7 +125,7 @@ func (s *scene) publisher(atOnce bool) *mirror.Publisher {
 }
 
 // add closes a period with n burns.
-func (s *scene) add(number, n int64) mirror.Closed {
+func (s *mirrorScene) add(number, n int64) mirror.Closed {
 	burns := make([]mirror.Burn, n)
 	for i := range burns {
 		burns[i] = mirror.Burn{At: time.Unix(3600*number+int64(i), 0), BurnFields: toll.BurnFields{
@@ -146,7 +143,7 @@ func (s *scene) add(number, n int64) mirror.Closed {
 }
 
 // run steps until nothing is left to do.
-func (s *scene) run(t *testing.T, p *mirror.Publisher) error {
+func (s *mirrorScene) run(t *testing.T, p *mirror.Publisher) error {
 	t.Helper()
 	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
 		busy, err := p.Step(t.Context())
@@ -161,7 +158,7 @@ func (s *scene) run(t *testing.T, p *mirror.Publisher) error {
 }
 
 // latest waits until the blocks that the journal knows are on the chain for all: a receipt can be seen before its block is the latest.
-func (s *scene) latest(t *testing.T) {
+func (s *mirrorScene) latest(t *testing.T) {
 	t.Helper()
 	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
 		head := must.Get(s.Eth().BlockNumber(t.Context()))(t)
@@ -174,7 +171,7 @@ func (s *scene) latest(t *testing.T) {
 	}
 }
 
-func (s *scene) anchors(t *testing.T) []types.Log {
+func (s *mirrorScene) anchors(t *testing.T) []types.Log {
 	t.Helper()
 	s.latest(t)
 	logs, err := s.Eth().FilterLogs(t.Context(), ethereum.FilterQuery{FromBlock: new(big.Int), Addresses: []common.Address{s.publisher(true).Contract()}})
@@ -182,7 +179,7 @@ func (s *scene) anchors(t *testing.T) []types.Log {
 	return logs
 }
 
-func (s *scene) proof(t *testing.T, c mirror.Closed, i int) *toll.BurnProof {
+func (s *mirrorScene) proof(t *testing.T, c mirror.Closed, i int) *toll.BurnProof {
 	t.Helper()
 	hashes := make([]toll.Hash, len(c.Leaves))
 	for i := range c.Leaves {
@@ -201,7 +198,7 @@ func (s *scene) proof(t *testing.T, c mirror.Closed, i int) *toll.BurnProof {
 // the tree.
 func TestPublishAndVerify(t *testing.T) {
 	chaintest.Each(t, func(t *testing.T, chain *chaintest.Chain) {
-		s := newScene(t, chain)
+		s := newMirrorScene(t, chain)
 		var closed []mirror.Closed
 		for i, n := range []int64{1, 2, 3, 7} {
 			closed = append(closed, s.add(int64(100+3*i), n))
@@ -254,7 +251,7 @@ func TestPublishAndVerify(t *testing.T) {
 
 // A crash at any write leaves one root for a period.
 func TestCrash(t *testing.T) {
-	s := newScene(t, chaintest.New(t))
+	s := newMirrorScene(t, chaintest.New(t))
 	s.add(50, 2)
 	must.Do(t, s.run(t, s.publisher(true)))
 
@@ -292,7 +289,7 @@ func TestCrash(t *testing.T) {
 
 // A reorganisation that drops the transaction has it sent again.
 func TestReorg(t *testing.T) {
-	s := newScene(t, chaintest.New(t))
+	s := newMirrorScene(t, chaintest.New(t))
 	s.add(50, 2)
 	p := s.publisher(false)
 	for s.journal.of(50).State != mirror.IsAnchored {
@@ -316,7 +313,7 @@ func TestReorg(t *testing.T) {
 
 // A reorganisation that drops the contract has it placed again: without it a root would cost gas and leave nothing.
 func TestReorg_Contract(t *testing.T) {
-	s := newScene(t, chaintest.New(t))
+	s := newMirrorScene(t, chaintest.New(t))
 	s.add(50, 2)
 	p := s.publisher(true)
 	s.journal.newLease()
@@ -339,7 +336,7 @@ func TestReorg_Contract(t *testing.T) {
 
 // The contract takes periods in order, of its operator alone.
 func TestContract(t *testing.T) {
-	s := newScene(t, chaintest.New(t))
+	s := newMirrorScene(t, chaintest.New(t))
 	s.add(50, 1)
 	must.Do(t, s.run(t, s.publisher(true)))
 	contract := s.publisher(true).Contract()
@@ -356,7 +353,7 @@ func TestContract(t *testing.T) {
 		text, _ := data.ErrorData().(string)
 		return text
 	}
-	custom := func(name string) string { h := toll.Keccak256([]byte(name)); return common.Bytes2Hex(h[:4]) }
+	custom := func(signature string) string { return common.Bytes2Hex(selector(signature)) }
 	if got := call(s.operator, 50); !strings.HasPrefix(strings.TrimPrefix(got, "0x"), custom("PeriodNotAfter(uint64)")) {
 		t.Errorf("the same period again: %q", got)
 	}

@@ -1,4 +1,4 @@
-package endpoints_test
+package chaintest_test
 
 import (
 	"context"
@@ -29,20 +29,20 @@ func TestLyingEndpointLeaves(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name   string
-		lie    func(s *setup)
+		lie    func(s *twoEndpoints)
 		reason string
 	}{
-		{"wrong chain id", func(s *setup) { s.first.ChainID(1) }, "the endpoint serves chain 1, not 84532"},
-		{"no chain id", func(s *setup) { s.first.Refuse(-1, "eth_chainId", "no") }, "does not return its chain id"},
-		{"another first block", func(s *setup) { s.first.ForgeBlocks(0) }, "a different genesis block"},
-		{"HTML with status 200", func(s *setup) { s.first.Page(http.StatusOK) }, "not JSON"},
-		{"HTML with status 502", func(s *setup) { s.first.Page(http.StatusBadGateway) }, "HTTP status 502"},
-		{"HTML with status 429", func(s *setup) { s.first.Page(http.StatusTooManyRequests) }, "HTTP status 429"},
-		{"redirect", func(s *setup) { s.first.Redirect(s.next.URL) }, "HTTP status 307"},
-		{"answer without end", func(s *setup) { s.first.Flood(1 << 40) }, "too large"},
-		{"cut connections", func(s *setup) { s.first.Drop(-1) }, "the connection to the endpoint broke"},
-		{"lost answers", func(s *setup) { s.first.LoseAnswers(-1) }, "the connection to the endpoint broke"},
-		{"a number that is none", func(s *setup) {
+		{"wrong chain id", func(s *twoEndpoints) { s.first.ChainID(1) }, "the endpoint serves chain 1, not 84532"},
+		{"no chain id", func(s *twoEndpoints) { s.first.Refuse(-1, "eth_chainId", "no") }, "does not return its chain id"},
+		{"another first block", func(s *twoEndpoints) { s.first.ForgeBlocks(0) }, "a different genesis block"},
+		{"HTML with status 200", func(s *twoEndpoints) { s.first.Page(http.StatusOK) }, "not JSON"},
+		{"HTML with status 502", func(s *twoEndpoints) { s.first.Page(http.StatusBadGateway) }, "HTTP status 502"},
+		{"HTML with status 429", func(s *twoEndpoints) { s.first.Page(http.StatusTooManyRequests) }, "HTTP status 429"},
+		{"redirect", func(s *twoEndpoints) { s.first.Redirect(s.next.URL) }, "HTTP status 307"},
+		{"answer without end", func(s *twoEndpoints) { s.first.Flood(1 << 40) }, "too large"},
+		{"cut connections", func(s *twoEndpoints) { s.first.Drop(-1) }, "the connection to the endpoint broke"},
+		{"lost answers", func(s *twoEndpoints) { s.first.LoseAnswers(-1) }, "the connection to the endpoint broke"},
+		{"a number that is none", func(s *twoEndpoints) {
 			s.first.Answer("eth_chainId", func([]json.RawMessage) (any, error) { return "eighty", nil })
 		}, "an invalid JSON-RPC response"},
 	}
@@ -51,7 +51,7 @@ func TestLyingEndpointLeaves(t *testing.T) {
 			t.Parallel()
 			// From the beginning, and after the endpoint was trusted.
 			for _, trusted := range []bool{false, true} {
-				s := two(t, func(cfg *endpoints.Config) { cfg.Most = 1 << 20 })
+				s := newTwoEndpoints(t, func(cfg *endpoints.Config) { cfg.Most = 1 << 20 })
 				if trusted {
 					s.number(t)
 				}
@@ -86,7 +86,7 @@ func TestEndpoints_Hang(t *testing.T) {
 // hangs lets the first endpoint hang and says what is wrong then.
 func hangs(t *testing.T, attempt time.Duration) error {
 	t.Helper()
-	s := two(t, func(cfg *endpoints.Config) { cfg.Timeout = attempt })
+	s := newTwoEndpoints(t, func(cfg *endpoints.Config) { cfg.Timeout = attempt })
 	if _, _, err := s.ask(t); err != nil {
 		return err
 	}
@@ -115,7 +115,7 @@ func hangs(t *testing.T, attempt time.Duration) error {
 // T68
 func TestStaleHead(t *testing.T) {
 	t.Parallel()
-	s := two(t, nil)
+	s := newTwoEndpoints(t, nil)
 	s.number(t)
 	head := must.Get(s.chain.Eth().BlockNumber(t.Context()))(t)
 	s.first.Freeze(head)
@@ -138,7 +138,7 @@ func TestStaleHead(t *testing.T) {
 // T68
 func TestNonceTooLowToAFirstSend(t *testing.T) {
 	t.Parallel()
-	s := two(t, nil)
+	s := newTwoEndpoints(t, nil)
 	tx := transfer(t, s)
 	s.first.NonceTooLow(1)
 	must.Check(t, s.pool.Send(t.Context(), bytesOf(t, tx)), "send")
@@ -163,7 +163,7 @@ func proof(block common.Hash) func(ctx context.Context, c *endpoints.Conn) (comm
 // T68
 func TestInventedLogOrReceipt(t *testing.T) {
 	t.Parallel()
-	s := two(t, func(cfg *endpoints.Config) { cfg.Agree = true })
+	s := newTwoEndpoints(t, func(cfg *endpoints.Config) { cfg.Agree = true })
 	hash := must.Get(s.chain.Fund(t.Context(), common.Address{1}, big.NewInt(1)))(t)
 	receipt := must.Get(s.chain.Eth().TransactionReceipt(t.Context(), hash))(t)
 	truth, err := endpoints.Agree(t.Context(), s.pool, proof(receipt.BlockHash))
@@ -203,7 +203,7 @@ func TestInventedLogOrReceipt(t *testing.T) {
 func TestOneOfThree(t *testing.T) {
 	t.Parallel()
 	var third *chaintest.Double
-	s := two(t, func(cfg *endpoints.Config) { cfg.Agree = true })
+	s := newTwoEndpoints(t, func(cfg *endpoints.Config) { cfg.Agree = true })
 	third = chaintest.NewDouble(t, s.chain.Client())
 	pool := must.Get(endpoints.New(endpoints.Config{
 		URLs: []string{s.first.URL, s.next.URL, third.URL}, ChainID: s.chain.ChainID(), Clock: s.clock.Now, Agree: true, Timeout: unhurried,
@@ -223,7 +223,7 @@ func TestOneOfThree(t *testing.T) {
 
 func TestHead_Agreement(t *testing.T) {
 	t.Parallel()
-	heads := func(t *testing.T, s *setup) (safe *types.Header, err error) {
+	heads := func(t *testing.T, s *twoEndpoints) (safe *types.Header, err error) {
 		t.Helper()
 		latest, err := s.pool.Head(t.Context(), "latest")
 		if err != nil || latest == nil {
@@ -231,7 +231,7 @@ func TestHead_Agreement(t *testing.T) {
 		}
 		return s.pool.Head(t.Context(), "safe")
 	}
-	grow := func(t *testing.T, s *setup, n int) {
+	grow := func(t *testing.T, s *twoEndpoints, n int) {
 		t.Helper()
 		for range n {
 			must.Do(t, s.chain.Advance(0))
@@ -244,7 +244,7 @@ func TestHead_Agreement(t *testing.T) {
 	agree := func(cfg *endpoints.Config) { cfg.Agree = true }
 
 	t.Run("same block", func(t *testing.T) {
-		s := two(t, agree)
+		s := newTwoEndpoints(t, agree)
 		want := safeOf(t, s.chain.Eth())
 		if got, err := heads(t, s); err != nil || got.Hash() != want.Hash() {
 			t.Errorf("safe %v, %v, want %v", got, err, want)
@@ -254,7 +254,7 @@ func TestHead_Agreement(t *testing.T) {
 		}
 	})
 	t.Run("one is behind", func(t *testing.T) {
-		s := two(t, agree)
+		s := newTwoEndpoints(t, agree)
 		old := safeOf(t, s.chain.Eth())
 		s.first.Freeze(old.Number.Uint64())
 		grow(t, s, 3)
@@ -264,7 +264,7 @@ func TestHead_Agreement(t *testing.T) {
 	})
 	// What lies beyond the safe block of an endpoint may still change for it: it confirms nothing there.
 	t.Run("one has not got so far", func(t *testing.T) {
-		s := two(t, agree)
+		s := newTwoEndpoints(t, agree)
 		grow(t, s, 3)
 		old := blockOf(t, s, "0x1")
 		s.first.Answer("eth_getBlockByNumber", func(params []json.RawMessage) (any, error) {
@@ -278,7 +278,7 @@ func TestHead_Agreement(t *testing.T) {
 		}
 	})
 	t.Run("another hash", func(t *testing.T) {
-		s := two(t, agree)
+		s := newTwoEndpoints(t, agree)
 		grow(t, s, 3)
 		s.next.ForgeBlocks(1)
 		if got, err := s.pool.Head(t.Context(), "safe"); !errors.Is(err, endpoints.ErrDisagree) {
@@ -292,14 +292,14 @@ func TestHead_Agreement(t *testing.T) {
 		}
 	})
 	t.Run("one does not answer", func(t *testing.T) {
-		s := two(t, agree)
+		s := newTwoEndpoints(t, agree)
 		s.next.Drop(-1)
 		if got, err := s.pool.Head(t.Context(), "safe"); !errors.Is(err, endpoints.ErrDisagree) {
 			t.Errorf("safe %v, %v", got, err)
 		}
 	})
 	t.Run("no such block yet", func(t *testing.T) {
-		s := two(t, agree)
+		s := newTwoEndpoints(t, agree)
 		for _, d := range []*chaintest.Double{s.first, s.next} {
 			d.Answer("eth_getBlockByNumber", func(params []json.RawMessage) (any, error) {
 				if string(params[0]) == `"finalized"` {
@@ -313,7 +313,7 @@ func TestHead_Agreement(t *testing.T) {
 		}
 	})
 	t.Run("one is enough where nobody has to agree", func(t *testing.T) {
-		s := two(t, nil)
+		s := newTwoEndpoints(t, nil)
 		s.next.ForgeBlocks(1)
 		s.first.Drop(-1)
 		if got, err := s.pool.Head(t.Context(), "safe"); err != nil || got == nil {
@@ -323,7 +323,7 @@ func TestHead_Agreement(t *testing.T) {
 }
 
 // blockOf is a block as an endpoint tells it.
-func blockOf(t *testing.T, s *setup, tag string) json.RawMessage {
+func blockOf(t *testing.T, s *twoEndpoints, tag string) json.RawMessage {
 	var block json.RawMessage
 	must.Check(t, s.chain.Client().CallContext(t.Context(), &block, "eth_getBlockByNumber", tag, false))
 	return block

@@ -1,4 +1,4 @@
-package mirror_test
+package chaintest_test
 
 import (
 	"encoding/json"
@@ -11,7 +11,6 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/common/hexutil"
 	"github.com/ethereum/go-ethereum/core/types"
-	"github.com/ethereum/go-ethereum/rpc"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/chain/chaintest"
@@ -20,18 +19,16 @@ import (
 )
 
 // through puts a double between the publishers and the chain.
-func (s *scene) through(t *testing.T) *chaintest.Double {
+func (s *mirrorScene) through(t *testing.T) *chaintest.Double {
 	t.Helper()
 	double := chaintest.NewDouble(t, s.Client())
-	client := must.Get(rpc.DialContext(t.Context(), double.URL))(t)
-	t.Cleanup(client.Close)
-	s.connect(t, client)
+	s.connect(t, dial(t, double))
 	return double
 }
 
 // A block that comes while a step looks whether the contract is there makes no second placement.
 func TestPlacedOnce(t *testing.T) {
-	s := newScene(t, chaintest.New(t))
+	s := newMirrorScene(t, chaintest.New(t))
 	s.add(50, 1)
 	double := s.through(t)
 	var raw string
@@ -71,7 +68,7 @@ func TestPlacedOnce(t *testing.T) {
 // While blocks come without our transaction the same bytes are sent, and after some of them others that a pool takes in their
 // place, up to the cap. So it is with the contract and with a root, and after a restart with neither remembered.
 func TestSlowBlocks(t *testing.T) {
-	s := newScene(t, chaintest.New(t))
+	s := newMirrorScene(t, chaintest.New(t))
 	s.add(50, 2)
 	double := s.through(t)
 	var held *types.Transaction // what the pool has, as pools do: another one is to offer a tenth more

@@ -1,4 +1,4 @@
-package userop_test
+package chaintest_test
 
 import (
 	"math/big"
@@ -10,7 +10,6 @@ import (
 
 	"github.com/tollhq/toll/internal/chain/chaintest"
 	"github.com/tollhq/toll/internal/chain/contracts"
-	"github.com/tollhq/toll/internal/chain/devchain"
 	"github.com/tollhq/toll/internal/chain/userop"
 	"github.com/tollhq/toll/internal/must"
 )
@@ -45,10 +44,38 @@ type (
 	}
 )
 
-// The contracts themselves make the same hashes.
+var (
+	addresses = rapid.Custom(func(t *rapid.T) common.Address {
+		// Some of these few addresses are equal.
+		return common.Address{19: byte(rapid.IntRange(1, 4).Draw(t, "address"))}
+	})
+	numbers = rapid.Custom(func(t *rapid.T) *big.Int {
+		return new(big.Int).SetBytes(rapid.SliceOfN(rapid.Byte(), 0, 32).Draw(t, "number"))
+	})
+	operations = rapid.Custom(func(t *rapid.T) *userop.Operation {
+		some := rapid.SliceOfN(rapid.Byte(), 0, 100)
+		return &userop.Operation{
+			Sender: addresses.Draw(t, "sender"), Nonce: numbers.Draw(t, "nonce"), InitCode: some.Draw(t, "initCode"), CallData: some.Draw(t, "callData"),
+			AccountGasLimits:   userop.GasLimits(rapid.Uint64().Draw(t, "verification"), rapid.Uint64().Draw(t, "call")),
+			PreVerificationGas: numbers.Draw(t, "preVerificationGas"), GasFees: common.BigToHash(numbers.Draw(t, "fees")),
+			PaymasterAndData: some.Draw(t, "paymaster"), Signature: some.Draw(t, "signature"),
+		}
+	})
+	delegations = rapid.Custom(func(t *rapid.T) *userop.Delegation {
+		d := &userop.Delegation{
+			Delegate: addresses.Draw(t, "delegate"), Delegator: addresses.Draw(t, "delegator"), Authority: userop.Root, Salt: numbers.Draw(t, "salt"),
+		}
+		for range rapid.IntRange(0, 3).Draw(t, "caveats") {
+			d.Caveats = append(d.Caveats, userop.Caveat{Enforcer: addresses.Draw(t, "enforcer"), Terms: rapid.SliceOfN(rapid.Byte(), 0, 70).Draw(t, "terms")})
+		}
+		return d
+	})
+)
+
+// The contracts compute the same hashes as package userop.
 func TestHashes_OnChain(t *testing.T) {
-	c := must.Get(devchain.Start(t.Context(), devchain.Config{}))(t)
-	t.Cleanup(func() { _ = c.Close() })
+	c := chaintest.Embedded(t)
+	chainID := big.NewInt(contracts.BaseSepolia)
 	ask := func(t rapid.TB, to common.Address, data []byte) common.Hash {
 		var answer hexutil.Bytes
 		code := map[common.Address]any{to: map[string]any{"code": hexutil.Bytes(userop.AccountCode())}}
@@ -81,10 +108,11 @@ func TestHashes_OnChain(t *testing.T) {
 			t.Fatalf("the hash of the delegation is %s, want %s", got, want)
 		}
 	}
-	check(t, vectorOrder(t), vectorDelegation())
+	callData := must.Get(userop.DirectCall(vectorTerms.Token, vectorTransfers()))(t)
+	check(t, userop.New(vectorTerms.Delegator, userop.OrderKey("order-1"), callData, 200_000), userop.NewDelegation(vectorTerms))
 	rapid.Check(t, func(t *rapid.T) {
 		op := operations.Draw(t, "operation")
 		op.Sender[0] = 0xaa // no precompile
-		check(t, op, &signed.Draw(t, "delegation").Delegation)
+		check(t, op, delegations.Draw(t, "delegation"))
 	})
 }
