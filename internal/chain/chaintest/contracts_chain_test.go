@@ -41,7 +41,7 @@ type account struct {
 	key *ecdsa.PrivateKey
 }
 
-// account makes an account with gas money.
+// account returns a new account that can pay for gas.
 func (c *contractChain) account() account {
 	c.t.Helper()
 	key := must.Get(crypto.GenerateKey())(c.t)
@@ -50,7 +50,7 @@ func (c *contractChain) account() account {
 	return a
 }
 
-// sign is r, s, v with v 27 or 28.
+// sign returns r, s, and v, which is 27 or 28.
 func (a account) sign(t *testing.T, hash []byte) []byte {
 	t.Helper()
 	signature := must.Get(crypto.Sign(hash, a.key))(t)
@@ -58,7 +58,7 @@ func (a account) sign(t *testing.T, hash []byte) []byte {
 	return signature
 }
 
-// send waits for the transaction and returns its receipt, whatever its status.
+// send sends a transaction, waits for its block, and returns its receipt, which may report a failure.
 func (c *contractChain) send(from account, to common.Address, data []byte) *types.Receipt {
 	c.t.Helper()
 	nonce := must.Get(c.eth.PendingNonceAt(c.t.Context(), from.Address))(c.t)
@@ -73,7 +73,7 @@ func (c *contractChain) mine(from account, inner types.TxData) *types.Receipt {
 	return mined(c.t, c.eth, tx)
 }
 
-// does fails the test when the transaction reverts.
+// does sends a transaction and fails the test if it reverts.
 func (c *contractChain) does(from account, to common.Address, data []byte) *types.Receipt {
 	c.t.Helper()
 	c.reverts("", from, to, data)
@@ -84,7 +84,8 @@ func (c *contractChain) does(from account, to common.Address, data []byte) *type
 	return receipt
 }
 
-// reverts calls, and wants this text or these bytes; "" wants an answer, which it returns.
+// reverts checks that a call reverts with a reason or with error data in hexadecimal. With "" it checks that the call succeeds, and returns
+// the result.
 func (c *contractChain) reverts(want string, from account, to common.Address, data []byte) []byte {
 	c.t.Helper()
 	answer, err := c.eth.CallContract(c.t.Context(), ethereum.CallMsg{From: from.Address, To: &to, Data: data}, nil)

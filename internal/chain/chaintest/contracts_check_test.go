@@ -27,7 +27,7 @@ func TestCodeOfBothChains(t *testing.T) {
 		if id != contracts.BaseSepolia {
 			continue
 		}
-		// Code that was made on one chain signs for that one: it does not pass on the other.
+		// The manager and the account code contain the chain id, so that they differ between chains.
 		var names []string
 		for _, m := range contracts.Check(t.Context(), c.eth, contracts.Base) {
 			names = append(names, m.Name)
@@ -59,7 +59,7 @@ func TestUnreadableIsNoMismatch(t *testing.T) {
 	}
 }
 
-// A contract that refuses the question is a mismatch, not an outage.
+// If the contract at the address of a token reverts, CheckTokens reports a mismatch, not an error.
 func TestTokenThatReverts(t *testing.T) {
 	c := startContractChain(t, contracts.BaseSepolia)
 	got := contracts.CheckTokens(t.Context(), redirected{c.eth, contracts.CreditMirror(common.Address{})}, contracts.BaseSepolia)
@@ -72,7 +72,7 @@ func TestTokenThatReverts(t *testing.T) {
 	}
 }
 
-// redirected asks another address.
+// redirected sends every call to the address in to.
 type redirected struct {
 	*ethclient.Client
 	to common.Address

@@ -47,7 +47,7 @@ func TestCreditMirror(t *testing.T) {
 		t.Errorf("lastPeriod() = %x", got)
 	}
 
-	// Three leaves: the third moves up and is a sibling of the parent of the others.
+	// The third leaf moves up: its sibling is the parent of the first two leaves.
 	pair := func(a, b [32]byte) [32]byte {
 		if new(big.Int).SetBytes(a[:]).Cmp(new(big.Int).SetBytes(b[:])) > 0 {
 			a, b = b, a

@@ -35,13 +35,13 @@ func startToken(t *testing.T) *tokenTest {
 	return x
 }
 
-// domainSeparator is the separator of EIP-712.
+// domainSeparator returns the EIP-712 domain separator of a token.
 func domainSeparator(name, version string, chainID *big.Int, contract common.Address) [32]byte {
 	return structHash("EIP712Domain(string name,string version,uint256 chainId,address verifyingContract)",
 		crypto.Keccak256([]byte(name)), crypto.Keccak256([]byte(version)), chainID.Bytes(), contract[:])
 }
 
-// structHash is that of an EIP-712 struct whose fields are static.
+// structHash returns the hash of an EIP-712 struct with static fields.
 func structHash(structure string, fields ...[]byte) [32]byte {
 	words := crypto.Keccak256([]byte(structure))
 	for _, f := range fields {
@@ -64,7 +64,7 @@ func (x *tokenTest) balance(of common.Address) int64 {
 	return x.number(chaintest.Call("balanceOf(address)", of))
 }
 
-// stringResult reads the answer of a function that returns a string.
+// stringResult decodes the result of a function that returns a string.
 func stringResult(answer []byte) string {
 	if len(answer) < 64 {
 		return ""
@@ -72,7 +72,7 @@ func stringResult(answer []byte) string {
 	return string(bytes.TrimRight(answer[64:], "\x00"))
 }
 
-// logged checks the first event of a transaction: indexed arguments, and then the others.
+// logged checks the first event of a transaction: its indexed arguments and its data.
 func logged(t *testing.T, receipt *types.Receipt, event string, indexed [][]byte, data ...[]byte) {
 	t.Helper()
 	words := func(values [][]byte) (all []byte) {
@@ -99,7 +99,7 @@ func (x *tokenTest) wantBalance(of account, want int64) {
 	}
 }
 
-// authorization is what ERC-3009 has signed.
+// authorization has the arguments of an ERC-3009 authorization.
 type authorization struct {
 	structure     string
 	from, to      common.Address
@@ -267,7 +267,7 @@ func TestDevTokens_Signatures(t *testing.T) {
 	x.reverts("", x.other, x.at, a.transfer(good))
 }
 
-// An account that has delegated its code is asked by ERC-1271, and agrees to what its key signed.
+// The token verifies a signature of an account with delegated code with ERC-1271. The code accepts signatures of the key of the account.
 func TestDevTokens_AccountWithCode(t *testing.T) {
 	x := startToken(t)
 	a := x.authorization(1)

@@ -183,7 +183,7 @@ func TestDouble_Lies(t *testing.T) {
 	}
 }
 
-// A paused manager refuses every redemption in calls, also in those that override something themselves.
+// Calls see a paused manager, even if they override other state.
 func TestDouble_Pause(t *testing.T) {
 	chain := chaintest.New(t)
 	d := chaintest.NewDouble(t, chain.Client())

@@ -23,7 +23,7 @@ import (
 	"github.com/tollhq/toll/internal/must"
 )
 
-// The endpoint that lies, or does not speak, leaves the pool; the other one answers.
+// The pool suspends an endpoint that lies or does not respond, and reads from the second endpoint.
 // T68
 func TestLyingEndpointLeaves(t *testing.T) {
 	t.Parallel()
@@ -49,7 +49,7 @@ func TestLyingEndpointLeaves(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			// From the beginning, and after the endpoint was trusted.
+			// Once with an endpoint that lies from the start, and once with an endpoint that lies after a correct response.
 			for _, trusted := range []bool{false, true} {
 				s := newTwoEndpoints(t, func(cfg *endpoints.Config) { cfg.Most = 1 << 20 })
 				if trusted {
@@ -72,7 +72,7 @@ func TestLyingEndpointLeaves(t *testing.T) {
 // T68
 func TestEndpoints_Hang(t *testing.T) {
 	t.Parallel()
-	// Where the machine stands still for longer than an attempt may take, all endpoints look as if they hung: once more, with more time.
+	// If the machine pauses for longer than the timeout, all endpoints seem to hang. Try again with a longer timeout.
 	var wrong error
 	for _, attempt := range []time.Duration{1500 * time.Millisecond, 5 * time.Second, 40 * time.Second} {
 		if wrong = hangs(t, attempt); wrong == nil {
@@ -83,7 +83,7 @@ func TestEndpoints_Hang(t *testing.T) {
 	t.Error(wrong)
 }
 
-// hangs lets the first endpoint hang and says what is wrong then.
+// hangs makes the first endpoint hang, and returns an error if the pool does not use the second endpoint.
 func hangs(t *testing.T, attempt time.Duration) error {
 	t.Helper()
 	s := newTwoEndpoints(t, func(cfg *endpoints.Config) { cfg.Timeout = attempt })
@@ -134,7 +134,7 @@ func TestStaleHead(t *testing.T) {
 	}
 }
 
-// A first send that is told that its nonce is used reaches the other endpoint, and the chain.
+// If one endpoint rejects a new transaction because its nonce is used, the transaction still reaches the second endpoint and the chain.
 // T68
 func TestNonceTooLowToAFirstSend(t *testing.T) {
 	t.Parallel()
@@ -148,7 +148,7 @@ func TestNonceTooLowToAFirstSend(t *testing.T) {
 	})
 }
 
-// proof is what one endpoint says about the logs of a block.
+// proof returns a function that reads the logs of a block from an endpoint and returns their hash.
 func proof(block common.Hash) func(ctx context.Context, c *endpoints.Conn) (common.Hash, error) {
 	return func(ctx context.Context, c *endpoints.Conn) (common.Hash, error) {
 		logs, err := c.FilterLogs(ctx, ethereum.FilterQuery{BlockHash: &block})
@@ -198,7 +198,7 @@ func TestInventedLogOrReceipt(t *testing.T) {
 	}
 }
 
-// Of three endpoints the one that says something else leaves.
+// If two of three endpoints agree, the pool suspends the third endpoint.
 // T68
 func TestOneOfThree(t *testing.T) {
 	t.Parallel()
@@ -262,7 +262,7 @@ func TestHead_Agreement(t *testing.T) {
 			t.Errorf("safe %v, %v, want that of the one that is behind, %v", got, err, old.Number)
 		}
 	})
-	// What lies beyond the safe block of an endpoint may still change for it: it confirms nothing there.
+	// An endpoint confirms no block after its own safe block, because such a block can still change.
 	t.Run("one has not got so far", func(t *testing.T) {
 		s := newTwoEndpoints(t, agree)
 		grow(t, s, 3)
@@ -322,7 +322,7 @@ func TestHead_Agreement(t *testing.T) {
 	})
 }
 
-// blockOf is a block as an endpoint tells it.
+// blockOf returns the JSON of a block of the chain.
 func blockOf(t *testing.T, s *twoEndpoints, tag string) json.RawMessage {
 	var block json.RawMessage
 	must.Check(t, s.chain.Client().CallContext(t.Context(), &block, "eth_getBlockByNumber", tag, false))

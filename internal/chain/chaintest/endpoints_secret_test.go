@@ -19,7 +19,7 @@ import (
 	"github.com/tollhq/toll/internal/must"
 )
 
-// Neither errors, what f sees of them included, nor log lines nor health show more of a URL than its host.
+// Errors, including the errors that f receives, log lines, and health show only the host of a URL.
 func TestPool_HidesKeysOfURLs(t *testing.T) {
 	t.Parallel()
 	chain := chaintest.New(t)
@@ -90,7 +90,7 @@ func TestPool_HidesKeysOfURLs(t *testing.T) {
 	}
 }
 
-// The whole URL is what requests go to.
+// Requests use the complete URL, including its user, path, and query.
 func TestPool_SendsKeysOfURLs(t *testing.T) {
 	t.Parallel()
 	chain := chaintest.New(t)
@@ -111,7 +111,7 @@ func TestPool_SendsKeysOfURLs(t *testing.T) {
 	}
 }
 
-// The error of one request under a status of HTTP is an answer, that of the endpoint as a whole is not.
+// A JSON-RPC error with HTTP status 400 or 422 is a response to the request. With status 401 or 503, for example, it is a fault of the endpoint.
 func TestRead_ErrorsUnderAStatus(t *testing.T) {
 	t.Parallel()
 	const body = `{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"execution reverted"}}`

@@ -30,7 +30,7 @@ func TestSend_All(t *testing.T) {
 	})
 }
 
-// One endpoint that hangs does not hold up the answer of the other, and still gets the bytes.
+// Send returns the first response although one endpoint hangs. That endpoint still receives the transaction.
 func TestSend_OneIsEnough(t *testing.T) {
 	t.Parallel()
 	s := newTwoEndpoints(t, func(cfg *endpoints.Config) { cfg.Timeout = time.Hour })
@@ -93,7 +93,7 @@ func TestSend_Faults(t *testing.T) {
 		t.Errorf("an answer and a fault: %v", err)
 	}
 
-	// An answer that does not name the transaction is none.
+	// A response without the hash of the transaction is invalid.
 	s = newTwoEndpoints(t, nil)
 	s.first.Answer(sending, func([]json.RawMessage) (any, error) { return common.Hash{1}, nil })
 	s.next.Answer(sending, func([]json.RawMessage) (any, error) { return nil, nil })
@@ -101,7 +101,7 @@ func TestSend_Faults(t *testing.T) {
 		t.Errorf("two answers that are none: %v", err)
 	}
 
-	// Bytes that were lost on the way back are sent again.
+	// If the response is lost, Send sends the transaction again.
 	s = newTwoEndpoints(t, nil)
 	s.number(t)
 	s.next.Drop(-1)

@@ -28,8 +28,8 @@ import (
 // unhurried is a timeout that an endpoint that answers never exceeds.
 const unhurried = patience
 
-// stillClock is a time that stands still until a test moves it. No endpoint is faster than another by it, so the first one of the
-// configuration is the best one.
+// stillClock is a clock that only Advance moves. With this clock all endpoints are equally fast, so that the pool prefers the first
+// endpoint of its configuration.
 type stillClock struct {
 	mu  sync.Mutex
 	now time.Time
@@ -47,7 +47,7 @@ func (c *stillClock) Advance(d time.Duration) {
 	c.now = c.now.Add(d)
 }
 
-// poolLog is what a pool logged.
+// poolLog collects the log lines of a pool.
 type poolLog struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -74,7 +74,7 @@ type twoEndpoints struct {
 	log   *poolLog
 }
 
-// newTwoEndpoints makes a pool of two endpoints of one chain.
+// newTwoEndpoints returns a pool with two endpoints of one chain.
 func newTwoEndpoints(t *testing.T, change func(cfg *endpoints.Config)) *twoEndpoints {
 	t.Helper()
 	chain := chaintest.New(t)
@@ -92,7 +92,7 @@ func newTwoEndpoints(t *testing.T, change func(cfg *endpoints.Config)) *twoEndpo
 	return s
 }
 
-// number reads the number of the newest block and says from which endpoint.
+// number returns the number of the latest block and the name of the endpoint that returned it.
 func (s *twoEndpoints) number(t *testing.T) (uint64, string) {
 	t.Helper()
 	number, from, err := s.ask(t)
@@ -109,7 +109,7 @@ func (s *twoEndpoints) ask(t *testing.T) (number uint64, from string, err error)
 	return number, from, err
 }
 
-// host is the name of the endpoint of a double.
+// host returns the name of the endpoint of a double.
 func host(d *chaintest.Double) string { return strings.TrimPrefix(d.URL, "http://") }
 
 func (s *twoEndpoints) health(t *testing.T, d *chaintest.Double) endpoints.Health {
@@ -123,7 +123,7 @@ func (s *twoEndpoints) health(t *testing.T, d *chaintest.Double) endpoints.Healt
 	return endpoints.Health{}
 }
 
-// expectOnly reads and demands that the answer came from one endpoint while the other one is out.
+// expectOnly checks that the pool reads only from good, and that it does not use out.
 func (s *twoEndpoints) expectOnly(t *testing.T, good, out *chaintest.Double) {
 	t.Helper()
 	must.Do(t, s.only(t, good, out))
@@ -176,7 +176,7 @@ func eventually(t *testing.T, what string, f func() bool) {
 	t.Fatalf("it never came true: %s", what)
 }
 
-// The chain in the process is one endpoint of the pool; closing the pool leaves it alone.
+// A chain in the same process can be an endpoint. Closing the pool does not close the chain.
 func TestPool_InProcess(t *testing.T) {
 	t.Parallel()
 	chain := chaintest.New(t)
@@ -209,7 +209,7 @@ func TestPool_ForeignGenesis(t *testing.T) {
 	}
 }
 
-// An old head is no fault of a chain that makes blocks only for transactions.
+// With Idle, an old head is not a fault, because the chain creates blocks only for transactions.
 func TestPool_Idle(t *testing.T) {
 	t.Parallel()
 	s := newTwoEndpoints(t, func(cfg *endpoints.Config) { cfg.Idle = true })
@@ -274,7 +274,7 @@ func TestRead_TriesAgain(t *testing.T) {
 			if h := s.health(t, s.first); !h.Usable || h.Faults == 0 {
 				t.Errorf("health %+v", h)
 			}
-			// The other one, which has had no fault, is better now.
+			// The pool now prefers the second endpoint, which had no fault.
 			if _, from := s.number(t); from != host(s.next) {
 				t.Errorf("the answer came from %s", from)
 			}
@@ -299,7 +299,7 @@ func TestRead_ContextEnds(t *testing.T) {
 	}
 }
 
-// An endpoint that gave nothing but faults is left alone for a while, and asked again after it.
+// The pool suspends an endpoint that only fails, and uses it again after a pause.
 func TestBreaker(t *testing.T) {
 	t.Parallel()
 	s := newTwoEndpoints(t, nil)
@@ -325,7 +325,7 @@ func TestBreaker(t *testing.T) {
 	}
 }
 
-// With no endpoint left the answer is ErrNone at once, and the pool recovers by itself.
+// If all endpoints are suspended, a read returns ErrNone at once. The pool recovers without a restart.
 func TestBreaker_All(t *testing.T) {
 	t.Parallel()
 	s := newTwoEndpoints(t, nil)
@@ -355,13 +355,13 @@ func TestBreaker_All(t *testing.T) {
 	s.number(t)
 }
 
-// The loop finds out that an endpoint has gone, or come back, without anybody who asks.
+// The loop detects without a read that an endpoint fails or works again.
 func TestLoop(t *testing.T) {
 	t.Parallel()
 	s := newTwoEndpoints(t, func(cfg *endpoints.Config) {
 		cfg.Every = 20 * time.Millisecond
 		cfg.Cooldown = 100 * time.Millisecond
-		cfg.Clock, cfg.Idle = time.Now, true // the chain makes no block, however long it takes
+		cfg.Clock, cfg.Idle = time.Now, true // the chain never creates a block
 	})
 	g := jobs.NewGroup(nil)
 	g.Start(s.pool.Loop())

@@ -25,7 +25,7 @@ import (
 	"github.com/tollhq/toll/internal/store/storetest"
 )
 
-// journal is the database, and the lease under which publishers write.
+// journal is the database, and the lease that publishers need to write.
 type journal struct {
 	t     *testing.T
 	st    *store.Store
@@ -40,7 +40,7 @@ func newJournal(t *testing.T) *journal {
 	return j
 }
 
-// newLease takes the lease from whoever has it.
+// newLease takes the lease from its holder.
 func (j *journal) newLease() *jobs.Lease {
 	j.t.Helper()
 	j.now = j.now.Add(time.Minute)
@@ -49,7 +49,7 @@ func (j *journal) newLease() *jobs.Lease {
 	return l
 }
 
-// back gives publishers the lease that another process has had.
+// back returns the lease to the publishers after newLease.
 func (j *journal) back() {
 	j.t.Helper()
 	j.now = j.now.Add(time.Minute)
@@ -75,7 +75,7 @@ func (j *journal) of(number int64) *store.MirrorPeriod {
 	return must.Get(store.MirrorPeriodByNumber(j.t.Context(), j.st, number))(j.t)
 }
 
-// set changes a period behind the back of publishers.
+// set changes a period in the database without a publisher.
 func (j *journal) set(number int64, columns string, args ...any) {
 	j.t.Helper()
 	must.Do(j.t, j.st.Tx(j.t.Context(), func(tx *store.Tx) error {
@@ -107,7 +107,7 @@ func newMirrorScene(t *testing.T, c *chaintest.Chain) *mirrorScene {
 	return s
 }
 
-// connect lets publishers speak to the chain with a client. It is asked again for what got lost, and not because the machine stood still.
+// connect makes publishers use a client. The timeout is long, so that a pause of the machine causes no retry.
 func (s *mirrorScene) connect(t *testing.T, client *rpc.Client) {
 	t.Helper()
 	var err error
@@ -116,7 +116,7 @@ func (s *mirrorScene) connect(t *testing.T, client *rpc.Client) {
 	t.Cleanup(s.pool.Close)
 }
 
-// publisher is one process that publishes.
+// publisher returns a new publisher, like the one of a new process.
 func (s *mirrorScene) publisher(atOnce bool) *mirror.Publisher {
 	return mirror.NewPublisher(mirror.Config{
 		Pool: s.pool, Signer: s.signer, Operator: s.operator, Store: s.journal.st, Lease: s.journal.lease, Tip: big.NewInt(1e6), AtOnce: atOnce,
@@ -124,7 +124,7 @@ func (s *mirrorScene) publisher(atOnce bool) *mirror.Publisher {
 	})
 }
 
-// add closes a period with n burns.
+// add stores a closed period with n burns.
 func (s *mirrorScene) add(number, n int64) mirror.Closed {
 	burns := make([]mirror.Burn, n)
 	for i := range burns {
@@ -142,7 +142,7 @@ func (s *mirrorScene) add(number, n int64) mirror.Closed {
 	return c
 }
 
-// run steps until nothing is left to do.
+// run calls Step until the publisher is idle or fails.
 func (s *mirrorScene) run(t *testing.T, p *mirror.Publisher) error {
 	t.Helper()
 	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
@@ -157,7 +157,7 @@ func (s *mirrorScene) run(t *testing.T, p *mirror.Publisher) error {
 	}
 }
 
-// latest waits until the blocks that the journal knows are on the chain for all: a receipt can be seen before its block is the latest.
+// latest waits until the chain has all blocks that the journal names, because a receipt appears before its block is the latest block.
 func (s *mirrorScene) latest(t *testing.T) {
 	t.Helper()
 	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
@@ -194,8 +194,8 @@ func (s *mirrorScene) proof(t *testing.T, c mirror.Closed, i int) *toll.BurnProo
 	}
 }
 
-// Every leaf of periods of several sizes is proven by the chain alone, and no changed field passes. The contract agrees on
-// the tree.
+// Verify accepts the proof of every leaf, in periods of several sizes, and rejects each proof with a changed field. The contract accepts the
+// same leaves.
 func TestPublishAndVerify(t *testing.T) {
 	chaintest.Each(t, func(t *testing.T, chain *chaintest.Chain) {
 		s := newMirrorScene(t, chain)
@@ -249,21 +249,21 @@ func TestPublishAndVerify(t *testing.T) {
 	})
 }
 
-// A crash at any write leaves one root for a period.
+// After a crash at any write, each period has one root.
 func TestCrash(t *testing.T) {
 	s := newMirrorScene(t, chaintest.New(t))
 	s.add(50, 2)
 	must.Do(t, s.run(t, s.publisher(true)))
 
 	s.add(51, 3)
-	s.journal.newLease() // the transaction cannot be stored: nothing is sent
+	s.journal.newLease() // the transaction cannot be stored, so it is not sent
 	if err := s.run(t, s.publisher(true)); !errors.Is(err, store.ErrLeased) || len(s.anchors(t)) != 1 {
 		t.Fatalf("%v, %d roots", err, len(s.anchors(t)))
 	}
 	s.journal.back()
 	must.Do(t, s.run(t, s.publisher(true)))
 
-	// Sent, and the answer lost: the database says closed, as after the restore of an older backup.
+	// The transaction was sent, but the period is still closed in the database, as after the restore of an older backup.
 	s.add(52, 1)
 	must.Do(t, s.run(t, s.publisher(true)))
 	was := s.journal.of(52)
@@ -273,13 +273,13 @@ func TestCrash(t *testing.T) {
 		t.Errorf("found again: %+v, was %+v", now, was)
 	}
 
-	// Stored, not sent: the same bytes.
+	// A further period is anchored.
 	s.add(53, 1)
 	must.Do(t, s.run(t, s.publisher(true)))
 	if logs := s.anchors(t); len(logs) != 4 {
 		t.Errorf("%d roots for 4 periods", len(logs))
 	}
-	// Another root for a period that the chain has is never sent.
+	// The publisher never sends a different root for a period that the chain has.
 	root := toll.Hash{9}
 	s.journal.set(53, "state = $2, root = $3", mirror.IsClosed, root[:])
 	if err := s.run(t, s.publisher(true)); !errors.Is(err, mirror.ErrConflict) {
@@ -287,7 +287,7 @@ func TestCrash(t *testing.T) {
 	}
 }
 
-// A reorganisation that drops the transaction has it sent again.
+// After a reorganization without the transaction, the publisher sends it again.
 func TestReorg(t *testing.T) {
 	s := newMirrorScene(t, chaintest.New(t))
 	s.add(50, 2)
@@ -311,7 +311,7 @@ func TestReorg(t *testing.T) {
 	}
 }
 
-// A reorganisation that drops the contract has it placed again: without it a root would cost gas and leave nothing.
+// After a reorganization without the contract, the publisher deploys it again. Without the contract, a root would cost gas without effect.
 func TestReorg_Contract(t *testing.T) {
 	s := newMirrorScene(t, chaintest.New(t))
 	s.add(50, 2)
@@ -334,7 +334,7 @@ func TestReorg_Contract(t *testing.T) {
 	}
 }
 
-// The contract takes periods in order, of its operator alone.
+// The contract accepts periods only in order, and only from its operator.
 func TestContract(t *testing.T) {
 	s := newMirrorScene(t, chaintest.New(t))
 	s.add(50, 1)

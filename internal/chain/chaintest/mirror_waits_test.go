@@ -18,7 +18,7 @@ import (
 	"github.com/tollhq/toll/internal/must"
 )
 
-// through puts a double between the publishers and the chain.
+// through makes publishers use a double in front of the chain, and returns it.
 func (s *mirrorScene) through(t *testing.T) *chaintest.Double {
 	t.Helper()
 	double := chaintest.NewDouble(t, s.Client())
@@ -26,7 +26,7 @@ func (s *mirrorScene) through(t *testing.T) *chaintest.Double {
 	return double
 }
 
-// A block that comes while a step looks whether the contract is there makes no second placement.
+// If the block with the contract arrives while a step checks for the contract, the publisher does not deploy it twice.
 func TestPlacedOnce(t *testing.T) {
 	s := newMirrorScene(t, chaintest.New(t))
 	s.add(50, 1)
@@ -47,7 +47,7 @@ func TestPlacedOnce(t *testing.T) {
 		if err := s.Client().Call(&code, "eth_getCode", params[0], params[1]); err != nil || raw == "" {
 			return code, err
 		}
-		if looks++; looks == 2 { // the first look of the second step
+		if looks++; looks == 2 { // the first check of the second step
 			if err := s.Client().Call(nil, "eth_sendRawTransaction", raw); err != nil {
 				return nil, err
 			}
@@ -65,13 +65,13 @@ func TestPlacedOnce(t *testing.T) {
 	}
 }
 
-// While blocks come without our transaction the same bytes are sent, and after some of them others that a pool takes in their
-// place, up to the cap. So it is with the contract and with a root, and after a restart with neither remembered.
+// While blocks do not include the transaction, the publisher sends the same bytes again. After several blocks, it replaces them with a
+// transaction that pays a higher fee, up to the cap. This applies to the contract and to a root, also after a restart.
 func TestSlowBlocks(t *testing.T) {
 	s := newMirrorScene(t, chaintest.New(t))
 	s.add(50, 2)
 	double := s.through(t)
-	var held *types.Transaction // what the pool has, as pools do: another one is to offer a tenth more
+	var held *types.Transaction // transaction in the pool, which accepts a replacement only if it pays 10 % more
 	var seen []*types.Transaction
 	hold := func() {
 		held, seen = nil, nil
@@ -127,7 +127,7 @@ func TestSlowBlocks(t *testing.T) {
 		if held.Hash() == first.Hash() {
 			t.Errorf("%s: not replaced", what)
 		}
-		// Another process knows less of the contract: the pool takes nothing in its place until it offers more.
+		// A new process does not know the earlier fee: the pool rejects its transactions until they pay more.
 		p = s.publisher(true)
 		blocks(p, 30)
 		if was := held; was.Hash() == first.Hash() {
@@ -136,7 +136,7 @@ func TestSlowBlocks(t *testing.T) {
 		double.Clear()
 		must.Do(t, s.Eth().SendTransaction(t.Context(), held))
 		for end := time.Now().Add(patience); ; {
-			// Not the receipt, which can be seen before its block is the latest.
+			// A receipt appears before its block is the latest block, so wait for the nonce.
 			if nonce, err := s.Eth().NonceAt(t.Context(), s.operator, nil); err == nil && nonce > held.Nonce() {
 				break
 			} else if time.Now().After(end) {
@@ -150,7 +150,7 @@ func TestSlowBlocks(t *testing.T) {
 		t.Errorf("%+v, %d roots", now, len(s.anchors(t)))
 	}
 
-	// However long it takes, it offers little more than twice the cap of the base fee.
+	// Even after many blocks, it pays at most three times the cap of the base fee.
 	s.add(51, 1)
 	hold()
 	head := must.Get(s.Eth().HeaderByNumber(t.Context(), nil))(t)

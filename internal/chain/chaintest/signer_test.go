@@ -73,14 +73,14 @@ func (c *onChain) restart() {
 	}))(c.t)
 }
 
-// direct is a request for an order of one dollar.
+// direct returns a request for an order of one dollar.
 func (c *onChain) direct(id string) signer.Order {
 	return signer.Order{
 		OrderID: id, Sender: c.subscriber, Token: c.usdc, Transfers: vectorTransfers(), Total: big.NewInt(1_000_000), Cents: 100, CallGas: 200_000,
 	}
 }
 
-// delegated is a request for an order of one dollar that the service pays with a delegation.
+// delegated returns a request for an order of one dollar that the service pays with a delegation.
 func (c *onChain) delegated(id string, d *userop.Delegation) signer.Order {
 	c.t.Helper()
 	o := c.direct(id)
@@ -89,7 +89,7 @@ func (c *onChain) delegated(id string, d *userop.Delegation) signer.Order {
 	return o
 }
 
-// send lets the relayer send operations, with code for these accounts, and returns which of them succeeded.
+// send sends operations from the relayer, sets the code of accounts, and returns whether each operation succeeded.
 func (c *onChain) send(ops []*userop.Operation, accounts ...common.Address) []bool {
 	c.t.Helper()
 	request := signer.RelayerTx{Relayer: c.relayer, Nonce: c.nonce, Ops: ops, Gas: 3_000_000, Tip: big.NewInt(1_000_000), FeeCap: big.NewInt(10_000_000_000)}
@@ -119,7 +119,7 @@ func (c *onChain) mined(tx *types.Transaction) *types.Receipt {
 	return mined(c.t, c.eth, tx)
 }
 
-// simulate returns why the EntryPoint would refuse an operation.
+// simulate returns the reason why the EntryPoint would reject an operation.
 func (c *onChain) simulate(op *userop.Operation) string {
 	c.t.Helper()
 	_, err := c.eth.CallContract(c.t.Context(), ethereum.CallMsg{
@@ -128,7 +128,7 @@ func (c *onChain) simulate(op *userop.Operation) string {
 	return c.reason(err)
 }
 
-// run returns why the account would refuse the calldata of an operation.
+// run returns the reason why the account would reject the calldata of an operation.
 func (c *onChain) run(op *userop.Operation) string {
 	c.t.Helper()
 	_, err := c.eth.CallContract(c.t.Context(), ethereum.CallMsg{From: contracts.EntryPoint, To: &op.Sender, Data: op.CallData}, nil)
@@ -155,7 +155,7 @@ func (c *onChain) balance(account common.Address) int64 {
 	return new(big.Int).SetBytes(out).Int64()
 }
 
-// What the signer signs runs: code is installed, money moves once, voided and revoked operations do not run.
+// Signed operations run on the chain: they install code and move money once. Voided and revoked operations fail.
 func TestOnChain(t *testing.T) {
 	c := newOnChain(t)
 	ctx := t.Context()

@@ -16,7 +16,7 @@ import (
 
 const operationTuple = "(address,uint256,bytes,bytes,bytes32,uint256,bytes32,bytes,bytes)"
 
-// Structs of the contracts, as [chaintest.Call] takes them.
+// Structs of the contracts, as arguments of [chaintest.Call].
 type (
 	packedOperation struct {
 		Name0 common.Address
