@@ -268,7 +268,7 @@ var rooms = map[string]room{
 		third: []string{"github.com/ethereum/go-ethereum", "github.com/holiman/uint256", "github.com/gofrs/flock"},
 	},
 	"internal/chain/chaintest": {
-		what:  "chains, keys, a lying endpoint, for tests",
+		what:  "chains, keys, a lying endpoint, for tests; tests of contracts, userop, signer, mirror, and endpoints on a chain",
 		layer: "lab",
 		ours:  "internal/must internal/chain/contracts internal/chain/signer internal/chain/devchain",
 		third: []string{"github.com/ethereum/go-ethereum"},
@@ -690,6 +690,23 @@ func TestRooms_PublicRoomsAreLight(t *testing.T) {
 		if !slices.Contains(heavy, p) {
 			t.Errorf("the check does not see that internal/server links %s", p)
 		}
+	}
+}
+
+// The embedded chain takes most of the size of a test binary that links it. Tests of these rooms that need a chain are in chaintest.
+func TestRooms_OneChain(t *testing.T) {
+	const chain = module + "/internal/chain/"
+	links := func(room string) bool {
+		out := must.Get(exec.Command("go", "list", "-test", "-deps", chain+room).Output())(t)
+		return slices.Contains(strings.Fields(string(out)), chain+"devchain")
+	}
+	for _, room := range []string{"contracts", "userop", "signer", "mirror", "endpoints"} {
+		if links(room) {
+			t.Errorf("the tests of internal/chain/%s link the embedded chain: move those that need it to internal/chain/chaintest", room)
+		}
+	}
+	if !links("chaintest") {
+		t.Error("the check does not see that the tests of chaintest link the embedded chain")
 	}
 }
 
