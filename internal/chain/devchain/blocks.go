@@ -61,10 +61,13 @@ func (a *blockAPI) GetBlockByNumber(number rpc.BlockNumber, whole bool) (fields,
 			return nil, errNoPending
 		}
 		result, err := a.blockFields(block, whole)
+		if err != nil {
+			return nil, err
+		}
 		for _, unknown := range []string{"hash", "nonce", "miner"} {
 			result[unknown] = nil
 		}
-		return result, err
+		return result, nil
 	}
 	header, err := a.header(number)
 	if header == nil || err != nil {

@@ -8,6 +8,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -110,7 +111,7 @@ func (c *Chain) open() error {
 		return err
 	}
 	c.faucet = f
-	// With the hash scheme as an archive, each block is on disk when it exists: the default scheme loses all blocks of a killed process.
+	// The hash scheme without pruning writes each block to the database at once. The default scheme loses all blocks of a killed process.
 	c.chain, err = core.NewBlockChain(c.db, genesis, beacon.New(ethash.NewFaker()), &core.BlockChainConfig{
 		StateScheme: rawdb.HashScheme, ArchiveMode: true, TrieCleanLimit: 16, SlowBlockThreshold: -1, // megabytes; log no slow blocks
 	})
@@ -169,6 +170,25 @@ func openDatabase(dir string) (ethdb.Database, error) {
 		return nil, err
 	}
 	return rawdb.NewDatabase(store), nil
+}
+
+// syncLogs writes the log of the database from memory to the disk: LevelDB does so only for larger files, and go-ethereum has no option for it.
+func syncLogs(dir string) error {
+	if dir == "" {
+		return nil
+	}
+	logs, err := filepath.Glob(filepath.Join(dir, databaseDir, "*.log"))
+	for _, path := range logs {
+		log, failed := os.Open(path)
+		if errors.Is(failed, fs.ErrNotExist) {
+			continue // LevelDB has moved its content to a table
+		}
+		if failed == nil {
+			failed = errors.Join(log.Sync(), log.Close())
+		}
+		err = errors.Join(err, failed)
+	}
+	return err
 }
 
 // seed deploys missing contracts, checks all, and funds the accounts of the configuration with gas.

@@ -26,14 +26,11 @@ const (
 )
 
 // feeAPI are the methods of eth about prices.
-type feeAPI struct {
-	c      *Chain
-	blocks *blockAPI
-}
+type feeAPI struct{ blocks *blockAPI }
 
 // GasPrice returns a price, in wei, with which a transaction is in a block soon.
 func (a *feeAPI) GasPrice() *hexutil.Big {
-	return (*hexutil.Big)(new(big.Int).Add(a.tip(), a.c.chain.CurrentBlock().BaseFee))
+	return (*hexutil.Big)(new(big.Int).Add(a.tip(), a.blocks.c.chain.CurrentBlock().BaseFee))
 }
 
 // MaxPriorityFeePerGas returns a tip, in wei, with which a transaction is in a block soon.
@@ -41,14 +38,14 @@ func (a *feeAPI) MaxPriorityFeePerGas() *hexutil.Big { return (*hexutil.Big)(a.t
 
 // BlobBaseFee returns the price of blobs, which this chain does not take.
 func (a *feeAPI) BlobBaseFee() *hexutil.Big {
-	return (*hexutil.Big)(eip4844.CalcBlobFee(a.c.chain.Config(), a.c.chain.CurrentBlock()))
+	return (*hexutil.Big)(eip4844.CalcBlobFee(a.blocks.c.chain.Config(), a.blocks.c.chain.CurrentBlock()))
 }
 
 func (a *feeAPI) tip() *big.Int {
 	var tips []*big.Int
-	head := a.c.chain.CurrentBlock().Number.Uint64()
+	head := a.blocks.c.chain.CurrentBlock().Number.Uint64()
 	for number := head; number > 0 && number+tipBlocks > head; number-- {
-		block := a.c.chain.GetBlockByNumber(number)
+		block := a.blocks.c.chain.GetBlockByNumber(number)
 		if block == nil {
 			break // a reorganization has made the chain shorter
 		}
@@ -94,7 +91,7 @@ func (a *feeAPI) FeeHistory(count math.HexOrDecimal64, last rpc.BlockNumber, per
 			return nil, fmt.Errorf("invalid reward percentile: #%d:%f >= #%d:%f", i-1, percentiles[i-1], i, p)
 		}
 	}
-	head := a.c.chain.CurrentBlock().Number.Uint64()
+	head := a.blocks.c.chain.CurrentBlock().Number.Uint64()
 	if last >= 0 && uint64(last) > head {
 		return nil, fmt.Errorf("request beyond head block: requested %d, head %d", last, head)
 	}
@@ -109,9 +106,9 @@ func (a *feeAPI) FeeHistory(count math.HexOrDecimal64, last rpc.BlockNumber, per
 	end := header.Number.Uint64() + 1
 	begin := end - min(end, uint64(count), maxFeeBlocks)
 	result.OldestBlock = (*hexutil.Big)(new(big.Int).SetUint64(begin))
-	config := a.c.chain.Config()
+	config := a.blocks.c.chain.Config()
 	for number := begin; number < end; number++ {
-		block := a.c.chain.GetBlockByNumber(number)
+		block := a.blocks.c.chain.GetBlockByNumber(number)
 		if block == nil {
 			break // a reorganization has made the chain shorter
 		}
@@ -121,7 +118,7 @@ func (a *feeAPI) FeeHistory(count math.HexOrDecimal64, last rpc.BlockNumber, per
 		result.GasUsedRatio = append(result.GasUsedRatio, float64(header.GasUsed)/float64(header.GasLimit))
 		result.BlobGasUsedRatio = append(result.BlobGasUsedRatio, 0)
 		if len(percentiles) > 0 {
-			result.Reward = append(result.Reward, rewards(block, a.c.chain.GetReceiptsByHash(block.Hash()), percentiles))
+			result.Reward = append(result.Reward, rewards(block, a.blocks.c.chain.GetReceiptsByHash(block.Hash()), percentiles))
 		}
 	}
 	result.BaseFeePerGas = append(result.BaseFeePerGas, (*hexutil.Big)(eip1559.CalcBaseFee(config, header)))

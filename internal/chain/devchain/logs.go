@@ -21,9 +21,10 @@ import (
 const (
 	maxTopics    = 4
 	maxLogValues = 1000 // addresses, or values of one topic, in one query
+	maxLogs      = 100_000
 
-	maxFilters  = 1000
-	filterLives = 5 * time.Minute // without a poll
+	maxFilters     = 1000
+	filterLifetime = 5 * time.Minute // without a poll
 )
 
 // logAPI are the methods of eth about logs and filters. A filter remembers a block; a poll compares it with the present chain.
@@ -106,6 +107,17 @@ func (q *logQuery) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
+// check refuses queries that take too long, and logs of pending blocks.
+func (q *logQuery) check() error {
+	switch {
+	case len(q.addresses) > maxLogValues:
+		return errors.New("exceed max addresses or topics per search position")
+	case q.from == rpc.PendingBlockNumber || q.to == rpc.PendingBlockNumber:
+		return invalidParams("pending logs are not supported")
+	}
+	return nil
+}
+
 var errMaxTopics = errors.New("exceed max topics")
 
 // topicValues reads the values of one topic; none: any.
@@ -146,10 +158,10 @@ func decode(text string, length int, what string) ([]byte, error) {
 	return value, err
 }
 
-// GetLogs returns the logs of blocks of the chain.
-func (a *logAPI) GetLogs(query logQuery) ([]*types.Log, error) {
-	if len(query.addresses) > maxLogValues {
-		return nil, errors.New("exceed max addresses or topics per search position")
+// GetLogs returns the logs of blocks of the chain, at most 100,000.
+func (a *logAPI) GetLogs(ctx context.Context, query logQuery) ([]*types.Log, error) {
+	if err := query.check(); err != nil {
+		return nil, err
 	}
 	chain := a.blocks.c.chain
 	if query.hash != nil {
@@ -158,9 +170,6 @@ func (a *logAPI) GetLogs(query logQuery) ([]*types.Log, error) {
 			return nil, errors.New("unknown block")
 		}
 		return a.logs([]*types.Log{}, header, &query, false)
-	}
-	if query.from == rpc.PendingBlockNumber || query.to == rpc.PendingBlockNumber {
-		return nil, invalidParams("pending logs are not supported")
 	}
 	head := chain.CurrentBlock()
 	from, err := a.number(query.from, head)
@@ -173,13 +182,18 @@ func (a *logAPI) GetLogs(query logQuery) ([]*types.Log, error) {
 		return nil, err
 	case from > to:
 		return nil, invalidParams("invalid block range params")
-	case to > head.Number.Uint64():
+	case query.to >= 0 && to > head.Number.Uint64():
 		return nil, invalidParams("block range extends beyond current head block")
 	}
 	// The blocks of one branch: a reorganization during the search must not mix two.
-	headers := make([]*types.Header, 0, to-from+1)
+	var headers []*types.Header
 	for header := chain.GetHeaderByNumber(to); header != nil && header.Number.Uint64() >= from; {
-		headers = append(headers, header)
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		if query.mayMatch(header.Bloom) {
+			headers = append(headers, header)
+		}
 		if header.Number.Sign() == 0 {
 			break
 		}
@@ -189,6 +203,12 @@ func (a *logAPI) GetLogs(query logQuery) ([]*types.Log, error) {
 	for _, header := range slices.Backward(headers) {
 		if logs, err = a.logs(logs, header, &query, false); err != nil {
 			return nil, err
+		}
+		switch {
+		case ctx.Err() != nil:
+			return nil, context.Cause(ctx)
+		case len(logs) > maxLogs:
+			return nil, invalidParams("more than %d logs match: use a smaller range of blocks", maxLogs)
 		}
 	}
 	return logs, nil
@@ -231,6 +251,9 @@ func (a *logAPI) logs(found []*types.Log, header *types.Header, query *logQuery,
 
 // mayMatch reports whether a block with this filter of its addresses and topics can have a wanted log.
 func (q *logQuery) mayMatch(bloom types.Bloom) bool {
+	if bloom == (types.Bloom{}) {
+		return false // the block has no logs
+	}
 	if len(q.addresses) > 0 && !slices.ContainsFunc(q.addresses, func(a common.Address) bool { return types.BloomLookup(bloom, a) }) {
 		return false
 	}
@@ -255,10 +278,10 @@ var errNoFilter = errors.New("filter not found")
 
 // NewFilter makes a filter of the logs of new blocks.
 func (a *logAPI) NewFilter(query logQuery) (rpc.ID, error) {
-	switch {
-	case query.from == rpc.PendingBlockNumber || query.to == rpc.PendingBlockNumber:
-		return "", invalidParams("pending logs are not supported")
-	case query.hash != nil, query.from >= 0 && query.to >= 0 && query.from > query.to:
+	if err := query.check(); err != nil {
+		return "", err
+	}
+	if query.hash != nil || query.from >= 0 && query.to >= 0 && query.from > query.to {
 		return "", invalidParams("invalid block range params")
 	}
 	return a.add(&query)
@@ -277,10 +300,10 @@ func (a *logAPI) add(query *logQuery) (rpc.ID, error) {
 		}
 	}
 	if len(a.filters) >= maxFilters {
-		return "", fmt.Errorf("there are %d filters: uninstall one, or wait until one is not polled for %v", maxFilters, filterLives)
+		return "", fmt.Errorf("there are %d filters: uninstall one, or wait until one is not polled for %v", maxFilters, filterLifetime)
 	}
 	id := rpc.NewID()
-	a.filters[id] = &filter{query: query, seen: a.blocks.c.chain.CurrentBlock(), until: now.Add(filterLives)}
+	a.filters[id] = &filter{query: query, seen: a.blocks.c.chain.CurrentBlock(), until: now.Add(filterLifetime)}
 	return id, nil
 }
 
@@ -294,14 +317,15 @@ func (a *logAPI) UninstallFilter(id rpc.ID) bool {
 }
 
 // GetFilterLogs returns all logs that match the query of a filter.
-func (a *logAPI) GetFilterLogs(id rpc.ID) ([]*types.Log, error) {
+func (a *logAPI) GetFilterLogs(ctx context.Context, id rpc.ID) ([]*types.Log, error) {
 	a.mu.Lock()
 	f := a.filters[id]
+	known := f != nil && f.query != nil && time.Now().Before(f.until)
 	a.mu.Unlock()
-	if f == nil || f.query == nil {
+	if !known {
 		return nil, errNoFilter
 	}
-	return a.GetLogs(*f.query)
+	return a.GetLogs(ctx, *f.query)
 }
 
 // GetFilterChanges returns the hashes or logs of new blocks since the last poll. Logs of replaced blocks come first, with the member
@@ -322,7 +346,7 @@ func (a *logAPI) GetFilterChanges(id rpc.ID) (any, error) {
 		for _, header := range slices.Backward(added) {
 			hashes = append(hashes, header.Hash())
 		}
-		f.seen, f.until = head, now.Add(filterLives)
+		f.seen, f.until = head, now.Add(filterLifetime)
 		return hashes, nil
 	}
 	logs := []*types.Log{}
@@ -340,7 +364,7 @@ func (a *logAPI) GetFilterChanges(id rpc.ID) (any, error) {
 		one(header, false)
 	}
 	if err == nil {
-		f.seen, f.until = head, now.Add(filterLives)
+		f.seen, f.until = head, now.Add(filterLifetime)
 	}
 	return logs, err
 }
@@ -360,16 +384,22 @@ func (a *logAPI) difference(old, head *types.Header) (gone, added []*types.Heade
 	return gone, added
 }
 
-// NewHeads tells a subscriber in process each new head.
+// NewHeads sends each new head to a subscriber in this process.
 func (a *logAPI) NewHeads(ctx context.Context) (*rpc.Subscription, error) {
 	notifier, ok := rpc.NotifierFromContext(ctx)
 	if !ok {
 		return nil, rpc.ErrNotificationsUnsupported
 	}
+	c := a.blocks.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil, ErrClosed
+	}
 	subscriber := notifier.CreateSubscription()
 	heads := make(chan core.ChainHeadEvent, 16)
-	subscription := a.blocks.c.chain.SubscribeChainHeadEvent(heads)
-	a.blocks.c.done.Go(func() {
+	subscription := c.chain.SubscribeChainHeadEvent(heads)
+	c.done.Go(func() {
 		defer subscription.Unsubscribe()
 		for {
 			select {
@@ -381,7 +411,7 @@ func (a *logAPI) NewHeads(ctx context.Context) (*rpc.Subscription, error) {
 				return
 			case <-subscription.Err():
 				return
-			case <-a.blocks.c.stopped:
+			case <-c.stopped:
 				return
 			}
 		}

@@ -170,8 +170,7 @@ func (c *Chain) lead(block *types.Block) error {
 		return fmt.Errorf("moving the head to block %d: %w", block.NumberU64(), err)
 	}
 	c.mark(block.Header())
-	// Otherwise the last blocks, as many as fit into a buffer of the database, end with a process that is killed.
-	if err := c.db.SyncKeyValue(); err != nil {
+	if err := syncLogs(c.cfg.Dir); err != nil {
 		return fmt.Errorf("writing block %d: %w", block.NumberU64(), err)
 	}
 	return nil

@@ -3,12 +3,15 @@
 package devchain
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
 	"strings"
+	"time"
 
 	"github.com/ethereum/go-ethereum/common/hexutil"
 	"github.com/ethereum/go-ethereum/crypto"
@@ -20,6 +23,8 @@ const (
 	maxBatch       = 1000
 	maxBatchAnswer = 25_000_000 // bytes
 )
+
+const closeWait = 10 * time.Second // for calls that run
 
 // serve starts the JSON-RPC server, in process and, if an address is set, over HTTP.
 func serve(c *Chain) error {
@@ -33,7 +38,7 @@ func serve(c *Chain) error {
 		{"eth", blocks},
 		{"eth", &sendAPI{c}},
 		{"eth", &trialAPI{blocks}},
-		{"eth", &feeAPI{c: c, blocks: blocks}},
+		{"eth", &feeAPI{blocks}},
 		{"eth", &logAPI{blocks: blocks, filters: map[rpc.ID]*filter{}}},
 		{"net", &netAPI{c}},
 		{"web3", web3API{}},
@@ -58,15 +63,23 @@ func serve(c *Chain) error {
 	limits := rpc.DefaultHTTPTimeouts
 	web := &http.Server{
 		Handler: ownHost(server), ReadTimeout: limits.ReadTimeout, ReadHeaderTimeout: limits.ReadHeaderTimeout,
-		WriteTimeout: limits.WriteTimeout, IdleTimeout: limits.IdleTimeout,
+		WriteTimeout: limits.WriteTimeout, IdleTimeout: limits.IdleTimeout, ErrorLog: slog.NewLogLogger(c.log.Handler(), slog.LevelWarn),
 	}
-	served := make(chan error, 1)
-	go func() { served <- web.Serve(listener) }()
-	c.closers = append(c.closers, func() error {
-		err := web.Close()
-		if ended := <-served; !errors.Is(ended, http.ErrServerClosed) {
-			err = errors.Join(err, ended)
+	calls, cancel := context.WithCancel(context.Background())
+	web.BaseContext = func(net.Listener) context.Context { return calls }
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		if err := web.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			c.log.Error("the embedded chain is not served over HTTP", "error", err)
 		}
+	}()
+	c.closers = append(c.closers, func() error {
+		cancel() // calls end soon, and must end before the database closes
+		wait, stop := context.WithTimeout(context.Background(), closeWait)
+		defer stop()
+		err := errors.Join(web.Shutdown(wait), web.Close())
+		<-served
 		return err
 	})
 	return nil

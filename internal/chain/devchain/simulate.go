@@ -3,14 +3,12 @@
 package devchain
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"math/big"
-	"strings"
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/common/hexutil"
@@ -27,7 +25,8 @@ import (
 const (
 	maxSimulatedBlocks = 256
 	maxSimulatedCalls  = 5000
-	blockTime          = 12 // seconds between simulated blocks
+	maxSimulatedBytes  = 10 << 20 // of returned data and logs
+	blockTime          = 12       // seconds between simulated blocks
 )
 
 // Error codes of eth_simulateV1.
@@ -46,36 +45,45 @@ const (
 
 // simulation is the parameter of eth_simulateV1. It needs at least one block.
 type simulation struct {
-	BlockStateCalls []simulatedBlock
+	BlockStateCalls                                    []simulatedBlock
+	Validation, TraceTransfers, ReturnFullTransactions bool // not supported
 }
 
 type simulatedBlock struct {
+	BlockOverrides blockOverrides // not supported
 	StateOverrides stateOverrides
 	Calls          []trial
 }
 
-// UnmarshalJSON refuses unknown members and overrides of the block, which this chain does not support.
-func (b *simulatedBlock) UnmarshalJSON(text []byte) error {
-	var raw struct {
-		StateOverrides map[common.Address]json.RawMessage
-		BlockOverrides json.RawMessage
-		Calls          []trial
+// systemContracts run without gas at the beginning and the end of each block.
+var systemContracts = []common.Address{
+	params.BeaconRootsAddress, params.HistoryStorageAddress, params.WithdrawalQueueAddress, params.ConsolidationQueueAddress,
+}
+
+// check refuses what is not supported and what takes too long.
+func (s *simulation) check() error {
+	switch {
+	case len(s.BlockStateCalls) == 0:
+		return invalidParams("empty input")
+	case len(s.BlockStateCalls) > maxSimulatedBlocks:
+		return &rpcError{code: codeTooMany, text: "too many blocks"}
+	case s.Validation, s.TraceTransfers, s.ReturnFullTransactions:
+		return invalidParams("validation, traceTransfers and returnFullTransactions are not supported")
 	}
-	if err := json.Unmarshal(text, &raw); err != nil {
-		return err
-	}
-	if raw.BlockOverrides != nil {
-		return errors.New("block overrides are not supported")
-	}
-	b.Calls, b.StateOverrides = raw.Calls, stateOverrides{}
-	for address, text := range raw.StateOverrides {
-		var account accountOverride
-		decoder := json.NewDecoder(bytes.NewReader(text))
-		decoder.DisallowUnknownFields()
-		if err := decoder.Decode(&account); err != nil {
-			return fmt.Errorf("%s in state override for %s", strings.TrimPrefix(err.Error(), "json: "), address.Hex())
+	calls := 0
+	for _, block := range s.BlockStateCalls {
+		if block.BlockOverrides != (blockOverrides{}) {
+			return invalidParams("block overrides are not supported")
 		}
-		b.StateOverrides[address] = account
+		for _, address := range systemContracts {
+			if _, changed := block.StateOverrides[address]; changed {
+				return invalidParams("overrides of the system contract %s are not supported", address.Hex())
+			}
+		}
+		calls += len(block.Calls)
+	}
+	if calls > maxSimulatedCalls {
+		return &rpcError{code: codeTooMany, text: fmt.Sprintf("too many calls: %d > %d", calls, maxSimulatedCalls)}
 	}
 	return nil
 }
@@ -99,24 +107,14 @@ type callError struct {
 // SimulateV1 runs calls in new blocks on the given one, each with the changes of those before, and returns the blocks with the
 // outcome of each call. Fees are not charged, and nonces are not checked.
 func (a *trialAPI) SimulateV1(ctx context.Context, s simulation, at *rpc.BlockNumberOrHash) ([]fields, error) {
-	if len(s.BlockStateCalls) == 0 {
-		return nil, invalidParams("empty input")
-	}
-	calls := 0
-	for _, block := range s.BlockStateCalls {
-		calls += len(block.Calls)
-	}
-	switch {
-	case len(s.BlockStateCalls) > maxSimulatedBlocks:
-		return nil, &rpcError{code: codeTooMany, text: "too many blocks"}
-	case calls > maxSimulatedCalls:
-		return nil, &rpcError{code: codeTooMany, text: fmt.Sprintf("too many calls: %d > %d", calls, maxSimulatedCalls)}
+	if err := s.check(); err != nil {
+		return nil, err
 	}
 	db, parent, err := a.blocks.state(at)
 	if err != nil {
 		return nil, err
 	}
-	run := &simulator{blocks: a.blocks, db: db, gas: maxTrialGas, made: map[common.Hash]*types.Header{parent.Hash(): parent}}
+	run := &simulator{blocks: a.blocks, db: db, gas: maxTrialGas, bytes: maxSimulatedBytes, made: map[common.Hash]*types.Header{parent.Hash(): parent}}
 	var results []fields
 	for _, block := range s.BlockStateCalls {
 		result, header, err := run.block(ctx, parent, &block)
@@ -134,6 +132,7 @@ type simulator struct {
 	blocks *blockAPI
 	db     *state.StateDB
 	gas    uint64                        // left for all blocks
+	bytes  int                           // left for returned data and logs
 	made   map[common.Hash]*types.Header // simulated blocks and the one they are built on
 }
 
@@ -168,15 +167,19 @@ func (s *simulator) block(ctx context.Context, parent *types.Header, block *simu
 	}
 	evm := vm.NewEVM(core.NewEVMBlockContext(header, chain, nil), s.db, config, vm.Config{NoBaseFee: true})
 	defer evm.Release()
+	defer context.AfterFunc(ctx, evm.Cancel)()
 	evm.SetPrecompiles(precompiled)
 	core.PreExecution(ctx, header.ParentBeaconRoot, parent, config, evm, header.Number, header.Time)
 
 	pool := core.NewGasPool(header.GasLimit)
 	body := &types.Body{Withdrawals: types.Withdrawals{}}
 	var receipts []*types.Receipt
-	var outcomes []*simulatedCall
+	outcomes := []*simulatedCall{}
 	var logs []*types.Log
 	for i := range block.Calls {
+		if ctx.Err() != nil {
+			return nil, nil, context.Cause(ctx)
+		}
 		tx, outcome, receipt, err := s.call(ctx, evm, pool, &block.Calls[i], header, i)
 		if err != nil {
 			return nil, nil, err
@@ -224,9 +227,12 @@ func (s *simulator) call(ctx context.Context, evm *vm.EVM, pool *core.GasPool, t
 	if err := t.check(config.ChainID); err != nil {
 		return nil, nil, nil, err
 	}
-	nonce := s.db.GetNonce(t.From)
+	nonce := s.db.GetNonce(t.from())
 	if t.Nonce != nil {
 		nonce = uint64(*t.Nonce)
+	}
+	if nonce == math.MaxUint64 {
+		return nil, nil, nil, simulationError(fmt.Errorf("%w: address %v, nonce: %d", core.ErrNonceMax, t.from().Hex(), nonce))
 	}
 	m := t.message(header.BaseFee, gas).SkipNonceCheck().SkipExecutionGasCapCheck()
 	m.Nonce = nonce
@@ -242,6 +248,13 @@ func (s *simulator) call(ctx context.Context, evm *vm.EVM, pool *core.GasPool, t
 		return nil, nil, nil, fmt.Errorf("RPC gas cap exhausted: need %d, remaining %d", result.UsedGas, s.gas)
 	}
 	s.gas -= result.UsedGas
+	s.bytes -= len(result.ReturnData)
+	for _, log := range receipt.Logs {
+		s.bytes -= len(log.Data)
+	}
+	if s.bytes < 0 {
+		return nil, nil, nil, &rpcError{code: codeTooMany, text: fmt.Sprintf("too much returned data: more than %d bytes", maxSimulatedBytes)}
+	}
 	outcome := &simulatedCall{
 		ReturnData: result.Return(), Logs: append([]*types.Log{}, receipt.Logs...), GasUsed: hexutil.Uint64(result.UsedGas),
 		MaxUsedGas: hexutil.Uint64(result.MaxUsedGas), Status: hexutil.Uint64(receipt.Status),

@@ -3,12 +3,15 @@
 package devchain
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"math/big"
 	"slices"
+	"strings"
 
 	"github.com/ethereum/go-ethereum/accounts/abi"
 	"github.com/ethereum/go-ethereum/common"
@@ -37,7 +40,7 @@ type trialAPI struct{ blocks *blockAPI }
 // trial is a transaction that runs without being sent. Missing members are zero, except gas, which is the limit for trials. Without
 // fees, the sender does not need a balance. The execution APIs define the names of the members.
 type trial struct {
-	From                 common.Address
+	From                 *common.Address
 	To                   *common.Address
 	Gas                  *hexutil.Uint64
 	GasPrice             *hexutil.Big
@@ -45,7 +48,7 @@ type trial struct {
 	MaxPriorityFeePerGas *hexutil.Big
 	Value                *hexutil.Big
 	Nonce                *hexutil.Uint64
-	Data                 hexutil.Bytes // the older name of Input
+	Data                 *hexutil.Bytes // the older name of Input
 	Input                *hexutil.Bytes
 	AccessList           types.AccessList
 	ChainID              *hexutil.Big
@@ -72,7 +75,17 @@ func (t *trial) input() []byte {
 	if t.Input != nil {
 		return *t.Input
 	}
-	return t.Data
+	if t.Data != nil {
+		return *t.Data
+	}
+	return nil
+}
+
+func (t *trial) from() common.Address {
+	if t.From == nil {
+		return common.Address{}
+	}
+	return *t.From
 }
 
 func number(n *hexutil.Big) *uint256.Int {
@@ -86,7 +99,7 @@ func number(n *hexutil.Big) *uint256.Int {
 // message is the transaction as the EVM runs it, with this gas.
 func (t *trial) message(baseFee *big.Int, gas uint64) *core.Message {
 	m := &core.Message{
-		From: t.From, To: t.To, Value: number(t.Value), GasLimit: gas, Data: t.input(), AccessList: t.AccessList,
+		From: t.from(), To: t.To, Value: number(t.Value), GasLimit: gas, Data: t.input(), AccessList: t.AccessList,
 		SetCodeAuthorizations: t.AuthorizationList,
 	}
 	if t.Nonce != nil {
@@ -99,8 +112,8 @@ func (t *trial) message(baseFee *big.Int, gas uint64) *core.Message {
 		m.GasFeeCap, m.GasTipCap = number(t.MaxFeePerGas), number(t.MaxPriorityFeePerGas)
 		m.GasPrice = new(uint256.Int)
 		if !m.GasFeeCap.IsZero() || !m.GasTipCap.IsZero() {
-			m.GasPrice.Add(m.GasTipCap, uint256.MustFromBig(baseFee))
-			if m.GasPrice.Gt(m.GasFeeCap) {
+			_, overflow := m.GasPrice.AddOverflow(m.GasTipCap, uint256.MustFromBig(baseFee))
+			if overflow || m.GasPrice.Gt(m.GasFeeCap) {
 				m.GasPrice = m.GasFeeCap
 			}
 		}
@@ -117,6 +130,33 @@ type accountOverride struct {
 	Balance   *hexutil.Big
 	State     map[common.Hash]common.Hash // all words of the storage
 	StateDiff map[common.Hash]common.Hash // some words
+}
+
+// UnmarshalJSON refuses unknown members, because a trial without an override that a client asked for would mislead it.
+func (o *stateOverrides) UnmarshalJSON(text []byte) error {
+	var raw map[common.Address]json.RawMessage
+	if err := json.Unmarshal(text, &raw); err != nil {
+		return err
+	}
+	*o = stateOverrides{}
+	for address, text := range raw {
+		var account accountOverride
+		if err := strict(text, &account); err != nil {
+			return fmt.Errorf("%w in state override for %s", err, address.Hex())
+		}
+		(*o)[address] = account
+	}
+	return nil
+}
+
+// strict decodes an object and refuses unknown members.
+func strict(text []byte, into any) error {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(into); err != nil {
+		return errors.New(strings.TrimPrefix(err.Error(), "json: "))
+	}
+	return nil
 }
 
 // apply changes accounts, and removes from the precompiled contracts those whose account is changed.
@@ -157,6 +197,15 @@ type blockOverrides struct {
 	BaseFeePerGas *hexutil.Big
 }
 
+// UnmarshalJSON refuses unknown members, also those of the specification that this chain does not support.
+func (o *blockOverrides) UnmarshalJSON(text []byte) error {
+	type plain blockOverrides
+	if err := strict(text, (*plain)(o)); err != nil {
+		return fmt.Errorf("%w in block override", err)
+	}
+	return nil
+}
+
 // apply returns the header with these values.
 func (o *blockOverrides) apply(header *types.Header) *types.Header {
 	if o == nil {
@@ -184,24 +233,36 @@ func (o *blockOverrides) apply(header *types.Header) *types.Header {
 	return header
 }
 
-// prepared returns the state, the block, and the precompiled contracts for a trial.
-func (a *trialAPI) prepared(t *trial, at *rpc.BlockNumberOrHash, accounts stateOverrides, block *blockOverrides) (*state.StateDB, *types.Header, vm.PrecompiledContracts, error) {
+// ground is what a trial runs on: the accounts and the block, with overrides.
+type ground struct {
+	db          *state.StateDB
+	header      *types.Header
+	block       vm.BlockContext
+	precompiled vm.PrecompiledContracts
+}
+
+func (a *trialAPI) prepare(t *trial, at *rpc.BlockNumberOrHash, accounts *stateOverrides, block *blockOverrides) (*ground, error) {
 	db, header, err := a.blocks.state(at)
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, err
 	}
-	header = block.apply(header)
-	config := a.blocks.c.chain.Config()
-	precompiled := vm.ActivePrecompiledContracts(config.Rules(header.Number, true, header.Time))
-	if err := accounts.apply(db, precompiled); err != nil {
-		return nil, nil, nil, err
+	chain := a.blocks.c.chain
+	g := &ground{db: db, header: block.apply(header), block: core.NewEVMBlockContext(header, chain, nil)}
+	// Hashes of earlier blocks are those before the real block, whatever number the trial sees.
+	g.block.BlockNumber, g.block.Time, g.block.GasLimit = g.header.Number, g.header.Time, g.header.GasLimit
+	g.block.Coinbase, g.block.BaseFee, g.block.Random = g.header.Coinbase, g.header.BaseFee, &g.header.MixDigest
+	g.precompiled = vm.ActivePrecompiledContracts(chain.Config().Rules(g.header.Number, true, g.header.Time))
+	if accounts != nil {
+		if err := accounts.apply(db, g.precompiled); err != nil {
+			return nil, err
+		}
 	}
-	return db, header, precompiled, t.check(config.ChainID)
+	return g, t.check(chain.Config().ChainID)
 }
 
 // Call runs a transaction and returns its data, or an error with code 3 and the data of its revert.
 func (a *trialAPI) Call(ctx context.Context, t trial, at *rpc.BlockNumberOrHash, accounts *stateOverrides, block *blockOverrides) (hexutil.Bytes, error) {
-	db, header, precompiled, err := a.prepared(&t, at, all(accounts), block)
+	g, err := a.prepare(&t, at, accounts, block)
 	if err != nil {
 		return nil, err
 	}
@@ -209,16 +270,15 @@ func (a *trialAPI) Call(ctx context.Context, t trial, at *rpc.BlockNumberOrHash,
 	if t.Gas != nil {
 		gas = min(gas, uint64(*t.Gas))
 	}
-	m := t.message(header.BaseFee, gas).SkipNonceCheck().SkipExecutionGasCapCheck()
-	environment := core.NewEVMBlockContext(header, a.blocks.c.chain, nil)
+	m := t.message(g.header.BaseFee, gas).SkipNonceCheck().SkipExecutionGasCapCheck()
 	if m.GasPrice.IsZero() {
-		environment.BaseFee = new(big.Int)
+		g.block.BaseFee = new(big.Int)
 	}
-	evm := vm.NewEVM(environment, db, a.blocks.c.chain.Config(), vm.Config{NoBaseFee: true})
+	evm := vm.NewEVM(g.block, g.db, a.blocks.c.chain.Config(), vm.Config{NoBaseFee: true})
 	defer evm.Release()
-	evm.SetPrecompiles(precompiled)
+	evm.SetPrecompiles(g.precompiled)
 	result, err := run(ctx, evm, m, core.NewGasPool(maxTrialGas))
-	if err := errors.Join(db.Error(), err); err != nil {
+	if err := errors.Join(g.db.Error(), err); err != nil {
 		return nil, err
 	}
 	if errors.Is(result.Err, vm.ErrExecutionReverted) {
@@ -229,7 +289,7 @@ func (a *trialAPI) Call(ctx context.Context, t trial, at *rpc.BlockNumberOrHash,
 
 // EstimateGas returns the gas with which a transaction succeeds, at most 1.5 % above the least, or an error as Call does.
 func (a *trialAPI) EstimateGas(ctx context.Context, t trial, at *rpc.BlockNumberOrHash, accounts *stateOverrides, block *blockOverrides) (hexutil.Uint64, error) {
-	db, header, _, err := a.prepared(&t, at, all(accounts), block)
+	g, err := a.prepare(&t, at, accounts, block)
 	if err != nil {
 		return 0, err
 	}
@@ -238,20 +298,13 @@ func (a *trialAPI) EstimateGas(ctx context.Context, t trial, at *rpc.BlockNumber
 		gas = min(maxTrialGas, uint64(*t.Gas))
 	}
 	chain := a.blocks.c.chain
-	least, data, err := gasestimator.Estimate(ctx, t.message(header.BaseFee, gas).SkipNonceCheck(), &gasestimator.Options{
-		Config: chain.Config(), Chain: chain, Header: header, State: db, ErrorRatio: estimateError,
+	least, data, err := gasestimator.Estimate(ctx, t.message(g.header.BaseFee, gas).SkipNonceCheck(), &gasestimator.Options{
+		Config: chain.Config(), Chain: chain, Header: g.header, State: g.db, ErrorRatio: estimateError,
 	}, maxTrialGas)
 	if errors.Is(err, vm.ErrExecutionReverted) {
 		return 0, reverted(data)
 	}
 	return hexutil.Uint64(least), err
-}
-
-func all(accounts *stateOverrides) stateOverrides {
-	if accounts == nil {
-		return nil
-	}
-	return *accounts
 }
 
 // run executes a message until it ends or its caller leaves.
