@@ -122,6 +122,7 @@ large='TestOversizedAnswer|TestIDOfLargeMessage|TestSlowReadersInMemory|TestBodi
 slow='TestAnswersByHandAreThoseOfTheStrictDecoder|TestBodies_Bounded|TestQueryAgent_Bounds|TestIndentedAnswer'
 slow="$slow|TestRightsOfRoles|TestRightOfEveryRoute|TestRequests_Bounded|TestLists_Index|TestEventRuns_List"
 slow="$slow|TestDocumentsGiveWayOneByOne|TestBooks_RandomHistories|TestUsage_EqualsEntries|TestMassExpiry"
+slow="$slow|TestWords|TestLanes|TestRooms|TestHouse|TestDocs_Threats|TestPlanKind_IsNamedInFewFiles"
 slow="$slow|TestNothingIsPaidByAModelAlone|TestRevenue_Bound|TestTokenCacheIsBounded|TestGeneratedFileIsCurrent"
 sh scripts/named.sh "$watched" "$large" "$slow" || die "correct the lists of tests in scripts/test.sh"
 # The suites that must run.

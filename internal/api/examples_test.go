@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -11,6 +12,8 @@ import (
 
 	"github.com/tollhq/toll/internal/must"
 )
+
+var pointer = regexp.MustCompile(`#/\$defs/([^"]+)`)
 
 // Every example of a body in docs/openapi.json is valid under its schema: generators of clients and mock servers use both.
 func TestOpenAPI_ExamplesAreValid(t *testing.T) {
@@ -23,7 +26,7 @@ func TestOpenAPI_ExamplesAreValid(t *testing.T) {
 		Paths map[string]map[string]json.RawMessage `json:"paths"`
 		// A schema of the document refers to the others by pointers below #/components/schemas.
 		Components struct {
-			Schemas map[string]any `json:"schemas"`
+			Schemas map[string]json.RawMessage `json:"schemas"`
 		} `json:"components"`
 	}
 	must.Do(t, json.Unmarshal([]byte(strings.ReplaceAll(string(text), "#/components/schemas/", "#/$defs/")), &document))
@@ -34,7 +37,17 @@ func TestOpenAPI_ExamplesAreValid(t *testing.T) {
 		}
 		var whole map[string]any
 		must.Do(t, json.Unmarshal(schema, &whole))
-		whole["$defs"] = document.Components.Schemas
+		used := map[string]json.RawMessage{} // all schemas of the document would take a minute
+		for next := [][]byte{schema}; len(next) > 0; next = next[1:] {
+			for _, found := range pointer.FindAllSubmatch(next[0], -1) {
+				name := string(found[1])
+				if _, known := used[name]; !known {
+					used[name] = document.Components.Schemas[name]
+					next = append(next, used[name])
+				}
+			}
+		}
+		whole["$defs"] = used
 		joined := must.Get(json.Marshal(whole))(t)
 		var s jsonschema.Schema
 		must.Do(t, json.Unmarshal(joined, &s), schema)
