@@ -702,7 +702,7 @@ func TestRooms_OneChain(t *testing.T) {
 	}
 	for _, room := range []string{"contracts", "userop", "signer", "mirror", "endpoints"} {
 		if links(room) {
-			t.Errorf("the tests of internal/chain/%s link the embedded chain: move those that need it to internal/chain/chaintest", room)
+			t.Errorf("the tests of internal/chain/%s link the embedded chain: move the tests with a chain to internal/chain/chaintest", room)
 		}
 	}
 	if !links("chaintest") {

@@ -274,7 +274,7 @@ echo "$(($(date +%s) - began))" >>"$work/checks"
 
 if [ -z "${TOLL_TEST_POSTGRES:-}" ]; then
     cluster=$work/cluster
-    # A database that is dropped has all buffers searched, and those of tests are small.
+    # PostgreSQL searches all buffers when it drops a database, and tests need few buffers.
     if dsn=$(TOLL_PG_ARGS="shared_buffers=64MB ${TOLL_PG_ARGS:-}" sh scripts/postgres.sh start "$cluster"); then
         export TOLL_TEST_POSTGRES="$dsn"
     else

@@ -151,7 +151,8 @@ func (p *processor) get(ctx context.Context, path string, params any, into strip
 const customerTry = 10 * time.Minute
 
 // customer returns the customer of a workspace at Stripe, and creates it on first use. Stripe repeats a failed answer for the same key for a
-// day, so the call is sent again under a second key, and under new keys every [customerTry]. Errors: [*answer], those of the database.
+// day, so the call is sent again under a second key, and under new keys every [customerTry]. A call without an answer may leave an unused
+// customer. Errors: [*answer], errors of the database.
 func (p *processor) customer(ctx context.Context, owner toll.Address) (id string, err error) {
 	c, err := store.CardCustomerOf(ctx, p.cfg.Store, owner)
 	if errors.Is(err, store.ErrNotFound) {

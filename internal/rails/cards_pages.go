@@ -13,7 +13,7 @@ var errNoDouble = errors.New("this service does not run a card double")
 
 // FillPage pays an order on its page of the double in this process, like a person in a browser who agrees to 3-D Secure. Then it has the rail
 // read the payment, like the page to which the browser returns, which decides the order before the webhook arrives. FillPage does nothing for
-// an order that is already paid. Errors: [double.ErrDeclined], those of the rail.
+// an order that is already paid. Errors: [double.ErrDeclined], errors of the rail.
 func (p *Cards) FillPage(ctx context.Context, orderID, number string) error {
 	if p.double == nil {
 		return errNoDouble

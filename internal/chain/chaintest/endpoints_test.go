@@ -194,7 +194,7 @@ func TestPool_InProcess(t *testing.T) {
 			}
 		}
 		if _, err := pool.Head(t.Context(), "newest"); err == nil {
-			t.Error("a tag that is none was taken")
+			t.Error("an invalid tag was accepted")
 		}
 		pool.Close()
 	}

@@ -282,7 +282,7 @@ func (h *history) questions(t *testing.T) []question {
 	call("other chain", object{"from": me, "to": usdc, "input": hexutil.Bytes(transfer(to, 1)), "chainId": "0x1"})
 	call("access list", object{"from": me, "to": usdc, "input": hexutil.Bytes(transfer(to, 1)), "accessList": []any{object{"address": usdc, "storageKeys": []any{}}}})
 	call("creation", object{"from": me, "input": hexutil.Bytes(append(common.FromHex("0x600a600c5f39600a5ff3000000"[:24]), reader...))})
-	call("nobody", object{"to": usdc, "input": hexutil.Bytes(balanceOf(me))})
+	call("no sender", object{"to": usdc, "input": hexutil.Bytes(balanceOf(me))})
 	call("empty", object{})
 	call("code", object{"from": me, "to": to, "input": "0x01020304"}, stateOf(reverter))
 	call("code, empty revert", object{"from": me, "to": to}, stateOf(reverter))

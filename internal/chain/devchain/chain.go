@@ -178,6 +178,9 @@ func syncLogs(dir string) error {
 		return nil
 	}
 	logs, err := filepath.Glob(filepath.Join(dir, databaseDir, "*.log"))
+	if len(logs) == 0 {
+		return errors.Join(err, errors.New("the database has no log"))
+	}
 	for _, path := range logs {
 		log, failed := os.Open(path)
 		if errors.Is(failed, fs.ErrNotExist) {

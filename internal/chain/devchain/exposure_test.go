@@ -4,6 +4,7 @@ package devchain
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -144,6 +145,35 @@ func TestSecondProcess(t *testing.T) {
 	if _, err := c.Fund(t.Context(), payee, ether(1)); err != nil {
 		t.Errorf("the refused start hurt the chain that runs: %v", err)
 	}
+}
+
+// A call that runs when the chain closes ends before the database does, and gets its answer.
+func TestCloseWaitsForCalls(t *testing.T) {
+	c := start(t, Config{HTTP: "127.0.0.1:0"})
+	address := strings.TrimPrefix(c.URL(), "http://")
+	connection := must.Get(net.Dial("tcp", address))(t)
+	defer connection.Close()
+	body := `{"jsonrpc":"2.0","id":1,"method":"eth_blockNumber"}`
+	request := fmt.Sprintf("POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s", len(body), body)
+	begin, end := request[:len(request)-5], request[len(request)-5:]
+	must.Get(io.WriteString(connection, begin))(t)
+	// A second request shows that the server has accepted the first connection.
+	must.Get(http.Post(c.URL(), "application/json", strings.NewReader(body)))(t).Body.Close()
+	closed := make(chan error, 1)
+	go func() { closed <- c.Close() }()
+	for end := time.Now().Add(patience); time.Now().Before(end); {
+		probe, err := net.Dial("tcp", address)
+		if err != nil {
+			break
+		}
+		probe.Close()
+	}
+	must.Get(io.WriteString(connection, end))(t)
+	answer, err := io.ReadAll(connection)
+	if !strings.Contains(string(answer), `"result":"0x`) {
+		t.Errorf("the call got %q, %v", answer, err)
+	}
+	must.Do(t, <-closed)
 }
 
 func TestAddressInUse(t *testing.T) {

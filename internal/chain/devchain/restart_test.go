@@ -231,6 +231,18 @@ func TestDirectoryOfTheOldNode(t *testing.T) {
 	}
 }
 
+// A block is written to the log of the database. If the log were not found, a power failure would lose blocks without any sign.
+func TestLogIsSynced(t *testing.T) {
+	dir := t.TempDir()
+	c := start(t, Config{Dir: dir})
+	must.Do(t, syncLogs(dir))
+	must.Do(t, c.Close())
+	must.Do(t, os.Rename(filepath.Join(dir, databaseDir), filepath.Join(dir, "moved")))
+	if err := syncLogs(dir); err == nil {
+		t.Error("a database without a log was synced")
+	}
+}
+
 func TestFilesOfTheDirectory(t *testing.T) {
 	dir := t.TempDir()
 	c := start(t, Config{Dir: dir})

@@ -18,13 +18,12 @@ import (
 	"github.com/ethereum/go-ethereum/rpc"
 )
 
-// Bounds of one HTTP message. The body is bounded to 5 MiB by the library.
+// Bounds of one HTTP message, whose body the library bounds to 5 MiB, and of the time that Close gives to running calls.
 const (
 	maxBatch       = 1000
 	maxBatchAnswer = 25_000_000 // bytes
+	closeWait      = 10 * time.Second
 )
-
-const closeWait = 10 * time.Second // for calls that run
 
 // serve starts the JSON-RPC server, in process and, if an address is set, over HTTP.
 func serve(c *Chain) error {

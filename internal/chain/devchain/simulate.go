@@ -12,7 +12,6 @@ import (
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/common/hexutil"
-	"github.com/ethereum/go-ethereum/consensus"
 	"github.com/ethereum/go-ethereum/core"
 	"github.com/ethereum/go-ethereum/core/state"
 	"github.com/ethereum/go-ethereum/core/types"
@@ -104,8 +103,8 @@ type callError struct {
 	Data    string `json:"data,omitempty"`
 }
 
-// SimulateV1 runs calls in new blocks on the given one, each with the changes of those before, and returns the blocks with the
-// outcome of each call. Fees are not charged, and nonces are not checked.
+// SimulateV1 runs calls in new blocks on the given one, each with the changes of the earlier calls, and returns the blocks with the
+// outcome of each call. Without fees, a call needs no balance for gas. Nonces are not checked.
 func (a *trialAPI) SimulateV1(ctx context.Context, s simulation, at *rpc.BlockNumberOrHash) ([]fields, error) {
 	if err := s.check(); err != nil {
 		return nil, err
@@ -141,8 +140,6 @@ type simulatedChain struct {
 	*core.BlockChain
 	made map[common.Hash]*types.Header
 }
-
-var _ consensus.ChainHeaderReader = simulatedChain{}
 
 func (c simulatedChain) GetHeader(hash common.Hash, number uint64) *types.Header {
 	if header := c.made[hash]; header != nil {

@@ -197,7 +197,7 @@ type blockOverrides struct {
 	BaseFeePerGas *hexutil.Big
 }
 
-// UnmarshalJSON refuses unknown members, also those of the specification that this chain does not support.
+// UnmarshalJSON refuses unknown members and members that this chain does not support.
 func (o *blockOverrides) UnmarshalJSON(text []byte) error {
 	type plain blockOverrides
 	if err := strict(text, (*plain)(o)); err != nil {

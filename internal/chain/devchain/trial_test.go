@@ -100,7 +100,7 @@ func TestTrials_Bounded(t *testing.T) {
 	var parsed []simulatedBlock
 	must.Do(t, json.Unmarshal(must.Get(json.Marshal(blocks))(t), &parsed))
 	if _, err := api.SimulateV1(ctx, simulation{BlockStateCalls: parsed}, nil); err == nil {
-		t.Error("a simulation went on without its caller")
+		t.Error("a simulation continued without its caller")
 	}
 
 	large := json.RawMessage(fmt.Sprintf(`{"%s":{"code":"0x620180005ff3"}}`, target)) // returns 96 KiB
