@@ -68,7 +68,8 @@ func closeService(s *server.Server) error {
 	return s.Close(ctx)
 }
 
-// start runs a service in this process until the test ends, and returns its address.
+// start runs a service in this process until the test ends, and returns its address. A start takes about 60 ms, so each test has its own
+// service: tests move its clock, read its log, and count its rows.
 func start(t *testing.T, cfg server.Config) (*server.Server, string) {
 	t.Helper()
 	return startOn(t, cfg, listenAnywhere(t))
