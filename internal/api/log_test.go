@@ -1,9 +1,14 @@
 package api_test
 
 import (
+	"context"
+	"net/http"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/checkout/railtest"
 	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
@@ -35,6 +40,30 @@ func TestFaultIsLoggedOnce(t *testing.T) {
 		}
 		if len(lines) != i+1 || !strings.Contains(lines[i], "correlationId=look"+path) || !strings.Contains(lines[i], "accounts") {
 			t.Errorf("%s: %s", path, strings.Join(lines, ""))
+		}
+	}
+}
+
+// A client that disconnects while its checkout waits for a payment page is not an error of the service.
+func TestLog_DisconnectedCheckout(t *testing.T) {
+	c := newScene(t)
+	c.card.Behave(railtest.Behaviour{Hang: true})
+	ctx, disconnect := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer disconnect()
+	req := must.Get(http.NewRequestWithContext(ctx, "POST", c.stack.url+base+"/protocol/plans/"+c.fiat+"/checkout", nil))(t)
+	req.Header.Set("Authorization", "Bearer "+c.b2.key)
+	if res, err := plainClient.Do(req); err == nil {
+		_ = res.Body.Close()
+		t.Fatalf("the checkout answered %d while the rail hangs", res.StatusCode)
+	}
+	for end := time.Now().Add(long); !strings.Contains(c.stack.log.String(), string(toll.CodeCardUnreachable)); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the call did not end")
+		}
+	}
+	for line := range strings.Lines(c.stack.log.String()) {
+		if strings.Contains(line, "level=ERROR") {
+			t.Error(line)
 		}
 	}
 }

@@ -64,7 +64,7 @@ func (c *Checkout) page(ctx context.Context, o *store.Order, wait time.Duration)
 		return nil, e
 	}
 	if p.CheckoutURL == "" && o.Open {
-		return nil, toll.NewError(toll.CodeCardUnreachable).WithParam("orderId", o.ID).
+		return nil, toll.NewError(toll.CodeCardUnreachable).WithParam("orderId", o.ID).WithCause(ctx.Err()).
 			WithHint("The order is recorded: repeat the call with the same Idempotency-Key, or place a new order.")
 	}
 	if !o.Open {
