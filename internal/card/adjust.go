@@ -3,6 +3,7 @@ package card
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/stripe/stripe-go/v85"
@@ -237,9 +238,14 @@ func (m *money) beginRefund(cents int64) (int64, error) {
 		if left <= 0 {
 			return 0, refundRefused("The payment is already refunded.")
 		}
-		return 0, refundRefused("At most %d cents of the payment can be refunded.", left)
+		return 0, refundRefused("At most %s of the payment can be refunded.", moneyText(left, m.payment.Currency))
 	}
 	return cents, nil
+}
+
+// moneyText returns cents in whole units with their currency, such as "12.34 USD".
+func moneyText(cents int64, currency string) string {
+	return toll.FormatAmount(toll.UnitsOfCents(cents), 6) + " " + strings.ToUpper(currency)
 }
 
 func refundRefused(format string, args ...any) *toll.Error {

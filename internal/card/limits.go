@@ -109,6 +109,6 @@ func (r *refunds) admitRefund(ctx context.Context, tx *store.Tx, m *money) error
 	if err != nil || sum <= most || sum == fee {
 		return err
 	}
-	return refundRefused("This refund would exceed the builder's daily limit of %d cents for processing fees of refunded payments.", most).
+	return refundRefused("This refund would exceed the builder's daily limit of %s for processing fees of refunded payments.", moneyText(most, m.payment.Currency)).
 		WithHint("Wait until the next day (UTC), or ask the operator to refund the payment at the card processor.")
 }

@@ -8,18 +8,19 @@ import (
 	"github.com/tollhq/toll/internal/store"
 )
 
-// AccountsOfPlan lists the accounts of a plan by the address of their subscriber. It names no account: on a sharded
+// AccountsOfPlan lists the accounts of a plan that ever had credits, by the address of their subscriber. It names no account: on a sharded
 // store it asks every shard.
 func (l *Ledger) AccountsOfPlan(ctx context.Context, plan toll.PlanID, page store.Page) (store.List[Account], error) {
 	return l.accounts(ctx, store.Listing{
-		Where: "plan_id = $1", Args: []any{string(plan)}, Sorts: map[store.Sort]string{store.SortSubscriber: "subscriber"},
+		Where: "plan_id = $1 AND seq > 0", Args: []any{string(plan)}, Sorts: map[store.Sort]string{store.SortSubscriber: "subscriber"},
 	}, page)
 }
 
-// AccountsHeld lists the accounts of a subscriber by the id of their plan. It does not name an account, so a sharded store reads every shard.
+// AccountsHeld lists the accounts of a subscriber that ever had credits, by the id of their plan. An order that is not paid does not count.
+// It does not name an account, so a sharded store reads every shard.
 func (l *Ledger) AccountsHeld(ctx context.Context, subscriber toll.Address, page store.Page) (store.List[Account], error) {
 	return l.accounts(ctx, store.Listing{
-		Where: "subscriber = $1", Args: []any{subscriber.Lower()}, Sorts: map[store.Sort]string{store.SortPlan: "plan_id"},
+		Where: "subscriber = $1 AND seq > 0", Args: []any{subscriber.Lower()}, Sorts: map[store.Sort]string{store.SortPlan: "plan_id"},
 	}, page)
 }
 

@@ -1,16 +1,21 @@
 package server
 
 import (
+	"context"
 	"net/http"
 
+	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/api"
+	"github.com/tollhq/toll/internal/ledger"
 	"github.com/tollhq/toll/internal/outbound"
+	"github.com/tollhq/toll/internal/rails"
 	"github.com/tollhq/toll/internal/records"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/web"
 	"github.com/tollhq/toll/internal/web/page"
 	"github.com/tollhq/toll/internal/web/public"
 	"github.com/tollhq/toll/internal/web/session"
+	"github.com/tollhq/toll/internal/web/workspace"
 )
 
 // pages are the routes for people, and for programs that ask them; noPage answers people everywhere else.
@@ -39,8 +44,34 @@ func (s *Server) web() (*page.Site, error) {
 			Store: s.base.store, Ledger: s.ledger, Checkout: s.checkout, Auth: s.base.auth, OAuth: s.oauth, Catalogue: s.facilitator.Catalogue, Card: s.rails.Rails[store.RailCard],
 		},
 		Rows: s.checkout.Reports, Cards: cards, People: s.people, Events: s.events, Operator: operatorPages{s}, Changes: changesSince,
-		Outbound: outbound.Config{Loopback: s.cfg.LoopbackWebhooks},
+		Outbound: outbound.Config{Loopback: s.cfg.LoopbackWebhooks}, Times: orderTimes(s.base.store),
 	})
+}
+
+// orderTimes reads when an order got its credits from the journal, and the rest from the records of the card payment.
+func orderTimes(st *store.Store) workspace.ReadTimes {
+	return func(ctx context.Context, o *toll.Order) (out workspace.OrderTimes, err error) {
+		out.Granted, err = store.GrantedAt(ctx, st, ledger.NewAccountID(o.PlanID, o.SubscriberAddress), o.OrderID)
+		if store.NotFoundAs(err, nil) != nil {
+			return out, err
+		}
+		card, err := rails.CardEvidenceOf(ctx, st, o.OrderID)
+		if err != nil {
+			return out, store.NotFoundAs(err, nil) // another rail
+		}
+		if card.PaidAt != nil {
+			out.Paid = card.PaidAt.Time
+		}
+		for _, r := range card.Refunds {
+			if r.Origin != "rejected" && r.State != "created" && r.State != "failed" {
+				out.Refunds = append(out.Refunds, workspace.Refunded{At: r.CreatedAt.Time, Cents: r.Cents})
+			}
+		}
+		for _, d := range card.Disputes {
+			out.Disputed = d.CreatedAt.Time
+		}
+		return out, nil
+	}
 }
 
 // peoplePages are the routes for people.

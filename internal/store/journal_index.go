@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"time"
 
 	"github.com/tollhq/toll"
 )
@@ -151,6 +152,22 @@ func JournalEntry(ctx context.Context, q Querier, account [16]byte, seq int64) (
 		return JournalRow{}, ErrNotFound
 	}
 	return rows[0], nil
+}
+
+const sqlLotOf = `SELECT lot_id FROM lots WHERE account_id = $1 AND ref = $2`
+
+// GrantedAt returns the time at which an order of an account got its credits. The error is [ErrNotFound] for an order without credits,
+// and while the entry is not indexed.
+func GrantedAt(ctx context.Context, q Querier, account [16]byte, order string) (time.Time, error) {
+	seq, err := value[int64](ctx, q, sqlLotOf, account[:], order)
+	if err != nil {
+		return time.Time{}, err
+	}
+	row, err := JournalEntry(ctx, q, account, seq)
+	if err != nil {
+		return time.Time{}, err
+	}
+	return FromMicros(row.At), nil
 }
 
 // JournalByCommitment returns the entry with a commitment, or [ErrNotFound].

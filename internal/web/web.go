@@ -35,6 +35,7 @@ type Deps struct {
 	Operator operator.Operator
 	Changes  func(version string) []workspace.Change // of the API since a version
 	Outbound outbound.Config                         // where calls of the page that tries an agent may go
+	Times    workspace.ReadTimes
 }
 
 // New returns the pages. Errors: a public address that is not an origin.
@@ -45,6 +46,6 @@ func New(d Deps) (*page.Site, error) {
 	return page.NewSite(d.Pages, d.Session, files, page.Set{Templates: files}, signin.Set(persons, consent),
 		public.Pages(public.Deps{Records: d.Records, Cards: d.Cards, SignUp: persons.MayRegister()}),
 		workspace.Pages(workspace.Deps{
-			Records: d.Rows, Events: d.Events, Programs: consent, Auth: d.Records.Auth, People: d.People, Cards: d.Cards != nil, Changes: d.Changes, Outbound: d.Outbound,
+			Records: d.Rows, Events: d.Events, Programs: consent, Auth: d.Records.Auth, People: d.People, Cards: d.Cards != nil, Changes: d.Changes, Outbound: d.Outbound, Times: d.Times,
 		}), operator.Pages(d.Operator, d.People))
 }

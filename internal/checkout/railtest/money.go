@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/tollhq/toll"
@@ -113,7 +114,7 @@ func (r *Rail) BeginRefund(ctx context.Context, t *rail.Tx, in rail.Refund) erro
 		in.Cents = left
 	}
 	if m.Dispute == store.DisputeOpen || in.Cents > left || left == 0 {
-		return toll.Errorf(toll.CodeRefundRefused, "At most %d cents of the payment can be refunded.", left)
+		return toll.Errorf(toll.CodeRefundRefused, "At most %s %s of the payment can be refunded.", toll.FormatAmount(toll.UnitsOfCents(left), 6), strings.ToUpper(o.purchase.Plan.Price.CurrencyName()))
 	}
 	m.Refunds = append(m.Refunds, refund{ID: in.ID, Cents: in.Cents, State: refundBegun})
 	if err := keep(ctx, t.Tx, moneyName(in.OrderID), m); err != nil {

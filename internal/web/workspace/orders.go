@@ -3,6 +3,7 @@ package workspace
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/json"
 	"net/http"
 	"net/url"
@@ -16,32 +17,110 @@ import (
 	"github.com/tollhq/toll/internal/web/page"
 )
 
-func listOrders(c *page.Context) (page.View, error) {
-	filter, q := c.Filters(
-		page.Field{Name: "role", Label: "Show", Options: []page.Option{{Value: "seller", Text: "Orders for plans you sell"}, {Value: "buyer", Text: "Orders you placed"}}},
-		page.Field{Name: "planId", Label: "Plan", Max: 80},
-		page.Field{Name: "since", Label: "From", Type: "date"}, page.Field{Name: "until", Label: "Before", Type: "date"},
-	)
-	if q.Get("role") == "" {
-		q.Set("role", "seller")
+// listOrders shows the orders of one side. It filters by the plans that the workspace sells, or by those that it bought.
+func listOrders(w *pages) func(*page.Context) (page.View, error) {
+	return func(c *page.Context) (page.View, error) {
+		buyer := c.R.URL.Query().Get("role") == "buyer"
+		plans, err := orderPlans(c, buyer)
+		if err != nil {
+			return nil, c.Failed("page", err)
+		}
+		filter, q := c.Filters(
+			page.Field{Name: "role", Label: "Show", Options: []page.Option{{Value: "seller", Text: "Orders for plans you sell"}, {Value: "buyer", Text: "Orders you placed"}}},
+			plans, page.Field{Name: "since", Label: "From", Type: "date"}, page.Field{Name: "until", Label: "Before", Type: "date"},
+		)
+		if q.Get("role") == "" {
+			q.Set("role", "seller")
+		}
+		orders, err := page.ListOf[*toll.Order](c, list.Orders, q)
+		if err := c.Narrowed(err); err != nil {
+			return nil, err
+		}
+		var ids []toll.PlanID
+		for _, o := range orders.Items {
+			ids = append(ids, o.PlanID)
+		}
+		names, err := w.namesOf(c, ids, nil)
+		if err != nil {
+			return nil, c.Failed("page", err)
+		}
+		t := tableOfOrders(c, list.Orders.Show("orderId", "planId", "subscriberAddress", "status", "amount", "creditsGranted", "createdAt"), orders)
+		for i, o := range orders.Items {
+			t.Rows[i][1] = planCell(c, names, o.PlanID, !buyer)
+		}
+		if buyer {
+			t.Empty.Text, t.Empty.To, t.Empty.Button = "Orders that this workspace places appear here.", page.PathExplore, "Find a plan"
+		}
+		return c.Record("Orders", page.Record{
+			Lead: "Orders for your plans, and orders that this workspace placed.", Links: file(c, "orders", q), Filter: filter, Table: t,
+		})
 	}
-	orders, err := page.ListOf[*toll.Order](c, list.Orders, q)
-	if err := c.Narrowed(err); err != nil {
-		return nil, err
-	}
-	t := ordersTable(c, orders)
-	return c.Record("Orders", page.Record{
-		Lead: "Orders for your plans, and orders that this workspace placed.", Links: file(c, "orders", q), Filter: filter, Table: t,
-	})
 }
 
+// orderPlans returns the field that filters orders by plan. The API rejects a value that is not a plan id.
+func orderPlans(c *page.Context, buyer bool) (page.Field, error) {
+	f := page.Field{Name: "planId", Label: "Plan", Options: []page.Option{{Text: "All plans"}}}
+	add := func(id toll.PlanID, name string) {
+		f.Options = append(f.Options, page.Option{Value: string(id), Text: page.NameOf(name)})
+	}
+	if buyer {
+		bought, err := page.PartOf[*toll.Balance](c, list.Holdings, newest)
+		if err != nil {
+			return f, err
+		}
+		for _, b := range bought.Items {
+			add(b.PlanID, b.PlanName)
+		}
+	} else {
+		plans, err := ownPlans(c)
+		if err != nil {
+			return f, err
+		}
+		for _, p := range plans.Items {
+			add(p.ID, p.Metadata.Name)
+		}
+	}
+	if id := c.R.URL.Query().Get(f.Name); !page.HasOption(f.Options, id) {
+		f.Options = append(f.Options, page.Option{Value: id, Text: page.Short(plain.Name(id))})
+	}
+	return f, nil
+}
+
+// ordersTable returns orders of one plan.
 func ordersTable(c *page.Context, orders page.List[*toll.Order]) *page.Table {
-	of := list.Orders.Show("orderId", "subscriberAddress", "status", "amount", "creditsGranted", "createdAt")
+	return tableOfOrders(c, list.Orders.Show("orderId", "subscriberAddress", "status", "amount", "creditsGranted", "createdAt"), orders)
+}
+
+func tableOfOrders(c *page.Context, of list.List, orders page.List[*toll.Order]) *page.Table {
 	t := page.TableOf(c, of, "order", orders, func(o *toll.Order, cell page.Cells) {
-		cell["orderId"].To, *cell["amount"] = c.To("orders", o.OrderID), amountOf(o)
+		cell["orderId"].To, cell["status"].State, *cell["amount"] = c.To("orders", o.OrderID), orderState(o), amountOf(o)
 	})
 	t.Empty = &page.Empty{Icon: "shopping-cart", Title: "No orders yet", Text: "Orders for your plans appear here.", To: c.To("plans"), Button: "Plans you sell", Command: "toll orders list"}
 	return t
+}
+
+// pageExpired is the start of the failure reason after a payment page expired.
+const pageExpired = "The payment page expired"
+
+// orderState returns the state of an order and of its payment in words.
+func orderState(o *toll.Order) *page.State {
+	switch {
+	case o.Disputed:
+		return &page.State{Text: "Disputed", Tone: "bad"}
+	case o.RefundedCents > 0 && toll.UnitsOfCents(int64(o.RefundedCents)).Cmp(o.Amount) >= 0:
+		return &page.State{Text: "Refunded", Tone: "quiet"}
+	case o.RefundedCents > 0:
+		return &page.State{Text: "Partially refunded", Tone: "quiet"}
+	case o.Status == toll.OrderFailed && strings.HasPrefix(o.FailureReason, pageExpired):
+		return &page.State{Text: "Expired", Tone: "quiet"}
+	case o.Status == toll.OrderFailed:
+		return &page.State{Text: "Failed", Tone: "bad"}
+	case o.Status == toll.OrderConfirmed || o.Status == toll.OrderFinal:
+		return &page.State{Text: map[bool]string{false: "Paid", true: "Granted"}[o.Amount.IsZero()], Tone: "good"}
+	case byCard(o):
+		return &page.State{Text: "Awaiting payment", Tone: "warn"}
+	}
+	return &page.State{Text: "Processing", Tone: "warn"}
 }
 
 func amountOf(o *toll.Order) page.Cell {
@@ -67,20 +146,45 @@ func paysBy(o *toll.Order) string {
 	return "crypto"
 }
 
+// OrderTimes are times that the record of an order does not have; zero or empty if unknown.
+type OrderTimes struct {
+	Paid     time.Time // by card
+	Granted  time.Time
+	Refunds  []Refunded
+	Disputed time.Time // the last dispute
+}
+
+// ReadTimes reads the times of an order.
+type ReadTimes func(ctx context.Context, o *toll.Order) (OrderTimes, error)
+
+// Refunded is a refund that the card processor accepted.
+type Refunded struct {
+	At    time.Time
+	Cents toll.Cents
+}
+
 // storyOf returns the steps of an order, past and future.
-func storyOf(o *toll.Order) []page.Step {
+func storyOf(o *toll.Order, at OrderTimes) []page.Step {
+	if at.Granted.IsZero() && o.Status == toll.OrderConfirmed && o.RefundedCents == 0 && !o.Disputed {
+		at.Granted = o.When.Time // the journal is not indexed yet
+	}
 	made := page.Step{Title: "Recorded", Text: "", At: o.CreatedAt.Time, Tone: "good"}
-	tail := []page.Step{{Title: "Credits granted"}}
+	granted := page.Step{Title: "Credits granted", At: at.Granted}
+	tail := []page.Step{granted}
 	states := []toll.OrderStatus{toll.OrderConfirmed}
 	switch {
 	case o.Amount.IsZero():
 		made.Text = "The plan is free."
 	case byCard(o):
-		tail = []page.Step{{Title: "Paid by card", Text: "The bank may ask the cardholder to confirm the payment.", At: time.Time{}, Tone: ""}, tail[0]}
+		paid := page.Step{Title: "Paid by card", Text: "The bank may ask the cardholder to confirm the payment.", At: at.Paid}
+		if at.Paid.Before(made.At) || at.Paid.After(granted.At) { // the processor has its own clock
+			paid.At = granted.At
+		}
+		tail = []page.Step{paid, granted}
 		states = []toll.OrderStatus{toll.OrderConfirmed, toll.OrderConfirmed}
 	default:
 		tail = []page.Step{
-			{Title: "Signed"}, {Title: "Sent to the chain"}, {Title: "Included in a block"}, tail[0],
+			{Title: "Signed"}, {Title: "Sent to the chain"}, {Title: "Included in a block"}, granted,
 			{Title: "Final", Text: "A reorganization of the chain can no longer undo the payment."},
 		}
 		states = []toll.OrderStatus{toll.OrderSigned, toll.OrderSent, toll.OrderIncluded, toll.OrderConfirmed, toll.OrderFinal}
@@ -92,20 +196,26 @@ func storyOf(o *toll.Order) []page.Step {
 	for i, s := range tail {
 		if slices.Index(order, o.Status) >= slices.Index(order, states[i]) {
 			s.Tone = "good"
-			if o.Status == states[i] && (i+1 == len(tail) || states[i+1] != states[i]) {
+			// When is the time of the last change, and refunds and disputes change a confirmed order again.
+			if o.Status == states[i] && o.Status != toll.OrderConfirmed {
 				s.At = o.When.Time
 			}
+		} else {
+			s.At = time.Time{}
 		}
 		steps = append(steps, s)
 	}
 	if o.Status == toll.OrderFailed {
 		steps = []page.Step{made, {Title: "Failed", Text: plain.Name(o.FailureReason), At: o.When.Time, Tone: "bad"}}
 	}
-	if o.RefundedCents > 0 {
-		steps = append(steps, page.Step{Title: "Refunded", Text: centsText(o.RefundedCents, o.Currency) + " returned to the card.", At: time.Time{}, Tone: "warn"})
+	if len(at.Refunds) == 0 && o.RefundedCents > 0 {
+		at.Refunds = []Refunded{{Cents: o.RefundedCents}}
+	}
+	for _, r := range at.Refunds {
+		steps = append(steps, page.Step{Title: "Refunded", Text: centsText(r.Cents, o.Currency) + " returned to the card.", At: r.At, Tone: "warn"})
 	}
 	if o.Disputed {
-		steps = append(steps, page.Step{Title: "Disputed", Text: "The cardholder disputes the payment or has won the dispute.", At: time.Time{}, Tone: "bad"})
+		steps = append(steps, page.Step{Title: "Disputed", Text: "The cardholder disputes the payment or has won the dispute.", At: at.Disputed, Tone: "bad"})
 	}
 	return steps
 }
@@ -118,12 +228,20 @@ func amountText(c toll.Cents) string {
 	return page.Grouped(toll.FormatAmount(toll.UnitsOfCents(int64(c)), 6))
 }
 
-func readOrder(c *page.Context) (page.View, error) {
+func readOrder(w *pages) func(*page.Context) (page.View, error) {
+	return func(c *page.Context) (page.View, error) { return showOrder(c, w.Times) }
+}
+
+func showOrder(c *page.Context, times ReadTimes) (page.View, error) {
 	o, err := c.API.Order(c.Acting(), c.Param("order"))
 	if err != nil {
 		return nil, c.Failed("order", err)
 	}
 	p, err := c.API.Plan(c.Acting(), o.PlanID)
+	if err != nil {
+		return nil, c.Failed("order", err)
+	}
+	at, err := times(c.Ctx(), o)
 	if err != nil {
 		return nil, c.Failed("order", err)
 	}
@@ -133,10 +251,10 @@ func readOrder(c *page.Context) (page.View, error) {
 		plan.To = c.To("plans", string(o.PlanID))
 	}
 	s := page.Record{Facts: []page.Fact{
-		{Label: "ID", Cell: page.Cell{ID: o.OrderID}}, {Label: "State", Cell: page.Cell{State: page.StateOf(o.Status)}}, {Label: "Plan", Cell: plan},
+		{Label: "ID", Cell: page.Cell{ID: o.OrderID}}, {Label: "State", Cell: page.Cell{State: orderState(o)}}, {Label: "Plan", Cell: plan},
 		{Label: "Subscriber", Cell: page.Cell{ID: o.SubscriberAddress.String()}}, {Label: "Amount", Cell: amountOf(o)}, {Label: "Paid by", Cell: page.Cell{Text: paysBy(o)}},
 		{Label: "Credits", Cell: page.Credits(o.CreditsGranted)}, {Label: "Created", Cell: page.At(o.CreatedAt.Time)},
-	}, Steps: storyOf(o)}
+	}, Steps: storyOf(o, at)}
 	if o.TxHash != "" {
 		s.Facts = append(s.Facts, page.Fact{Label: "Transaction", Cell: page.Cell{ID: o.TxHash}})
 	}

@@ -30,6 +30,7 @@ type Deps struct {
 	Cards    bool                          // the service takes cards
 	Changes  func(version string) []Change // of the API since a version
 	Outbound outbound.Config               // where calls of the page that tries an agent may go
+	Times    ReadTimes
 }
 
 // Records reads what several rows of a page need, in one call.
@@ -117,9 +118,9 @@ func (w *pages) areas() []page.Area {
 		{Path: "/keys/{key}/calls", Under: "/keys", Right: read, Persons: true, Get: listCalls},
 		{
 			Path: "/orders", Title: "Orders", Group: page.GroupSell, Nav: "Orders", Icon: "shopping-cart", Key: "n", Right: read,
-			Get: listOrders,
+			Get: listOrders(w),
 		},
-		{Path: "/orders/{order}", Under: "/orders", Right: read, Act: toll.RightMoney, Get: readOrder, Post: refundOrder},
+		{Path: "/orders/{order}", Under: "/orders", Right: read, Act: toll.RightMoney, Get: readOrder(w), Post: refundOrder},
 		{
 			Path: "/holdings", Title: "My plans", Group: page.GroupBuy, Nav: "My plans", Icon: "coins", Key: "h", Right: read,
 			Get: listHoldings,

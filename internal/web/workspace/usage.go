@@ -301,6 +301,9 @@ type income struct {
 
 // format is an amount of the currency in whole units.
 func (e *income) format(n *big.Int) string {
+	if n.Sign() < 0 { // more came back than is counted yet
+		return "-" + e.format(new(big.Int).Neg(n))
+	}
 	units, err := toll.ParseUnits(n.String())
 	if err != nil {
 		return page.Grouped(n.String()) + " base units" // more than an amount can be
@@ -506,17 +509,21 @@ func (w *pages) showRevenue(c *page.Context) (page.View, error) {
 	}
 	s := page.Record{
 		Lead:  "Payments for your plans, separately for each currency.",
-		Links: file(c, "revenue", query(p, q, "")), Range: page.Ranges(c, p), Filter: page.RangeFields(c, p, []page.Field{filter}), Stats: revenueStats(all, ""),
+		Links: file(c, "revenue", query(p, q, "")), Range: page.Ranges(c, p), Filter: page.RangeFields(c, p, []page.Field{filter}),
 		Parts: []page.Part{{Title: "By plan", Table: t}},
 	}
+	if len(all) == 0 {
+		s.Stats = revenueStats(all, "")
+	}
 	for _, e := range all {
-		s.Charts = append(s.Charts, page.NewChart("Revenue in "+strings.ToUpper(e.currency), p, e.amount, e.format))
-		text := "nothing"
-		if e.returnedOrders > 0 {
-			text = e.format(e.returned) + " " + strings.ToUpper(e.currency) + " of " + page.Count(e.returnedOrders, "order")
+		currency := strings.ToUpper(e.currency)
+		s.Charts = append(s.Charts, page.NewChart("Gross revenue in "+currency, p, e.amount, e.format))
+		gross, refunds, net := e.stat(""), page.Stat{Label: "Refunds", Value: e.format(e.returned), Unit: currency, Note: "none"}, new(big.Int).Sub(e.amount.Now.Total(), e.returned)
+		if gross.Label = "Gross revenue"; e.returnedOrders > 0 {
+			refunds.Note = page.Count(e.returnedOrders, "order") + ", disputed and reversed payments included"
 		}
-		s.Facts = append(s.Facts,
-			page.Fact{Label: "Orders in " + strings.ToUpper(e.currency), Cell: page.Cell{Number: e.orders.Now.Total().String()}}, page.Fact{Label: "Returned", Cell: page.Cell{Text: text}})
+		s.Stats = append(s.Stats, gross, refunds, page.Stat{Label: "Net revenue", Value: e.format(net), Unit: currency, Note: "gross revenue less refunds"})
+		s.Facts = append(s.Facts, page.Fact{Label: "Orders in " + currency, Cell: page.Cell{Number: e.orders.Now.Total().String()}})
 	}
 	return c.Record("Revenue", s)
 }
@@ -534,8 +541,11 @@ func (w *pages) revenueByPlan(c *page.Context, p page.Period, q url.Values) (*pa
 	}
 	names, err := w.namesOf(c, ids, nil)
 	paid := page.List[*toll.Revenue]{Items: rows}
-	t := page.TableOf(c, list.Revenue.Show("planId", "orders", "amount", "returned"), "plan", paid, func(r *toll.Revenue, cell page.Cells) {
+	of := list.Local("", list.ID("planId"), list.Count("orders"), list.Money("amount", "Gross"), list.Money("returned", "Refunds"), list.Money("net"))
+	t := page.TableOf(c, of, "plan", paid, func(r *toll.Revenue, cell page.Cells) {
 		*cell["planId"] = page.Cell{Text: names[string(r.PlanID)], To: c.To("plans", string(r.PlanID))}
+		net := (&income{currency: r.Currency}).format(new(big.Int).Sub(r.Amount.Int(), r.Returned.Int()))
+		cell["net"].Text, cell["net"].Sum = "", &page.Sum{Amount: net, Currency: strings.ToUpper(r.Currency)}
 	})
 	t.Empty = &page.Empty{Icon: "coins", Title: "No payments", Text: "Payments for your plans appear here."}
 	return t, err
