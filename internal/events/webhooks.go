@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"errors"
+	"net/url"
 	"slices"
 	"strconv"
 	"time"
@@ -87,7 +88,11 @@ func (e *Events) set(w *store.Webhook, p WebhookParams) error {
 				WithParam("path", "url")
 		}
 		if err := e.client.Check(*p.URL); err != nil {
-			return toll.NewError(toll.CodeWebhookURL).WithParam("path", "url")
+			e := toll.NewError(toll.CodeWebhookURL).WithParam("path", "url")
+			if u, err := url.Parse(*p.URL); err == nil && toll.IsLoopback(u.Hostname()) {
+				e = e.WithHint("To receive webhooks on this machine, the operator starts the sandbox with --loopback-webhooks (TOLL_LOOPBACK_WEBHOOKS=true).")
+			}
+			return e
 		}
 		w.URL, w.MadeBy = *p.URL, p.MadeBy
 	}

@@ -583,3 +583,15 @@ func TestWebhookPages(t *testing.T) {
 		t.Error("the webhook is still there")
 	}
 }
+
+// TestPageNamesTheSetting: the page of a form keeps the hint of the API, which names the setting of the operator.
+func TestPageNamesTheSetting(t *testing.T) {
+	o := newTown(t, storetest.SQLite, nil)
+	alice := o.seller("alice")
+	for address, want := range map[string]string{
+		"http://127.0.0.1:9999/hook": "--loopback-webhooks (TOLL_LOOPBACK_WEBHOOKS=true)", "http://hooks.example.com/": "Send an https URL whose host has a public address.",
+	} {
+		res := alice.submit(formWith(t, alice.get(alice.w+"/webhooks/new"), "make").with("url", address))
+		reads(t, res, http.StatusBadRequest, `<p class="fault" id="fault" role="alert">The webhook URL is not allowed. `, want)
+	}
+}

@@ -269,7 +269,7 @@ func (c *Context) answer(view View, err error) {
 	r, ok := errors.AsType[*Refusal](err)
 	if !ok {
 		e := toll.AsError(err)
-		if r = (&Refusal{e.HTTPStatus(), TitleRefused, e.Text(), StartOver}); r.Status >= http.StatusInternalServerError {
+		if r = (&Refusal{e.HTTPStatus(), TitleRefused, e.Text(), cmp.Or(nextStep(e), StartOver)}); r.Status >= http.StatusInternalServerError {
 			c.Log.ErrorContext(c.Ctx(), "page failed", slog.Any("err", err))
 			r, _ = errors.AsType[*Refusal](Unable(r.Status))
 		}
@@ -410,8 +410,19 @@ func (c *Context) Rejected(err error, retry func(status int, fault string) (View
 	if e.RetryAfterSecs > 0 {
 		c.W.Header().Set("Retry-After", strconv.Itoa(e.RetryAfterSecs))
 	}
-	return retry(e.HTTPStatus(), e.Text())
+	return retry(e.HTTPStatus(), explained(e))
 }
+
+// nextStep returns the hint of an error. A page has no use for the general hint about request bodies.
+func nextStep(e *toll.Error) string {
+	if e.Code == toll.CodeBadRequest && e.Hint == e.Code.Info().Hint {
+		return ""
+	}
+	return e.Hint
+}
+
+// explained returns the message of an error with its next step.
+func explained(e *toll.Error) string { return strings.TrimSpace(e.Text() + " " + nextStep(e)) }
 
 // Ticket is [session.Sessions.Ticket] for a form that acts in the workspace in which it is shown, also when another tab has opened
 // another workspace since.

@@ -77,7 +77,7 @@ func (f *Form) Refuse(err error) string {
 	if len(faults) > 1 {
 		first += " Correct the other marked fields too."
 	}
-	return first
+	return strings.TrimSpace(first + " " + nextStep(e))
 }
 
 // Together is one error of several: all that they say of fields.

@@ -144,7 +144,7 @@ func (c *Context) Narrowed(err error) error {
 	}
 	e := toll.AsError(err)
 	if e.HTTPStatus() < http.StatusInternalServerError && c.R.URL.Query().Get("cursor") == "" {
-		c.Status, c.Fault = e.HTTPStatus(), e.Text()
+		c.Status, c.Fault = e.HTTPStatus(), explained(e)
 		return nil
 	}
 	return c.Failed("list page", err)

@@ -91,7 +91,7 @@ func (c *Context) retry(err error) (View, error) {
 	if e.RetryAfterSecs > 0 {
 		c.W.Header().Set("Retry-After", strconv.Itoa(e.RetryAfterSecs))
 	}
-	c.Fault, c.Refusal = strings.TrimSpace(e.Text()+" "+e.Hint), err
+	c.Fault, c.Refusal = explained(e), err
 	return c.Area.Get(c)
 }
 
