@@ -20,8 +20,9 @@
 //	                   disputes, balance_transactions, events, webhook_endpoints, account; the
 //	                   table is in routes.go
 //	/c/pay/{session}   the page of a session: plain HTML without a script
+//	/c/embed/{secret}  the same in a frame
 //	/c/authenticate/…  the 3-D Secure step
-//	/dahlia/stripe.js  mounts the page of an embedded session in a frame
+//	/dahlia/stripe.js  mounts the page of an embedded session in a frame; leave.js beside it leaves the frame
 //	/_double/faults    POST a [Fault] as JSON: from this machine, with the secret key
 //	/_double/books     GET the [Books]
 //

@@ -5,12 +5,13 @@ import (
 	"html/template"
 	"net/http"
 	"net/url"
+	"path"
 	"strconv"
 	"strings"
 	"time"
 )
 
-//go:embed page.html stripe.js
+//go:embed page.html stripe.js leave.js
 var files embed.FS
 
 var pageTemplate = template.Must(template.ParseFS(files, "page.html"))
@@ -22,17 +23,21 @@ type view struct {
 	Status   int
 	Redirect string
 
-	Title    string
-	Message  string
-	Error    string
-	Action   string // of the form; empty for a page without one
-	Embedded bool
-	Session  *session
-	Total    string
-	Items    []item
-	Step     bool // the 3-D Secure step
-	parent   string
+	Title   string
+	Message string
+	Error   string
+	Action  string // of the form; empty for a page without one
+	Session *session
+	Total   string
+	Items   []item
+	Step    bool   // the 3-D Secure step
+	Leave   string // where the page around the frame goes
+	Typed   typed
+	Parent  string // origin of the page around the frame
 }
+
+// typed has the fields that a form shows again after a declined card: all fields except those of the card.
+type typed struct{ Email, Name string }
 
 func notice(status int, title, message string) view {
 	return view{Status: status, Title: title, Message: message}
@@ -40,7 +45,7 @@ func notice(status int, title, message string) view {
 
 var noPage = notice(http.StatusNotFound, "Page not found", "The link is wrong or has expired.")
 
-// page serves a page for people. There is no script on it.
+// page serves a page for people. Its only script leaves a frame after the payment.
 func (d *Double) page(run func(*call) view) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		p := params{}
@@ -92,13 +97,16 @@ func show(w http.ResponseWriter, v view) {
 		w.WriteHeader(http.StatusSeeOther)
 		return
 	}
-	frames := "'none'"
-	if v.parent != "" {
-		frames = v.parent
+	frames, script := "'none'", ""
+	if v.Parent != "" {
+		frames = v.Parent
+	}
+	if v.Leave != "" {
+		script = "script-src 'self'; "
 	}
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; frame-ancestors "+frames)
+	h.Set("Content-Security-Policy", "default-src 'none'; "+script+"style-src 'unsafe-inline'; base-uri 'none'; frame-ancestors "+frames)
 	w.WriteHeader(v.Status)
 	_ = pageTemplate.Execute(w, v)
 }
@@ -120,9 +128,10 @@ func (c *call) showSession() view {
 }
 
 func (c *call) sessionView(s *session, status int, message string) view {
+	parent := parentOf(c, s)
 	switch s.Status {
 	case "complete":
-		return view{Redirect: s.back()}
+		return leave(s.back(), parent)
 	case "expired":
 		return notice(http.StatusGone, "This page has expired", "Go back to the page you came from, and start again.")
 	}
@@ -136,17 +145,33 @@ func (c *call) sessionView(s *session, status int, message string) view {
 		Action:  c.base + "/c/pay/" + s.ID,
 		Session: s,
 		Items:   c.st.hide(s.ID).Items,
+		Typed:   typed{string(c.p.text("email")), string(c.p.text("name"))},
+		Parent:  parent,
 	}
 	if s.Mode == "payment" {
 		v.Title, v.Total = "Pay", byNumber(*s.AmountTotal)+" "+strings.ToUpper(string(s.Currency))
 	}
-	if c.r.PathValue("secret") != "" {
-		v.Embedded = true
-		if u, err := url.Parse(s.ReturnURL); err == nil {
-			v.parent = u.Scheme + "://" + u.Host
-		}
+	if parent != "" { // a declined card stays in the frame
+		v.Action = c.base + "/c/embed/" + c.r.PathValue("secret")
 	}
 	return v
+}
+
+// parentOf returns the origin of the page around the frame in which a page of a session is shown, "" without a frame.
+func parentOf(c *call, s *session) string {
+	u, err := url.Parse(s.ReturnURL)
+	if err != nil || c.r.PathValue("secret") == "" {
+		return ""
+	}
+	return u.Scheme + "://" + u.Host
+}
+
+// leave sends the browser to another page. Within a frame, the page around it goes there.
+func leave(to, parent string) view {
+	if parent == "" {
+		return view{Redirect: to}
+	}
+	return view{Status: http.StatusOK, Title: "Continue", Leave: to, Parent: parent}
 }
 
 // lastError is why the last card of a session was not taken, or nil.
@@ -177,10 +202,10 @@ func (c *call) submitSession() view {
 		return c.sessionView(s, http.StatusPaymentRequired, f.Message)
 	}
 	if pi, ok := find[*intent](c.st, string(s.PaymentIntent)); ok && pi.NextAction != nil {
-		return view{Redirect: pi.NextAction.RedirectToURL.URL}
+		return leave(pi.NextAction.RedirectToURL.URL, parentOf(c, s))
 	}
 	if si, ok := find[*setupIntent](c.st, string(s.SetupIntent)); ok && si.NextAction != nil {
-		return view{Redirect: si.NextAction.RedirectToURL.URL}
+		return leave(si.NextAction.RedirectToURL.URL, parentOf(c, s))
 	}
 	return c.sessionView(s, http.StatusOK, "")
 }
@@ -235,9 +260,10 @@ func (c *call) afterChallenge(ch challenge) view {
 	return view{Redirect: c.base + "/c/pay/" + ch.session.ID}
 }
 
-// script stands in for Stripe.js: it mounts the page of an embedded session in a frame.
+// script serves a script: the one that stands in for Stripe.js and mounts the page of an embedded session in a frame, or the one of a
+// frame that is left.
 func script(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/javascript; charset=utf-8")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	http.ServeFileFS(w, r, files, "stripe.js")
+	http.ServeFileFS(w, r, files, path.Base(r.URL.Path))
 }

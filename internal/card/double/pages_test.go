@@ -84,8 +84,9 @@ func TestSession_Embedded(t *testing.T) {
 	if created.ClientSecret == "" || created.URL != "" || created.UIMode != "embedded_page" {
 		t.Errorf("got %+v", created)
 	}
-	frame := s.open(s.url + "/c/embed/" + created.ClientSecret)
-	if !strings.Contains(frame.body, `target="_top"`) || !strings.HasSuffix(frame.header.Get("Content-Security-Policy"), "frame-ancestors https://shop.example") {
+	at := s.url + "/c/embed/" + created.ClientSecret
+	frame := s.open(at)
+	if !strings.Contains(frame.body, `action="`+at+`"`) || !strings.HasSuffix(frame.header.Get("Content-Security-Policy"), "frame-ancestors https://shop.example") {
 		t.Errorf("got %+v", frame)
 	}
 	if got := s.open(s.url + "/c/embed/" + created.ID + "_secret_x"); got.status != 404 {
@@ -94,7 +95,31 @@ func TestSession_Embedded(t *testing.T) {
 	if got := s.open(s.url + "/dahlia/stripe.js"); !strings.Contains(got.body, "createEmbeddedCheckoutPage") {
 		t.Errorf("got %+v", got)
 	}
-	if got := s.submit(s.url+"/c/pay/"+created.ID, typed("4242424242424242")); got.location != "https://shop.example/back?s="+created.ID {
+	// A declined card stays in the frame. The form keeps what was typed, except for the card.
+	got := s.submit(at, typed("4000000000000002"))
+	if got.status != http.StatusPaymentRequired || !strings.Contains(got.body, "Your card was declined.") || !strings.Contains(got.body, `action="`+at+`"`) ||
+		!strings.Contains(got.body, `value="ada@example.com"`) || !strings.Contains(got.body, `value="Ada"`) || strings.Contains(got.body, "4000000000000002") ||
+		strings.Contains(got.body, `value="123"`) {
+		t.Errorf("got %+v", got)
+	}
+	// The step at the bank and the way back are pages of the whole window.
+	got = s.submit(at, typed("4000002500003155"))
+	if got.location != "" || !strings.Contains(got.body, `data-to="`+s.url+"/c/authenticate/pi_") {
+		t.Errorf("got %+v", got)
+	}
+	back := "https://shop.example/back?s=" + created.ID
+	for range 2 {
+		got = s.submit(at, typed("4242424242424242"))
+		if got.location != "" || !strings.Contains(got.body, `<a href="`+back+`" target="_top">`) ||
+			!strings.Contains(got.body, `<script src="/dahlia/leave.js" data-to="`+back+`" data-parent="https://shop.example">`) ||
+			!strings.Contains(got.header.Get("Content-Security-Policy"), "script-src 'self'; ") {
+			t.Errorf("got %+v", got)
+		}
+	}
+	if got := s.open(s.url + "/dahlia/leave.js"); !strings.Contains(got.body, "postMessage") {
+		t.Errorf("got %+v", got)
+	}
+	if got := s.submit(s.url+"/c/pay/"+created.ID, typed("4242424242424242")); got.location != back {
 		t.Errorf("got %+v", got)
 	}
 }

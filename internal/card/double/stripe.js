@@ -7,11 +7,22 @@
     const frame = document.createElement('iframe');
     frame.src = base + '/c/embed/' + encodeURIComponent(secret);
     frame.title = 'Payment (test: no money moves)';
-    frame.style.cssText = 'width: 100%; min-height: 62rem; border: 0';
+    frame.style.cssText = 'width: 100%; min-height: 42rem; border: 0';
+    // After the payment, or for a step at the bank, the whole page goes on.
+    const leave = (event) => {
+      if (event.source === frame.contentWindow && event.origin === new URL(base).origin && event.data?.leave) {
+        location.assign(event.data.leave);
+      }
+    };
+    addEventListener('message', leave);
+    const unmount = () => {
+      removeEventListener('message', leave);
+      frame.remove();
+    };
     return {
       mount: (at) => (typeof at === 'string' ? document.querySelector(at) : at).replaceChildren(frame),
-      unmount: () => frame.remove(),
-      destroy: () => frame.remove(),
+      unmount,
+      destroy: unmount,
     };
   };
 
