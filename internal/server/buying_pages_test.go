@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -302,11 +303,26 @@ func TestCardOnPages(t *testing.T) {
 	}
 	id := strings.Split(page, "/")[2]
 	id, _, _ = strings.Cut(id, "?")
+	// A plan with nothing but an unpaid order is not bought.
+	holdings := at(c.holder, "/holdings")
+	reads(t, buyer.get(holdings), http.StatusOK, "No plans yet")
+	if subscribers := seller.get(at(c.owner, "/subscribers")); strings.Contains(subscribers.body, c.holder.Address.String()) {
+		t.Errorf("an unpaid order makes a subscriber:\n%s", mainPart.FindString(subscribers.body))
+	}
+	reads(t, seller.get(at(c.owner, "/orders?planId="+string(c.plan))), http.StatusOK, "Awaiting payment", `<option value="`+string(c.plan)+`" selected>Five &lt;b&gt;dollars&lt;/b&gt;</option>`,
+		`<td data-label="Plan"><a href="`+at(c.owner, "/plans/"+string(c.plan))+`"><bdi>Five &lt;b&gt;dollars&lt;/b&gt;</bdi></a>`)
 	to, _ := linkOf(t, buyer.get(page))
-	buyer.get(c.fill(to, goodCard))
+	// The payment ends on the page of the order, which leads to an access token.
+	reads(t, buyer.get(c.fill(to, goodCard)), http.StatusOK, "<h1>Order paid</h1>", id, "<dt>Credits granted</dt>\n<dd>100 credits</dd>", "Five &lt;b&gt;dollars&lt;/b&gt;",
+		`<a class="button" href="`+at(c.holder, "/tokens/new?plan="+string(c.plan))+`">Create access token</a>`, at(c.holder, "/orders/"+id))
+	if body := seller.get(page).body; strings.Contains(body, "Next step") || strings.Contains(body, c.holder.Address.String()) {
+		t.Errorf("another workspace reads:\n%s", mainPart.FindString(body))
+	}
 	if c.status(id) != toll.OrderConfirmed {
 		t.Fatalf("the order is %s", c.status(id))
 	}
+	reads(t, buyer.get(holdings), http.StatusOK, at(c.holder, "/holdings/"+string(c.plan)))
+	reads(t, buyer.get(at(c.holder, "/orders?role=buyer")), http.StatusOK, ">Paid<", `<option value="`+string(c.plan)+`">`, `href="`+at(c.holder, "/holdings/"+string(c.plan))+`"`)
 	reads(t, buyer.get(at(c.holder, "/orders/"+id)), http.StatusOK, "Paid by card", "Credits granted", "5.00")
 	if body := buyer.get(at(c.holder, "/orders/"+id)).body; strings.Contains(body, `value="refund"`) {
 		t.Error("the subscriber can refund")
@@ -315,8 +331,13 @@ func TestCardOnPages(t *testing.T) {
 	for amount, want := range map[string]int{"x": http.StatusBadRequest, "-1": http.StatusBadRequest, "5.01": http.StatusConflict, "0.001": http.StatusBadRequest} {
 		if res := seller.act(order, "act", "refund", "amount", amount); res.status != want {
 			t.Errorf("a refund of %s: %d, want %d\n%s", amount, res.status, want, mainPart.FindString(res.body))
+		} else if want == http.StatusConflict && !strings.Contains(res.body, "At most 5.00 USD of the payment can be refunded.") {
+			t.Errorf("a refund of %s:\n%s", amount, mainPart.FindString(res.body))
 		}
 	}
+	granted := regexp.MustCompile(`<b>Credits granted</b> <time datetime="([^"]+)"`)
+	before := granted.FindString(seller.get(order).body)
+	c.ahead.Add(int64(time.Hour))
 	form = formOf(t, seller.get(order)).with("amount", "2.00")
 	first, second = seller.submit(form), seller.submit(form)
 	if second.header.Get("Location") != first.header.Get("Location") {
@@ -327,7 +348,16 @@ func TestCardOnPages(t *testing.T) {
 		o, err := c.seller.Order(t.Context(), id)
 		return err == nil && o.RefundedCents == 200
 	})
-	reads(t, seller.get(order), http.StatusOK, "2.00 USD", "40 credits taken back")
+	reads(t, seller.get(order), http.StatusOK, "2.00 USD", "40 credits taken back", ">Partially refunded<")
+	refund := regexp.MustCompile(`<b>Refunded</b> <time datetime="([^"]+)"`).FindStringSubmatch(seller.get(order).body)
+	if after := granted.FindStringSubmatch(seller.get(order).body); after == nil || refund == nil || after[0] != before || after[1] >= refund[1] {
+		t.Errorf("after the refund at %v the credits were granted at %v, before at %v", refund, after, before)
+	}
+	eventually(t, "the revenue is counted", func() bool {
+		return strings.Contains(seller.get(at(c.owner, "/revenue")).body, `<p class="value num">3.00 <small>USD</small></p>`)
+	})
+	reads(t, seller.get(at(c.owner, "/revenue")), http.StatusOK, `Gross revenue</h2><p class="value num">5.00 <small>USD</small>`, `Refunds</h2><p class="value num">2.00 <small>USD</small>`, "Net revenue",
+		`<td data-label="Gross" class="right"><span class="num">5.00`, `<td data-label="Refunds" class="right"><span class="num">2.00`, `<td data-label="Net" class="right"><span class="num">3.00`)
 	if res := buyer.post(at(c.holder, "/orders/"+id), url.Values{"act": {"refund"}}); res.status != http.StatusForbidden {
 		t.Errorf("the subscriber refunds: %d", res.status)
 	}

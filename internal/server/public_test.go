@@ -15,6 +15,7 @@ import (
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/server"
+	"github.com/tollhq/toll/internal/store/storetest"
 	"github.com/tollhq/toll/paid"
 	"github.com/tollhq/toll/x402"
 )
@@ -334,5 +335,20 @@ func TestPublic_TryIt(t *testing.T) {
 	form := formOf(t, buyer.get("/w/"+buyer.workspace()+"/try?agent="+string(s.agent)))
 	if res := buyer.submit(form); res.status != http.StatusBadRequest || calls.Load() != 0 {
 		t.Errorf("%d, %d calls", res.status, calls.Load())
+	}
+}
+
+// TestIconAndTitles: browsers find an icon by its usual path, and the title of each page ends with the name of the service.
+func TestIconAndTitles(t *testing.T) {
+	o := newTown(t, storetest.SQLite, func(c *server.Config) { c.Brand.Name = "Acme <Gate>" })
+	alice := o.seller("alice")
+	icon := newVisitor(t, o.address).get("/favicon.ico")
+	if icon.status != http.StatusOK || icon.header.Get("Content-Type") != "image/x-icon" || !strings.HasPrefix(icon.body, "\x00\x00\x01\x00\x01\x00\x20\x20") || !strings.Contains(icon.body, "\x89PNG") {
+		t.Errorf("the icon: %d %s, %d bytes", icon.status, icon.header, len(icon.body))
+	}
+	for path, title := range map[string]string{alice.w + "/orders": "Orders", alice.w + "/orders/x": "Page not found", "/explore": "Explore"} {
+		if body := alice.get(path).body; !strings.Contains(body, "<title>"+title+" · Acme &lt;Gate&gt;</title>") {
+			t.Errorf("%s has another title:\n%.600s", path, body)
+		}
 	}
 }

@@ -68,11 +68,11 @@ func (o *Offer) SetOrder(c *page.Context) {
 	}
 }
 
-// Buy orders a plan for the workspace. It returns the page on which a card pays, "" when nothing is left to pay. back is the page to
-// which the person comes back from the card.
-func Buy(c *page.Context, plan *toll.Plan, back string) (to string, err error) {
+// Buy orders a plan for the workspace. It returns the page on which a card pays, "" when nothing is left to pay. After a payment the
+// person goes to paid, or stays on the page of the paid order if paid is "". back is the page for a person who does not pay.
+func Buy(c *page.Context, plan *toll.Plan, paid, back string) (to string, err error) {
 	if !plan.Price.IsCrypto && !plan.Price.IsFree() {
-		made, err := c.API.Checkout(c.Once(), plan.ID, client.CheckoutParams{SessionType: "embedded", SuccessURL: back, CancelURL: back})
+		made, err := c.API.Checkout(c.Once(), plan.ID, client.CheckoutParams{SessionType: "embedded", SuccessURL: paid, CancelURL: back})
 		if err != nil {
 			return "", err
 		}

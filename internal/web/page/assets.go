@@ -35,7 +35,7 @@ type assets struct {
 
 // mediaTypes are those of the files of the pages.
 var mediaTypes = map[string]string{
-	".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml", ".woff2": "font/woff2",
+	".css": "text/css; charset=utf-8", ".ico": "image/x-icon", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml", ".woff2": "font/woff2",
 }
 
 // newAssets reads the files below static. Those of others come compressed; ours are compressed here, as they change often and are

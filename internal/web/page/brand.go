@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"path"
 	"regexp"
 	"strconv"
 	"strings"
@@ -123,10 +124,10 @@ func luminance(color string) float64 {
 	return sum
 }
 
-// brandRoutes are the routes of the look; none where it is that of Toll.
+// brandRoutes are the routes of the look. Without a brand only the icon is left, for browsers that ask for it by its usual path.
 func (w *Site) brandRoutes() []Route {
-	serve := func(path, media string, body []byte) Route {
-		return Route{Path: path, Handler: http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
+	serve := func(at, media string, body []byte) Route {
+		return Route{Path: at, Handler: http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
 			h := rw.Header()
 			h.Set("Cache-Control", "public, max-age=3600")
 			h.Set("Content-Type", media)
@@ -134,7 +135,8 @@ func (w *Site) brandRoutes() []Route {
 			_, _ = rw.Write(body)                                                                      // the browser has gone; there is nobody to tell
 		})}
 	}
-	var out []Route
+	icon := w.assets.files[path.Base(w.assets.paths["favicon.ico"])]
+	out := []Route{serve("/favicon.ico", icon.media, icon.plain)}
 	if w.brand.sheet != nil {
 		out = append(out, serve(PathBrand, "text/css; charset=utf-8", w.brand.sheet))
 	}

@@ -67,11 +67,12 @@ type checkoutPage struct {
 	Test    bool // no money moves
 	Charges bool // requests charge credits
 	State   orderState
-	Why     string   // why nothing was paid, of orderFailed
-	Back    []string // what went back of a paid order, in sentences; none when all of it stands
-	Pay     string   // address of the page of the processor, of orderPay
-	Link    string   // path and query of this page; of orderUnpaid that of the page on which to pay
-	Next    *leave   // where the program that made the order wants the person to go on; nil: nowhere
+	Why     string      // why nothing was paid, of orderFailed
+	Back    []string    // what went back of a paid order, in sentences; none when all of it stands
+	Pay     string      // address of the page of the processor, of orderPay
+	Link    string      // path and query of this page; of orderUnpaid that of the page on which to pay
+	Then    []page.Link // next steps of the subscriber after a payment; nil for other people
+	Next    *leave      // where the program that made the order wants the person to go on; nil: nowhere
 }
 
 type leave struct{ URL, Host string }
@@ -323,7 +324,13 @@ func render(c *page.Context, o *records.LinkedOrder, set func(*checkoutPage), fr
 	if p.State == orderPaid {
 		var other string
 		p.Back, other = wentBack(o, p.Price, strings.ToUpper(plan.Price.CurrencyName()))
-		title = cmp.Or(other, title)
+		if title = cmp.Or(other, title); len(p.Back) == 0 && subscribes(c, o) {
+			base := "/w/" + o.SubscriberAddress.String()
+			p.Then = []page.Link{
+				{Text: "Create access token", To: base + "/tokens/new?" + url.Values{"plan": {string(o.Plan.ID)}}.Encode()},
+				{Text: "View order", To: base + "/orders/" + o.OrderID, Plain: true}, {Text: "How to call it", To: "/p/" + string(o.Plan.ID), Plain: true},
+			}
+		}
 	}
 	status := http.StatusOK
 	switch p.State {
@@ -334,6 +341,19 @@ func render(c *page.Context, o *records.LinkedOrder, set func(*checkoutPage), fr
 		c.W.Header().Set("Retry-After", retryPage)
 	}
 	return c.Show(status, "checkout", page.Layout{Title: title, Body: p, Embedded: frame}, "")
+}
+
+// subscribes reports whether the person is signed in to the workspace that placed an order.
+func subscribes(c *page.Context, o *records.LinkedOrder) bool {
+	if c.Person == nil {
+		return false
+	}
+	for _, w := range c.Person.Workspaces {
+		if w.Address == o.SubscriberAddress {
+			return true
+		}
+	}
+	return c.Person.Address == o.SubscriberAddress // an API key
 }
 
 // wentBack says what went back of a paid order, and which title its page has for that; "" for the

@@ -326,7 +326,7 @@ func (w *pages) postPlan(c *page.Context) (page.View, error) {
 		if o.Order == "" {
 			return "", toll.Errorf(toll.CodeBadRequest, "%s", o.Why)
 		}
-		return offer.Buy(c, p, c.Origin()+c.At)
+		return offer.Buy(c, p, "", c.Origin()+c.At)
 	})
 	if errors.Is(err, session.ErrAnswered) {
 		err = nil // the first of two equal forms ordered it

@@ -350,7 +350,7 @@ func (w *Consent) order(c *page.Context, a *asked, sent choice, back string, aga
 		if at < 0 || a.Offers[at].Order == "" {
 			return "", toll.Errorf(toll.CodeBadRequest, "This plan cannot be ordered here.")
 		}
-		return offer.Buy(c, a.Offers[at].Plan, back)
+		return offer.Buy(c, a.Offers[at].Plan, back, back)
 	})
 	if errors.Is(err, session.ErrAnswered) {
 		return nil, c.Refuse(http.StatusConflict, "This form was already submitted.")

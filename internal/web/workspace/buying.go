@@ -229,7 +229,7 @@ func topUp(c *page.Context) (page.View, error) {
 		payer := c.Form.Get("payer")
 		if payer == "" && !p.Price.IsCrypto && !p.Price.IsFree() {
 			back := c.Origin() + c.To("holdings", string(p.ID))
-			made, err := c.API.Checkout(c.Once(), p.ID, client.CheckoutParams{SessionType: "hosted", SuccessURL: back, CancelURL: back})
+			made, err := c.API.Checkout(c.Once(), p.ID, client.CheckoutParams{SessionType: "hosted", CancelURL: back})
 			if err != nil {
 				return page.Outcome{}, err
 			}
