@@ -6,6 +6,7 @@ import (
 	"encoding/csv"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -99,7 +100,7 @@ func export[T any](ctx context.Context, c *call, of list.List, p store.Page, for
 	}
 	rows := rows{}
 	if format == "csv" {
-		rows.columns = of.Members()
+		rows.columns, rows.whole = of.Members(), of.MembersToWhole()
 	}
 	for {
 		var page bytes.Buffer
@@ -120,14 +121,19 @@ func export[T any](ctx context.Context, c *call, of list.List, p store.Page, for
 }
 
 type rows struct {
-	columns []string // of CSV: members, those of members with dots; nil: NDJSON
+	columns []string      // of CSV: members, those of members with dots; nil: NDJSON
+	whole   []list.Column // of CSV: members that it repeats in whole units after the others
 	begun   bool
 }
 
 func writeRows[T any](r *rows, out *bytes.Buffer, items []T) error {
 	w := csv.NewWriter(out)
 	if r.columns != nil && !r.begun {
-		_ = w.Write(r.columns) // of a buffer, which takes everything
+		head := slices.Clone(r.columns)
+		for _, c := range r.whole {
+			head = append(head, c.WholeMember())
+		}
+		_ = w.Write(head) // of a buffer, which takes everything
 	}
 	r.begun = true
 	for _, item := range items {
@@ -147,6 +153,9 @@ func writeRows[T any](r *rows, out *bytes.Buffer, items []T) error {
 		cells := make([]string, len(r.columns))
 		for at, name := range r.columns {
 			cells[at] = cellOf(record.At(name))
+		}
+		for _, c := range r.whole {
+			cells = append(cells, c.Whole(record))
 		}
 		_ = w.Write(cells)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/api"
+	"github.com/tollhq/toll/internal/list"
 	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 )
@@ -30,9 +31,9 @@ func TestExport(t *testing.T) {
 			s.clock.advance(1e6)
 		}
 		s.do(s.s1, "POST", base+"/protocol/plans/"+s.plan(s.b1, freePlan)+"/order", "")
-		list := "/protocol/orders?role=seller&sortOrder=asc&pageSize=7&page=3&planId=" + plan + "&format="
+		path := "/protocol/orders?role=seller&sortOrder=asc&pageSize=7&page=3&planId=" + plan + "&format="
 
-		a := s.do(s.b1, "GET", base+list+"ndjson", "")
+		a := s.do(s.b1, "GET", base+path+"ndjson", "")
 		lines := strings.Split(strings.TrimSuffix(string(a.body), "\n"), "\n")
 		if a.status != 200 || a.header.Get("Content-Type") != "application/x-ndjson; charset=utf-8" {
 			t.Fatalf("%d %v", a.status, a.header)
@@ -47,7 +48,7 @@ func TestExport(t *testing.T) {
 			t.Fatalf("%d lines, want %d in their order", len(got), len(want))
 		}
 
-		a = s.do(s.b1, "GET", base+list+"csv", "")
+		a = s.do(s.b1, "GET", base+path+"csv", "")
 		table := must.Get(csv.NewReader(strings.NewReader(string(a.body))).ReadAll())(t)
 		if len(table) != orders+1 || a.header.Get("Content-Disposition") != `attachment; filename="Orders.csv"` {
 			t.Fatalf("%d rows, %v", len(table), a.header)
@@ -60,6 +61,9 @@ func TestExport(t *testing.T) {
 		}
 		if column("balance.available") < 0 {
 			t.Errorf("members of members are no columns: %v", table[0])
+		}
+		if members := list.Orders.Members(); !slices.Equal(table[0], append(members, "amountWhole", "refundedWhole")) || table[1][len(members)+1] != "0.00" {
+			t.Errorf("no columns in whole units after the members: %v of %v", table[1], table[0])
 		}
 
 		// An empty list is a file with its header.
