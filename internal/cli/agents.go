@@ -33,7 +33,7 @@ func agentsCommand(a *app) *cobra.Command {
 			example: `toll agents create --agent-metadata '{"name":"Ask"}' --agent-api api.json --payment-plans 4474,5063`,
 			method:  http.MethodPost, path: "/protocol/agents", made: "agentId", fixed: true,
 			flags: []flag{
-				metadata, api, {"payment-plans", "plans", words, "plan ids, separated by commas"},
+				metadata, api, {"payment-plans", "plans", words.naming(planID.ref), "plan ids or names, separated by commas"},
 			},
 			require: []string{"agent-metadata", "agent-api", "payment-plans"},
 		}),

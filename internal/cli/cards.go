@@ -29,7 +29,7 @@ func cardsCommand(a *app) *cobra.Command {
 			method: http.MethodPatch, path: "/payment-methods/ID", oneOf: true,
 			flags: []flag{
 				{"alias", "alias", cleared(word), "name; empty removes it"},
-				{"allowed-keys", "allowedApiKeyIds", cleared(words), "ids of API keys, separated by commas; empty allows every API key"},
+				{"allowed-keys", "allowedApiKeyIds", cleared(words).naming(refKey), "ids of API keys, separated by commas; empty allows every API key"},
 			},
 		}),
 		a.act("revoke ID", "Remove a card and revoke the delegations that use it", http.MethodDelete, "/payment-methods/ID"),
@@ -41,7 +41,7 @@ func cardsList(a *app, use string) *cobra.Command {
 	return a.resource(call{
 		use: use, short: "List your cards and your wallet", path: "/payment-methods",
 		flags: []flag{
-			{"provider", "provider", word, "stripe or erc4337"},
+			{"provider", "provider", word.offering(string(toll.ProviderCard), string(toll.ProviderCrypto)), "stripe or erc4337"},
 			{"accessible", "accessible", toggle, "only payment methods that this API key can use now"},
 		},
 		show: func(_ *cobra.Command, got json.RawMessage) error {

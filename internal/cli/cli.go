@@ -91,7 +91,7 @@ Exit codes: 0 done, 1 failed, 2 usage, 3 not signed in, 4 payment required, 5 no
 	f.StringVarP(&a.flags.profile, "profile", "p", "", "profile in the configuration file")
 	f.StringVarP(&a.flags.output, "output", "o", "", "table (default), json, ndjson, csv, or quiet")
 	f.StringVarP(&a.flags.output, "format", "f", "", "same as --output")
-	f.BoolVarP(&a.flags.quiet, "quiet", "q", false, "print only the id, API key, or access token of a new record, and the response of a call")
+	f.BoolVarP(&a.flags.quiet, "quiet", "q", false, "print only the id of a record, a new API key or access token, and the response of a call")
 	f.BoolVarP(&a.flags.verbose, "verbose", "v", false, "print more details to stderr")
 	f.StringVar(&a.flags.url, "url", "", "address of the service")
 	f.StringVar(&a.flags.keyFile, "api-key-file", "", "file with the API key; other users must not have access to the file")
@@ -104,6 +104,7 @@ Exit codes: 0 done, 1 failed, 2 usage, 3 not signed in, 4 payment required, 5 no
 	root.SetHelpCommand(helpCommand())
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), "FlagUsages", "FlagUsagesWrapped 100"))
 	root.SetHelpFunc(help)
+	root.SetFlagErrorFunc(flagFault)
 	root.PersistentPreRunE = func(cmd *cobra.Command, args []string) error {
 		a.started = true
 		if cmd.Name() == cobra.ShellCompRequestCmd || cmd.Name() == cobra.ShellCompNoDescRequestCmd {
@@ -132,7 +133,11 @@ Exit codes: 0 done, 1 failed, 2 usage, 3 not signed in, 4 payment required, 5 no
 			panic(err) // the flags are defined above
 		}
 	}
+	if err := root.RegisterFlagCompletionFunc("profile", completeProfile(&a.console)); err != nil {
+		panic(err) // the flag is defined above
+	}
 	root.InitDefaultCompletionCmd()
+	singulars(root)
 	finish(root)
 	return root
 }

@@ -31,6 +31,35 @@ func group(use, short, long string, sub ...*cobra.Command) *cobra.Command {
 	return c
 }
 
+// singulars lets each command in the plural have its singular as an alias: toll plan is toll plans.
+func singulars(root *cobra.Command) {
+	for _, c := range root.Commands() {
+		one, isPlural := strings.CutSuffix(c.Name(), "s")
+		if found, _, err := root.Find([]string{one}); isPlural && (err != nil || found == root) {
+			c.Aliases = append(c.Aliases, one)
+		}
+	}
+}
+
+// flagFault adds the flags that were likely meant to the error about an unknown flag.
+func flagFault(c *cobra.Command, err error) error {
+	unknown, ok := errors.AsType[*pflag.NotExistError](err)
+	if !ok || unknown.GetSpecifiedShortnames() != "" {
+		return err
+	}
+	var known []string
+	c.Flags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			known = append(known, f.Name)
+		}
+	})
+	near := nearest(unknown.GetSpecifiedName(), known)
+	if len(near) == 0 {
+		return err
+	}
+	return fmt.Errorf("%w. Did you mean --%s?", err, strings.Join(near, " or --"))
+}
+
 // finish adds examples, and makes an unknown command in a group an error.
 func finish(c *cobra.Command) {
 	if c.Example == "" && c.HasParent() && !c.HasSubCommands() && c.Parent().Name() != "completion" && !c.Hidden && !c.Parent().Hidden {

@@ -22,11 +22,13 @@ import (
 )
 
 func configCommand(con *console) *cobra.Command {
+	use := command("use PROFILE", "Switch to a profile", func(_ *cobra.Command, args []string) error { return useProfile(con, args[0]) })
+	use.ValidArgsFunction = completeProfile(con)
 	c := group("config", "Profiles: API key and address of a service", `Profiles: API key and address of a service, stored in one file that only you can read.
 
 Flags override environment variables, and environment variables override the active profile.`,
 		configInit(con), configSet(con), configShow(con),
-		command("use PROFILE", "Switch to a profile", func(_ *cobra.Command, args []string) error { return useProfile(con, args[0]) }))
+		use)
 	c.Annotations = withoutProfile // they must work on a profile that is not there yet
 	return c
 }
@@ -170,6 +172,17 @@ func httpURL(text string) (*url.URL, error) {
 		return nil, errors.New("must be an absolute http or https URL")
 	}
 	return u, nil
+}
+
+// completeProfile offers the profiles of the configuration file.
+func completeProfile(con *console) cobra.CompletionFunc {
+	return func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		c, err := con.openConfig()
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return slices.Sorted(maps.Keys(c.profiles)), cobra.ShellCompDirectiveNoFileComp
+	}
 }
 
 func configInit(con *console) *cobra.Command {

@@ -40,6 +40,7 @@ account.codeRequired is true in that output, the account must also sign an EIP-7
 			use: "transactions ID", short: "List the orders that a delegation paid",
 			list: list.DelegationTransactions,
 		}),
+		hidden("list-payment-methods", cardsList(a, "list")),
 	)
 }
 
@@ -65,14 +66,14 @@ has signed the typedData of the response, and you have submitted the signature w
 			"toll delegations create --spending-limit-cents 1000 --duration-secs 604800 --currency usd --card pm_…",
 		method: http.MethodPost, path: "/delegation/create", made: "delegationId",
 		flags: []flag{
-			{"provider", "provider", word, "erc4337 (the wallet) or stripe (a card); default depends on the currency"},
+			{"provider", "provider", word.offering(string(toll.ProviderCrypto), string(toll.ProviderCard)), "erc4337 (the wallet) or stripe (a card); default depends on the currency"},
 			{"spending-limit-cents", "spendingLimitCents", digits, "spending limit, in cents of the currency"},
 			{"duration-secs", "durationSecs", digits, "lifetime in seconds, 60 or more"},
-			{"currency", "currency", word, "usdc or eurc for the wallet, usd or eur for a card"},
-			{"payment-method-id", "providerPaymentMethodId", word, "id of the card to charge, from toll cards list; --card is an alias"},
+			{"currency", "currency", word.offering(currencies...), "usdc or eurc for the wallet, usd or eur for a card"},
+			{"payment-method-id", "providerPaymentMethodId", methodID, "id of the card to charge, from toll cards list; --card is an alias"},
 			{"plan-id", "planId", planID, "restrict the delegation to one plan"},
 			{"max-transactions", "maxTransactions", digits, "maximum number of orders"},
-			{"api-key-id", "apiKeyId", word, "restrict the delegation to one API key"},
+			{"api-key-id", "apiKeyId", keyID, "restrict the delegation to one API key"},
 			{"owner-account", "ownerAccount", address, "account that pays, if you hold its key yourself"},
 			{"allowed-recipients", "allowedRecipients", words, "allow payments only to these addresses, separated by commas"},
 		},

@@ -16,6 +16,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/list"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -451,7 +452,7 @@ func (m *market) showTopUp(ctx context.Context, s *stage) error {
 	if err != nil {
 		return err
 	}
-	s.facts("charged", wholeOf(d.AmountSpentCents.String())+" USD, "+wholeOf(d.RemainingBudgetCents.String())+" USD of the limit remain")
+	s.facts("charged", list.CentsToWhole(d.AmountSpentCents.String())+" USD, "+list.CentsToWhole(d.RemainingBudgetCents.String())+" USD of the limit remain")
 	if d.AmountSpentCents != 500 {
 		return errors.New("the second call did not buy the plan exactly once")
 	}

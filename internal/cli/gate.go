@@ -28,7 +28,7 @@ type sellerFlags struct {
 	holdSecs int
 }
 
-func (f *sellerFlags) add(c *cobra.Command, listen string) {
+func (f *sellerFlags) add(a *app, c *cobra.Command, listen string) {
 	fl := c.Flags()
 	fl.StringVar(&f.plan, "plan", "", "plan whose credits pay")
 	fl.StringVar(&f.agent, "agent", "", "agent that receives the payment")
@@ -36,6 +36,20 @@ func (f *sellerFlags) add(c *cobra.Command, listen string) {
 	fl.IntVar(&f.holdSecs, "hold-secs", paid.DefaultHoldSecs, "lifetime of a hold in seconds, 1 to 900; a hold is renewed while its call runs, for at most 24 hours")
 	fl.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn, or error")
 	require(c, "plan")
+	for name, k := range map[string]kind{"plan": planID, "agent": agentID, "log-level": word.offering("debug", "info", "warn", "error")} {
+		a.completeFlag(c, flag{name: name, kind: k})
+	}
+}
+
+// resolve puts ids in place of the names of the plan and the agent.
+func (f *sellerFlags) resolve(ctx context.Context, a *app) (err error) {
+	if f.plan, err = a.resolve(ctx, references[planID.ref], f.plan); err != nil {
+		return flagError("plan", err)
+	}
+	if f.agent, err = a.resolve(ctx, references[agentID.ref], f.agent); err != nil {
+		return flagError("agent", err)
+	}
+	return nil
 }
 
 // seller is what sellerFlags say.
@@ -120,7 +134,7 @@ A caller has 10 s to send a request and to read a response, plus 1 s for each 16
 which a stream has nothing to send does not count.`
 	c.Example = `toll gate --upstream http://127.0.0.1:3000 --plan 4474 --route "POST /ask=2" --route "GET /files/:name=1" --free "GET /health"
 toll gate --upstream http://127.0.0.1:3000 --plan 4474 --credits 2 --free "GET /public/*" --public-url https://paid.example.com`
-	f.add(c, "127.0.0.1:8403")
+	f.add(a, c, "127.0.0.1:8403")
 	fl := c.Flags()
 	fl.StringVar(&f.upstream, "upstream", "", "address of the upstream service")
 	fl.StringVar(&f.credits, "credits", "", "credits for a request that matches no --route")
@@ -137,6 +151,9 @@ toll gate --upstream http://127.0.0.1:3000 --plan 4474 --credits 2 --free "GET /
 }
 
 func runGate(ctx context.Context, a *app, f gateFlags) error {
+	if err := f.resolve(ctx, a); err != nil {
+		return err
+	}
 	g, err := settingsOfGate(a, f)
 	if err != nil {
 		return err

@@ -42,7 +42,7 @@ Clients connect to the proxy at /mcp. With --register, the command adds mcp://NA
 to the endpoints of the agent, so that the agent can receive payments for these items.`
 	c.Example = `toll mcp --plan 4474 --agent 5063 --credits 2 --price tools/search=5 --register -- npx -y some-mcp-server
 toll mcp --plan 4474 --upstream https://tools.example.com/mcp --free tools/ping --public-url https://paid.example.com`
-	f.add(c, "127.0.0.1:8404")
+	f.add(a, c, "127.0.0.1:8404")
 	fl := c.Flags()
 	fl.StringVar(&f.upstream, "upstream", "", "URL of the upstream server, instead of a command")
 	secret(c, &f.upstreamToken, "upstream-token")
@@ -71,6 +71,9 @@ toll mcp --plan 4474 --upstream https://tools.example.com/mcp --free tools/ping 
 }
 
 func runMCP(ctx context.Context, a *app, f mcpFlags, command []string) error {
+	if err := f.resolve(ctx, a); err != nil {
+		return err
+	}
 	seller, err := newSeller(a, f.sellerFlags)
 	if err != nil {
 		return err

@@ -35,6 +35,7 @@ var rangeFlags = []flag{
 func ordersList(a *app) *cobra.Command {
 	return a.resource(call{
 		use: "list", short: "List your orders, or the orders for your plans", list: list.Orders,
+		other:   "these are the orders that you placed; --role seller lists the orders for your plans",
 		example: "toll orders list --role seller --since 7d",
 		flags: append([]flag{
 			{"role", "role", oneOf("buyer", "seller"), "buyer (default): your orders; seller: orders for your plans"},
@@ -95,7 +96,7 @@ Exit code 7: the outcome is unknown, or the card processor has not accepted the 
 		method:  http.MethodPost, path: "/protocol/orders/ORDER/refund",
 		flags: []flag{{"amount-cents", "amountCents", digits, "amount to refund, in cents of the order's currency; default the remaining amount"}},
 		show: func(_ *cobra.Command, got json.RawMessage) error {
-			if err := a.made(withWholeAmount(&a.console, got), "orderId"); err != nil {
+			if err := showOne(&a.console, withWholeAmount(&a.console, got), "orderId", list.OneOrder); err != nil {
 				return err
 			}
 			if at(got, "httpStatus") == "202" {
@@ -163,7 +164,7 @@ func ordersGet(a *app) *cobra.Command {
 		use: "get ORDER", short: "Show an order and its outcome", path: "/protocol/orders/ORDER",
 		long: "Show an order and its outcome. Exit codes: 0 the credits are available, 7 the order is being processed, 4 it failed.",
 		show: func(cmd *cobra.Command, got json.RawMessage) error {
-			return showOrder(cmd.Context(), a, got, wait, "")
+			return showOrder(cmd.Context(), a, got, wait)
 		},
 	})
 	waitFlag(c, &wait)
@@ -185,7 +186,15 @@ Exit codes: 0 the credits are available, 7 the order is being processed or its o
 	c.Flags().StringVar(&delegation, "delegation-id", "", "delegation that pays for the order")
 	c.Flags().StringVar(&key, "idempotency-key", "", "key that identifies this order if you repeat the command; default a new key")
 	waitFlag(c, &wait)
-	c.RunE = func(cmd *cobra.Command, args []string) error {
+	a.completeArgs(c, "")
+	a.completeFlag(c, flag{name: "delegation-id", kind: delegationID})
+	c.RunE = func(cmd *cobra.Command, args []string) (err error) {
+		if err := a.resolveAll(cmd.Context(), c.Use, "", args); err != nil {
+			return err
+		}
+		if delegation, err = a.resolve(cmd.Context(), references[refDelegation], delegation); err != nil {
+			return flagError("delegation-id", err)
+		}
 		in := body{}
 		in.text("delegationId", delegation)
 		key := cmp.Or(key, toll.NewUUID())
@@ -194,7 +203,7 @@ Exit codes: 0 the credits are available, 7 the order is being processed or its o
 			got, err := a.call(ctx, http.MethodPost, segments("protocol", "plans", args[0], "order"), nil, in)
 			switch {
 			case err == nil:
-				return showOrder(cmd.Context(), a, got, time.Until(end), "orderId")
+				return showOrder(cmd.Context(), a, got, time.Until(end))
 			case !isUnknown(err):
 				return err
 			case time.Now().Add(orderPoll).After(end):
@@ -221,8 +230,8 @@ func waitFlag(c *cobra.Command, wait *time.Duration) {
 	c.Flags().Lookup("wait").NoOptDefVal = defaultOrderWait.String()
 }
 
-// order prints an order, after it is decided or the time is over. Quiet, it prints the member alone.
-func showOrder(ctx context.Context, a *app, got json.RawMessage, wait time.Duration, member string) error {
+// showOrder prints an order, after it is decided or the time is over. With --quiet, it prints only the id.
+func showOrder(ctx context.Context, a *app, got json.RawMessage, wait time.Duration) error {
 	end := time.Now().Add(wait)
 	told := ""
 	for isPending(got) && time.Now().Before(end) {
@@ -244,7 +253,7 @@ func showOrder(ctx context.Context, a *app, got json.RawMessage, wait time.Durat
 	if told != "" {
 		showProgress(&a.console, got, told)
 	}
-	if err := a.made(withWholeAmount(&a.console, got), member); err != nil {
+	if err := showOne(&a.console, withWholeAmount(&a.console, got), "orderId", list.OneOrder); err != nil {
 		return err
 	}
 	switch {
@@ -304,7 +313,7 @@ func requestsCommand(a *app) *cobra.Command {
 			{"credits", "creditsToRedeem", digits, "cost of the sub-task in credits; default 0"},
 			{"tag", "tag", word, "name of the sub-task"},
 			{"description", "description", word, "description of the sub-task"},
-			{"status", "status", word, "SUCCESS, FAILED, or PENDING (default)"},
+			{"status", "status", word.offering("SUCCESS", "FAILED", "PENDING"), "SUCCESS, FAILED, or PENDING (default)"},
 			{"metadata", "metadata", object, "data to store with the sub-task, as JSON"},
 		},
 		require: []string{request.name},
@@ -316,6 +325,7 @@ func requestsCommand(a *app) *cobra.Command {
 func requestsHistory(a *app) *cobra.Command {
 	return a.resource(call{
 		use: "history", short: "List requests with their outcome, most recent first",
+		other: "these are the requests of your plans; --role buyer lists the requests that you paid for",
 		long: `List requests of your plans that were settled or released, or whose hold lapsed, over a range of at most 90 days. With --role
 buyer, list requests that you paid for. New settlements appear within seconds.`,
 		example: "toll requests history --status lapsed --since 7d\ntoll requests history --plan Basic --status settled --since 2026-11-01 --until 2026-12-01 --all -o csv",

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"regexp"
-	"strconv"
 	"strings"
 
 	"charm.land/lipgloss/v2"
@@ -73,10 +72,7 @@ func (con *console) show(v any) error {
 	for _, m := range members {
 		value := list.TextOf(m.value)
 		names, values = append(names, m.name), append(values, value)
-		if whole := wholeOf(value); whole != "" && strings.HasSuffix(m.name, "Cents") {
-			value = strings.TrimSpace(value+" ("+whole+" "+at(got, "currency")) + ")"
-		}
-		rows = append(rows, []string{m.name, value})
+		rows = append(rows, []string{m.name, withWhole(m.name, value, at(got, "currency"))})
 	}
 	if con.set.output == formatCSV {
 		return writeCSV(con.out, [][]string{names, values})
@@ -87,8 +83,22 @@ func (con *console) show(v any) error {
 	return con.writeRows(nil, rows)
 }
 
+// withWhole adds the amount in whole units to a member in cents.
+func withWhole(member, value, currency string) string {
+	if whole := list.CentsToWhole(value); whole != "" && strings.HasSuffix(member, "Cents") {
+		return strings.TrimSpace(value+" ("+whole+" "+currency) + ")"
+	}
+	return value
+}
+
 // laidOut are the members of a record for reading: what has no value is left out, and members of members stand below them.
 func laidOut(members []jsonMember) (rows [][]string) {
+	currency := ""
+	for _, m := range members {
+		if m.name == "currency" {
+			currency = list.TextOf(m.value)
+		}
+	}
 	for _, m := range members {
 		inner, err := membersOf(m.value)
 		switch {
@@ -105,9 +115,30 @@ func laidOut(members []jsonMember) (rows [][]string) {
 		if json.Unmarshal(m.value, &words) == nil {
 			value = strings.Join(words, ", ")
 		}
-		rows = append(rows, []string{m.name, value})
+		rows = append(rows, []string{m.name, withWhole(m.name, value, currency)})
 	}
 	return rows
+}
+
+// showOne shows a record: on a terminal, the members that people see with their labels, otherwise as [console.made] does.
+func showOne(con *console, got json.RawMessage, member string, of list.List) error {
+	if !con.set.terminal || con.set.output != formatTable || of.Columns == nil {
+		return con.made(got, member)
+	}
+	var rows [][]string
+	for _, c := range of.Columns {
+		value := wordsOf(con, got, c)
+		switch {
+		case value == "", value == "0.00" && c.Kind == list.KindCents:
+			continue
+		case c.Kind == list.KindFlag:
+			value = map[string]string{"true": "yes", "false": "no"}[value]
+		case c.Kind == list.KindMoney && value != free, c.Kind == list.KindCents:
+			value = strings.TrimSpace(value + " " + cmp.Or(at(got, "currency"), at(got, "metadata.plan.currency")))
+		}
+		rows = append(rows, []string{c.Title + ":", value})
+	}
+	return con.writeRows(nil, rows)
 }
 
 // made shows a created record. With --quiet, it prints only the member that identifies the record.
@@ -157,6 +188,11 @@ func (con *console) showPage(v any, of list.List) error {
 	for i, c := range of.Columns {
 		titles[i] = strings.ToUpper(c.Title)
 	}
+	if con.set.output == formatCSV {
+		for _, c := range of.ToWhole() {
+			titles = append(titles, strings.ToUpper(c.WholeTitle()))
+		}
+	}
 	return con.rows(items, titles, of)
 }
 
@@ -174,6 +210,11 @@ func (con *console) rows(items []json.RawMessage, titles []string, of list.List)
 		for i, c := range of.Columns {
 			row[i] = con.cell(item, c)
 		}
+		if con.set.output == formatCSV {
+			for _, c := range of.ToWhole() {
+				row = append(row, wholeAt(item, c))
+			}
+		}
 		rows = append(rows, row)
 	}
 	switch {
@@ -187,8 +228,17 @@ func (con *console) rows(items []json.RawMessage, titles []string, of list.List)
 	return con.writeRows(titles, rows)
 }
 
-// cell is the text of a column. A table shows plans in words, cents in whole units, and times with their unit.
+// cell is the text of a column. On a terminal, it is the beginning of an id that commands accept.
 func (con *console) cell(item json.RawMessage, c list.Column) string {
+	value := wordsOf(con, item, c)
+	if con.set.terminal && con.set.output == formatTable && c.Kind == list.KindID && c.Path != "txHash" {
+		return short(value)
+	}
+	return value
+}
+
+// wordsOf is the value of a column. A table shows plans in words, money in whole units, and times with their unit.
+func wordsOf(con *console, item json.RawMessage, c list.Column) string {
 	value := at(item, c.Path)
 	if con.set.output != formatTable {
 		return value
@@ -199,28 +249,19 @@ func (con *console) cell(item json.RawMessage, c list.Column) string {
 			return words(&p)
 		}
 	}
-	switch {
-	case c.Kind == list.KindCents:
-		return cmp.Or(wholeOf(value), value)
-	case c.Kind == list.KindMicros && value != "":
+	if c.Kind == list.KindMicros && value != "" {
 		return value + "µs"
-	case con.set.terminal:
-		return short(value)
 	}
-	return value
+	return cmp.Or(wholeAt(item, c), value)
 }
 
-// wholeOf returns cents in whole units, "" for another text.
-func wholeOf(value string) string {
-	cents, err := strconv.ParseInt(value, 10, 64)
-	if err != nil {
+// wholeAt is a member of an object in whole units, "" if it has none.
+func wholeAt(item json.RawMessage, c list.Column) string {
+	var record list.Record
+	if json.Unmarshal(item, &record) != nil {
 		return ""
 	}
-	sign := ""
-	if cents < 0 {
-		sign, cents = "-", -cents
-	}
-	return sign + toll.FormatAmount(toll.UnitsOfCents(cents), 6)
+	return c.Whole(record)
 }
 
 func unreadable(err error) error {
@@ -295,11 +336,8 @@ func inert(cell string) string {
 
 // amountIn converts base units to whole units of a currency. It returns base units unchanged if the decimals are unknown, as for a token without a name.
 func amountIn(currency string, u toll.Units) string {
-	switch currency {
-	case toll.CurrencyUSD, toll.CurrencyEUR, toll.CurrencyUSDC, toll.CurrencyEURC:
-		return toll.FormatAmount(u, 6)
-	case toll.CurrencyETH:
-		return toll.FormatAmount(u, 18)
+	if whole, known := list.Amount(currency, u); known {
+		return whole
 	}
 	return u.String()
 }

@@ -19,7 +19,7 @@ var payFlags = []flag{
 	{"max-price-per-day", "priceDay", money(evm.Decimals), "with --pay: maximum price of all calls in 24 hours; default 10.00"},
 	{"max-credits-per-day", "creditsDay", credits, fmt.Sprintf("with --pay: maximum credits of all calls in 24 hours; "+
 		"default %d, and %d without --plan", planCreditsPerDay, payCreditsPerDay)},
-	{"delegation-id", "delegation", word,
+	{"delegation-id", "delegation", delegationID,
 		"with --pay: delegation that buys missing credits of --plan, with at most one order at the price of the plan"},
 }
 

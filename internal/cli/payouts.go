@@ -35,7 +35,7 @@ func payoutsList(con *console) *cobra.Command {
 			list.Cents("disputed"), list.Cents("fees"), list.Cents("paidOut"), list.Cents("due")))
 	})
 	c.Flags().StringVar(&month, "month", "", "month in UTC, YYYY-MM; default this month")
-	c.Long = `List the amounts owed for a month, by builder and currency. Tables show whole units; csv and JSON contain cents. Each payment, refund, and
+	c.Long = `List the amounts owed for a month, by builder and currency. Tables show whole units, JSON contains cents, and csv contains both. Each payment, refund, and
 dispute counts in the month in which it happened, so that a month does not change after it was paid out. FEES are the fees of the card processor.`
 	c.Example = "toll payouts list --month 2026-11 --data ./toll-data -o csv"
 	return c

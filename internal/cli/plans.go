@@ -20,6 +20,9 @@ import (
 // accessLimits describes the values of --access-limit.
 var accessLimits = strings.Join(toll.AccessLimits(), ", ") + ", or the maximum number of orders"
 
+// free is the price of a free plan in words.
+const free = "free"
+
 // planWords returns the words with which a table describes members of a plan.
 var planWords = map[string]func(*toll.Plan) string{
 	"accessLimit": func(p *toll.Plan) string {
@@ -34,7 +37,7 @@ var planWords = map[string]func(*toll.Plan) string{
 	},
 	"metadata.main.price": func(p *toll.Plan) string {
 		if p.Price.IsFree() {
-			return "free"
+			return free
 		}
 		return p.Price.Text()
 	},
@@ -55,6 +58,23 @@ var planWords = map[string]func(*toll.Plan) string{
 			return p.Credits.Amount.String() + " for " + period(secs)
 		}
 		return p.Credits.Amount.String()
+	},
+	"registry.credits.maxAmount": func(p *toll.Plan) string {
+		switch least, most := p.Credits.MinAmount, p.Credits.MaxAmount; {
+		case !p.Kind().Charges():
+			return ""
+		case least != most:
+			return least.String() + " to " + most.String()
+		default:
+			return most.String()
+		}
+	},
+	"priceConfig.receivers": func(p *toll.Plan) string {
+		var all []string
+		for _, to := range p.Price.Receivers {
+			all = append(all, to.String())
+		}
+		return strings.Join(all, ", ")
 	},
 }
 
@@ -82,7 +102,7 @@ func plansCommand(a *app) *cobra.Command {
 			use: "list", short: "List your plans", aliases: []string{"get-plans"},
 			list: list.Plans,
 		}),
-		a.get("get PLAN", "Show a plan", "/protocol/plans/PLAN", "get-plan"),
+		a.resource(call{use: "get PLAN", short: "Show a plan", path: "/protocol/plans/PLAN", aliases: []string{"get-plan"}, record: list.OnePlan}),
 		a.resource(call{
 			use: "balance PLAN", short: "Show your balance for a plan, or the balance of another address", aliases: []string{"get-plan-balance"},
 			path:  "/protocol/plans/PLAN/balance",

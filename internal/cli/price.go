@@ -85,7 +85,7 @@ func priceBuilders(a *app) []call {
 		}
 	}
 	orNative := flag{"token-address", "token", token, "token address; default the native token"}
-	fiat := paidBy("fiat", "Price paid by card, in base units", "get-fiat-price-config", nil, flag{"currency", "currency", word, "USD (default) or EUR"})
+	fiat := paidBy("fiat", "Price paid by card, in base units", "get-fiat-price-config", nil, flag{"currency", "currency", word.offering(toll.CurrencyUSD, toll.CurrencyEUR), "USD (default) or EUR"})
 	fiat.long = "Price paid by card, in base units with six decimals: 5000000 is 5.00. To enter an amount such as 5.00, use toll price usd 5.00."
 	fiat.local = func(_ context.Context, r *request) (any, error) {
 		return makePrice(&a.console, r.in, func(n toll.Units, to, _ toll.Address) (toll.Price, error) {
@@ -109,6 +109,11 @@ does not answer, it is the EURC of the configured environment, or of Base (live)
 		}
 		return makePrice(&a.console, r.in, toll.PriceEURC)
 	}
+	byCard := func(currency string) call {
+		return priceInWhole(a, currency, "Price in "+currency+", such as 5.00, paid by card",
+			"Price in "+currency+", such as 5.00, paid by card. Without --receiver, the money is owed to your workspace.",
+			"address to which the money is owed; default your workspace")
+	}
 	return []call{
 		{
 			use: "free", short: "Free plan", aliases: []string{"get-free-price-config"},
@@ -127,15 +132,10 @@ does not answer, it is the EURC of the configured environment, or of Base (live)
 		paidBy("native", "Price in the native token", "get-native-token-price-config", toll.PriceCrypto),
 		paidBy("payg", "Price per credit of a pay-as-you-go plan", "get-pay-as-you-go-price-config",
 			toll.PricePayAsYouGo, orNative),
-		fiat, erc20, eurc, priceByCard(a, toll.CurrencyUSD), priceByCard(a, toll.CurrencyEUR),
-		{
-			use: "usdc AMOUNT", short: "Price in USDC, such as 1.00", example: "toll price usdc 1.00",
-			long: `Price in USDC, such as 1.00, with at most six decimals.
+		fiat, erc20, eurc, byCard(toll.CurrencyUSD), byCard(toll.CurrencyEUR),
+		priceInWhole(a, toll.CurrencyUSDC, "Price in USDC, such as 5.00", `Price in USDC, such as 5.00, with at most six decimals.
 
-The configured service provides the address of its USDC and, without --receiver, the address of your wallet.`,
-			flags: []flag{{"receiver", "receiver", token, "address to pay; default your wallet"}},
-			local: func(ctx context.Context, r *request) (any, error) { return priceUSDC(ctx, a, r) },
-		},
+The configured service provides the address of its USDC and, without --receiver, the address of your wallet.`, "address to pay; default your wallet"),
 	}
 }
 
@@ -190,75 +190,60 @@ func eurcOfService(ctx context.Context, a *app) toll.Address {
 	return token
 }
 
-// priceUSDC returns a price in the USDC of the service. The default receiver is the wallet of the caller.
-func priceUSDC(ctx context.Context, a *app, r *request) (any, error) {
-	amount, err := wholeAmount(r.args[0], toll.CurrencyUSDC)
-	if err != nil {
-		return nil, err
-	}
-	if err := a.loadProfile(); err != nil {
-		return nil, err
-	}
-	token, err := tokenOfService(ctx, a, toll.CurrencyUSDC, toll.Environment.USDC)
-	if err != nil {
-		return nil, err
-	}
-	to, err := receiver(ctx, a, r.in, toll.CurrencyUSDC)
-	if err != nil {
-		return nil, err
-	}
-	made, err := toll.PriceERC20(amount, token, to)
-	made.Currency = toll.CurrencyUSDC
-	return made, err
-}
+// currencies are the currencies of prices in whole units, and of delegations.
+var currencies = []string{"usd", "eur", "usdc", "eurc"}
 
-// priceByCard is the command for prices in whole units of a card currency.
-func priceByCard(a *app, currency string) call {
+// priceInWhole is the command for prices in whole units of a currency.
+func priceInWhole(a *app, currency, short, long, receiver string) call {
 	name := strings.ToLower(currency)
 	return call{
-		use: name + " AMOUNT", short: "Price in " + currency + ", such as 5.00, paid by card", example: "toll price " + name + " 5.00",
-		long:  "Price in " + currency + ", such as 5.00, paid by card. Without --receiver, the money is owed to your workspace.",
-		flags: []flag{{"receiver", "receiver", token, "address to which the money is owed; default your workspace"}},
+		use: name + " AMOUNT", short: short, long: long, example: "toll price " + name + " 5.00",
+		flags: []flag{{"receiver", "receiver", token, receiver}},
 		local: func(ctx context.Context, r *request) (any, error) {
-			amount, err := wholeAmount(r.args[0], currency)
+			amount, err := toll.ParseAmount(r.args[0], usdcDecimals)
 			if err != nil {
-				return nil, err
+				return nil, usagef("AMOUNT must be in %s, with at most %d decimals, such as 1.00; got %q", currency, usdcDecimals, r.args[0])
 			}
-			if r.in["receiver"] == nil {
+			if amount.IsZero() {
+				return nil, usagef("AMOUNT must not be 0; for a free plan, use: toll price free")
+			}
+			if r.in["receiver"] == nil || currency == toll.CurrencyUSDC {
 				if err := a.loadProfile(); err != nil {
 					return nil, err
 				}
 			}
-			to, err := receiver(ctx, a, r.in, currency)
-			if err != nil {
-				return nil, err
-			}
-			return toll.PriceFiat(amount, to, currency)
+			return priceIn(ctx, a, amount, currency, value[toll.Address](r.in, "receiver"))
 		},
 	}
 }
 
-// wholeAmount reads a price in whole units.
-func wholeAmount(text, currency string) (toll.Units, error) {
-	amount, err := toll.ParseAmount(text, usdcDecimals)
+// priceIn returns a price in a currency of six decimals. The service provides the address of a token. The zero address as receiver is the
+// caller: its wallet, or for money of cards its workspace.
+func priceIn(ctx context.Context, a *app, amount toll.Units, currency string, to toll.Address) (made toll.Price, err error) {
+	var token toll.Address
+	switch currency {
+	case toll.CurrencyUSDC:
+		token, err = tokenOfService(ctx, a, currency, toll.Environment.USDC)
+	case toll.CurrencyEURC:
+		token, err = tokenOfService(ctx, a, currency, toll.Environment.EURC)
+	}
 	if err != nil {
-		return amount, usagef("AMOUNT must be in %s, with at most %d decimals, such as 1.00; got %q", currency, usdcDecimals, text)
+		return made, err
 	}
-	if amount.IsZero() {
-		return amount, usagef("AMOUNT must not be 0; for a free plan, use: toll price free")
+	if to.IsZero() {
+		if a.set.key == "" {
+			return made, usagef("a price in %s needs --receiver, or an API key of the workspace to pay", currency)
+		}
+		if to, err = callerAddress(ctx, a.client()); err != nil {
+			return made, err
+		}
 	}
-	return amount, nil
-}
-
-// receiver returns the given address, or the address of the caller.
-func receiver(ctx context.Context, a *app, in body, currency string) (toll.Address, error) {
-	if to, given := in["receiver"].(toll.Address); given {
-		return to, nil
+	if token.IsZero() {
+		return toll.PriceFiat(amount, to, currency)
 	}
-	if a.set.key == "" {
-		return toll.Address{}, usagef("toll price %s needs --receiver, or an API key of the workspace to pay", strings.ToLower(currency))
-	}
-	return callerAddress(ctx, a.client())
+	made, err = toll.PriceERC20(amount, token, to)
+	made.Currency = currency
+	return made, err
 }
 
 // tokenOfService returns the address of a currency at the service, else in the configured environment.

@@ -7,7 +7,9 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -17,9 +19,10 @@ import (
 
 // reference is a kind of record that arguments and flags name: by its id, the beginning of it, or its name.
 type reference struct {
-	kind  string         // as a search calls it
-	whole *regexp.Regexp // ids that are not looked up
-	of    list.List      // of one's own records, whose id is in the first column
+	kind     string         // as a search calls it; "": the list is short, and is read instead
+	whole    *regexp.Regexp // ids that are not looked up
+	of       list.List      // of one's own records, whose id is in the first column
+	ofPerson bool           // the list requires the session of a person
 }
 
 var (
@@ -27,17 +30,30 @@ var (
 	uuid = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
 	// id256 matches a whole id of the service; a shorter number may be the beginning of an id.
 	id256 = regexp.MustCompile(`^[0-9]{70,}$`)
+	// method matches the id of a card or of a wallet.
+	method = regexp.MustCompile(`^(pm_[0-9A-Za-z_]{16,}|0[xX][0-9a-fA-F]{40})$`)
+)
+
+// Keys of [references] for flags.
+const (
+	refKey        = "/api-keys"
+	refDelegation = "/delegation/"
+	refMethod     = "/payment-methods"
 )
 
 // references are the words of use lines that name records. ID means what the path of the command says.
 var references = map[string]reference{
-	"PLAN":         {"plan", id256, list.Plans},
-	"AGENT":        {"agent", id256, list.Agents},
-	"ORDER":        {"order", uuid, list.Orders},
-	"HASH":         {"permission", hash, list.Permissions},
-	"/api-keys":    {"apiKey", hash, list.Keys},
-	"/delegation/": {"delegation", uuid, list.Delegations},
-	"/webhooks":    {"webhook", uuid, list.Webhooks},
+	"PLAN":         {kind: "plan", whole: id256, of: list.Plans},
+	"AGENT":        {kind: "agent", whole: id256, of: list.Agents},
+	"ORDER":        {kind: "order", whole: uuid, of: list.Orders},
+	"HASH":         {kind: "permission", whole: hash, of: list.Permissions},
+	refKey:         {kind: "apiKey", whole: hash, of: list.Keys},
+	refDelegation:  {kind: "delegation", whole: uuid, of: list.Delegations},
+	"/webhooks":    {kind: "webhook", whole: uuid, of: list.Webhooks},
+	refMethod:      {whole: method, of: list.PaymentMethods},
+	"/invitations": {whole: uuid, of: list.Invitations, ofPerson: true},
+	"USER":         {whole: uuid, of: list.Members, ofPerson: true},
+	"CREDENTIAL":   {whole: uuid, of: list.Credentials, ofPerson: true},
 }
 
 // referenceOf returns what a word of a use line names in a path, false when it names no record that can be searched for.
@@ -54,43 +70,142 @@ func referenceOf(word, path string) (reference, bool) {
 	return reference{}, false
 }
 
-// resolve returns the id of the record that a text names. A text that names no record of one's own stays as it is, as
-// records of others are named by their whole id.
+// named is a record that a text may name.
+type named struct{ id, name string }
+
+// Bounds of what is read to resolve a name.
+const (
+	maxHoldings = 5  // pages of 100 balances
+	maxBought   = 10 // plans whose agents are read
+)
+
+// resolve returns the id of the record that a text names: one's own, or a plan of which one has credits and its agents. A text that names
+// none stays as it is, as records of others are named by their whole id.
 func (a *app) resolve(ctx context.Context, r reference, text string) (string, error) {
 	text = strings.TrimSuffix(text, "…")
 	if r.whole.MatchString(text) || text == "" || a.set.key == "" {
 		return text, nil
 	}
-	got, err := a.call(ctx, http.MethodGet, "/protocol/search", url.Values{"q": {text}, "type": {r.kind}}, nil)
-	var found struct {
-		Results []struct {
-			ID   string
-			Name *string
-		}
-		More bool
-	}
-	if err != nil || json.Unmarshal(got, &found) != nil {
-		return text, nil // the call that follows says what is wrong
-	}
-	var named, begun, several []string
-	for _, f := range found.Results {
-		switch {
-		case f.Name != nil && strings.EqualFold(*f.Name, text):
-			named = append(named, f.ID)
-		case len(text) >= minBeginning && strings.HasPrefix(f.ID, strings.ToLower(text)):
-			begun = append(begun, f.ID)
+	own, more := ownRecords(ctx, a, r, text)
+	all := own
+	if r.kind == "plan" || r.kind == "agent" && len(fitting(own, text)) == 0 {
+		others, moreOthers := boughtRecords(ctx, a, r.kind)
+		more = more || moreOthers
+		for _, o := range others {
+			if !slices.ContainsFunc(own, func(n named) bool { return n.id == o.id }) {
+				all = append(all, o)
+			}
 		}
 	}
-	if several = named; len(named) == 0 {
-		several = begun
-	}
+	found := fitting(all, text)
 	switch {
-	case len(several) == 0:
-		return text, nil
-	case len(several) == 1 && !found.More:
-		return several[0], nil
+	case len(found) == 0:
+		return text, nil // the call that follows says what is wrong
+	case len(found) == 1 && !more:
+		if n := found[0]; !slices.Contains(own, n) {
+			a.say("note", "%q is %s %s, %s", text, r.kind, n.id, cmp.Or(n.name, "without a name"))
+		}
+		return found[0].id, nil
 	}
-	return "", usagef("%q is ambiguous; it matches %s", text, strings.Join(several[:min(len(several), 5)], ", "))
+	return "", usagef("%q is ambiguous; it matches %s", text, candidates(found, more))
+}
+
+// fitting returns the records with this name, in any case, or else those whose id begins with the text.
+func fitting(all []named, text string) []named {
+	keep := func(fits func(named) bool) []named {
+		return slices.DeleteFunc(slices.Clone(all), func(n named) bool { return !fits(n) })
+	}
+	if exact := keep(func(n named) bool { return n.name != "" && strings.EqualFold(n.name, text) }); len(exact) > 0 {
+		return exact
+	}
+	return keep(func(n named) bool {
+		return len(text) >= minBeginning && strings.HasPrefix(strings.ToLower(n.id), strings.ToLower(text))
+	})
+}
+
+// candidates lists the first records that a text matches.
+func candidates(found []named, more bool) string {
+	var texts []string
+	for _, n := range found[:min(len(found), 5)] {
+		text := n.id
+		if n.name != "" {
+			text += " (" + n.name + ")"
+		}
+		texts = append(texts, text)
+	}
+	if more || len(found) > len(texts) {
+		texts = append(texts, "and perhaps others")
+	}
+	return strings.Join(texts, ", ")
+}
+
+// ownRecords returns one's own records that a text may name, with an empty text the latest, and whether there are more. It returns none if
+// the service does not answer.
+func ownRecords(ctx context.Context, a *app, r reference, text string) (all []named, more bool) {
+	path, query, member, id, name := r.of.Path, url.Values{"pageSize": {"100"}}, r.of.Member, r.of.Columns[0].Path, "name"
+	if i := slices.IndexFunc(r.of.Columns, func(c list.Column) bool { return c.Kind == list.KindName }); i >= 0 {
+		name = r.of.Columns[i].Path
+	}
+	if text != "" && r.kind != "" {
+		path, query, member, id, name = "/protocol/search", url.Values{"q": {text}, "type": {r.kind}}, "results", "id", "name"
+	}
+	if member == "" {
+		query = nil // the route has no pages
+	}
+	got, err := a.call(ctx, http.MethodGet, path, query, nil)
+	if err != nil {
+		return nil, false
+	}
+	return namesIn(got, member, id, name), at(got, "more") == "true" || at(got, "nextCursor") != ""
+}
+
+// namesIn reads the records of an answer.
+func namesIn(got json.RawMessage, member, id, name string) (all []named) {
+	if member != "" {
+		got = rawOf(got, member)
+	}
+	var items []json.RawMessage
+	_ = json.Unmarshal(got, &items) // none in another answer
+	for _, item := range items {
+		all = append(all, named{at(item, id), at(item, name)})
+	}
+	return all
+}
+
+// boughtRecords returns the plans of which the caller has had credits, or agents of these plans, and whether there are more.
+func boughtRecords(ctx context.Context, a *app, kind string) (all []named, more bool) {
+	of, query := list.Holdings, url.Values{"pageSize": {"100"}}
+	for range maxHoldings {
+		got, err := a.call(ctx, http.MethodGet, of.Path, query, nil)
+		if err != nil {
+			return nil, false
+		}
+		all = append(all, namesIn(got, of.Member, "planId", "planName")...)
+		next := at(got, "nextCursor")
+		if more = next != ""; !more {
+			break
+		}
+		query.Set("cursor", next)
+	}
+	if kind == "plan" {
+		return all, more
+	}
+	plans := all
+	all, more = nil, more || len(plans) > maxBought
+	for _, plan := range plans[:min(len(plans), maxBought)] {
+		of := list.AgentsOfPlan.Under(plan.id)
+		got, err := a.call(ctx, http.MethodGet, of.Path, url.Values{"pageSize": {"100"}}, nil)
+		if err != nil {
+			continue
+		}
+		for _, agent := range namesIn(got, of.Member, "agentId", "name") {
+			if !slices.Contains(all, agent) {
+				all = append(all, agent)
+			}
+		}
+		more = more || at(got, "nextCursor") != ""
+	}
+	return all, more
 }
 
 // minBeginning is the minimum length of the beginning of an id that names a record, so that a typing error rarely does.
@@ -112,28 +227,36 @@ func (a *app) resolveAll(ctx context.Context, use, path string, args []string) e
 	return nil
 }
 
-// complete offers the ids of one's own records, with their names.
+// completeTime bounds the requests of a completion, as a person waits for it at the prompt.
+const completeTime = 2 * time.Second
+
+// complete offers the ids and names of records.
 func (a *app) complete(cmd *cobra.Command, r reference, text string) ([]string, cobra.ShellCompDirective) {
 	const none = cobra.ShellCompDirectiveNoFileComp
-	if a.loadProfile() != nil || a.set.key == "" {
+	if err := a.loadProfile(); err != nil || r.ofPerson && a.usePerson() != nil || a.set.key == "" {
 		return nil, none
 	}
 	a.set.names = namespaceOf(cmd)
-	path, query, member, id := r.of.Path, url.Values{"pageSize": {"50"}}, r.of.Member, r.of.Columns[0].Path
-	if text != "" {
-		path, query, member, id = "/protocol/search", url.Values{"q": {text}, "type": {r.kind}}, "results", "id"
-	}
-	got, err := a.call(cmd.Context(), http.MethodGet, path, query, nil)
-	var items []json.RawMessage
-	if err != nil || json.Unmarshal(rawOf(got, member), &items) != nil {
-		return nil, none
+	ctx, cancel := context.WithTimeout(cmd.Context(), completeTime)
+	defer cancel()
+	all, _ := ownRecords(ctx, a, r, text)
+	if r.kind == "plan" {
+		bought, _ := boughtRecords(ctx, a, r.kind)
+		all = append(all, bought...)
 	}
 	var offers []string
-	for _, item := range items {
-		if one := at(item, id); strings.HasPrefix(one, text) || text == "" {
-			offers = append(offers, strings.TrimSuffix(one+"\t"+clean(at(item, "name")), "\t"))
-		} else if name := at(item, "name"); name != "" {
-			offers = append(offers, clean(name)+"\t"+one)
+	add := func(offer string) {
+		if !slices.Contains(offers, offer) {
+			offers = append(offers, offer)
+		}
+	}
+	for _, n := range all {
+		name := clean(n.name)
+		switch {
+		case strings.HasPrefix(strings.ToLower(n.id), strings.ToLower(text)):
+			add(strings.TrimSuffix(n.id+"\t"+name, "\t"))
+		case name != "" && len(name) >= len(text) && strings.EqualFold(name[:len(text)], text):
+			add(name + "\t" + n.id)
 		}
 	}
 	return offers, none
@@ -192,23 +315,33 @@ func refOrID[T ~string](parse func(string) (T, error)) func(*app, string, []stri
 	})
 }
 
-// resolveFlags puts ids in place of what flags name. A text that is no id and names nothing is refused.
-func (a *app) resolveFlags(ctx context.Context, flags []flag, in body) error {
+// resolveFlags puts ids in place of what flags name. A text that is no id of a plan or an agent and names none is refused.
+func (a *app) resolveFlags(ctx context.Context, flags []flag, in body) (err error) {
 	for _, f := range flags {
-		text, ok := in[f.member].(string)
-		if f.kind.ref == "" || !ok {
+		r, ok := references[f.kind.ref]
+		if !ok || in[f.member] == nil {
 			continue
 		}
-		id, err := a.resolve(ctx, references[f.kind.ref], text)
+		switch given := in[f.member].(type) {
+		case string:
+			if given, err = a.resolve(ctx, r, given); err != nil {
+				return flagError(f.name, err)
+			}
+			in[f.member] = given
+			if f.kind.ref == planID.ref {
+				in[f.member], err = toll.ParsePlanID(given)
+			} else if f.kind.ref == agentID.ref {
+				in[f.member], err = toll.ParseAgentID(given)
+			}
+		case []string:
+			for i := range given {
+				if given[i], err = a.resolve(ctx, r, given[i]); err != nil {
+					break
+				}
+			}
+		}
 		if err != nil {
 			return flagError(f.name, err)
-		}
-		plan, err := toll.ParsePlanID(id) // ids of agents have the same form
-		if err != nil {
-			return flagError(f.name, err)
-		}
-		if in[f.member] = plan; f.kind.ref == "AGENT" {
-			in[f.member] = toll.AgentID(id)
 		}
 	}
 	return nil

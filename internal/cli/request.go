@@ -22,8 +22,8 @@ func (a *app) call(ctx context.Context, method, path string, query url.Values, i
 var pageFlags = []flag{
 	{"page", "page", digits, "page number, starting at 1"},
 	{"offset", "pageSize", digits, "records per page, 1 to 100"},
-	{"sort-by", "sortBy", word, "created, updated, or name"},
-	{"sort-order", "sortOrder", word, "asc or desc"},
+	{"sort-by", "sortBy", word.offering("created", "updated", "name"), "created, updated, or name"},
+	{"sort-order", "sortOrder", word.offering("asc", "desc"), "asc or desc"},
 	{"limit", limit, digits, "maximum number of records, from as many pages as needed"},
 	{"all", allPages, toggle, "all pages"},
 	{"pagination", pagination, object, `page and size as JSON: {"page":1,"offset":10}`},

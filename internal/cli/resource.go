@@ -33,6 +33,8 @@ type call struct {
 	made    string    // member that names what was made: when quiet, it alone is printed
 	fixed   bool      // what is made never changes: members that the service does not know are refused
 	list    list.List // the command has its path and the flags of pages
+	record  list.List // what a terminal shows of the record, all members if empty
+	other   string    // note for the default role of a list on a terminal, which names the other side
 
 	// change may change the request before it is sent.
 	change func(cmd *cobra.Command, r *request) error
@@ -55,6 +57,9 @@ func (a *app) resource(r call) *cobra.Command {
 	c.Long, c.Example, c.Aliases = r.long, r.example, r.aliases
 	flags := r.flags
 	isList := r.list.Member != ""
+	if of, ok := referenceOf(r.use[strings.LastIndexByte(r.use, ' ')+1:], r.path); ok && c.Name() == "get" {
+		r.made = of.of.Columns[0].Path // with --quiet, the id alone
+	}
 	if isList {
 		r.path = r.list.Under(strings.Fields(r.use)[1:]...).Path
 		flags = append(pageFlags, flags...)
@@ -94,7 +99,14 @@ func (a *app) resource(r call) *cobra.Command {
 			}
 		}
 		if isList {
-			return a.list(cmd.Context(), q, r.list)
+			role := q.in["role"]
+			if err := a.list(cmd.Context(), q, r.list); err != nil {
+				return err
+			}
+			if r.other != "" && role == nil && a.set.terminal && a.set.output == formatTable {
+				a.say("note", "%s", r.other)
+			}
+			return nil
 		}
 		got, err := a.answer(cmd.Context(), q, r.local)
 		switch {
@@ -103,7 +115,7 @@ func (a *app) resource(r call) *cobra.Command {
 		case r.show != nil:
 			return r.show(cmd, got)
 		}
-		return a.made(got, r.made)
+		return showOne(&a.console, got, r.made, r.record)
 	}
 	return c
 }
@@ -175,7 +187,7 @@ func names(flags []flag) []string {
 // kind says what a flag takes. read gets all values that were given, and returns nil for none.
 type kind struct {
 	name   string   // for help
-	words  []string // all values that there are; nil: others as well
+	words  []string // for completion
 	ref    string   // the word of [references] that a value may name
 	clears bool     // a flag without a value clears the member
 	read   func(a *app, flag string, given []string) (any, error)
@@ -196,9 +208,13 @@ var (
 	moment  = kind{name: "time", read: readLast(readMoment)}
 	planID  = kind{name: "plan", ref: "PLAN", read: refOrID(toll.ParsePlanID)}
 	agentID = kind{name: "agent", ref: "AGENT", read: refOrID(toll.ParseAgentID)}
-	toggle  = kind{name: "bool", read: readLast(strconv.ParseBool)}
-	span    = kind{name: "duration", read: readSeconds}
-	object  = kind{name: "json", read: func(a *app, flag string, given []string) (any, error) {
+	// Kinds of other records: the service reports a text that names none.
+	delegationID = word.naming(refDelegation)
+	keyID        = word.naming(refKey)
+	methodID     = word.naming(refMethod)
+	toggle       = kind{name: "bool", read: readLast(strconv.ParseBool)}
+	span         = kind{name: "duration", read: readSeconds}
+	object       = kind{name: "json", read: func(a *app, flag string, given []string) (any, error) {
 		if text := given[len(given)-1]; text != "" {
 			return a.objectArgument(flag, text)
 		}
@@ -213,6 +229,18 @@ var (
 		return nil, nil
 	}}
 )
+
+// naming is a kind whose values name records.
+func (k kind) naming(ref string) kind {
+	k.ref = ref
+	return k
+}
+
+// offering is a kind with values that are completed, beside which the service may accept others.
+func (k kind) offering(words ...string) kind {
+	k.words = words
+	return k
+}
 
 // cleared is a kind whose empty value clears the member.
 func cleared(k kind) kind {

@@ -23,7 +23,7 @@ func tokensCommand(a *app) *cobra.Command {
 		a.resource(call{
 			use: "list", short: "List your permissions", list: list.Permissions,
 			flags: []flag{
-				{"plan", "planId", word, "only permissions for this plan"},
+				{"plan", "planId", planID, "only permissions for this plan"},
 				{"status", "status", word, "only permissions with this status"},
 			},
 		}),

@@ -45,6 +45,13 @@ The token spends existing credits, and buys credits only if a delegation allows 
 		},
 		change: func(cmd *cobra.Command, r *request) error {
 			d.make = slices.ContainsFunc(makers, cmd.Flags().Changed)
+			var err error
+			if d.id, err = a.resolve(cmd.Context(), references[refDelegation], d.id); err != nil {
+				return flagError("delegation-id", err)
+			}
+			if d.method, err = a.resolve(cmd.Context(), references[refMethod], d.method); err != nil {
+				return flagError("payment-method-id", err)
+			}
 			return d.scheme(a.set.names, r.in)
 		},
 		local: func(ctx context.Context, r *request) (any, error) { return createToken(ctx, a, r.in, d) },
@@ -56,6 +63,11 @@ The token spends existing credits, and buys credits only if a delegation allows 
 	f.StringVar(&d.limit, "spending-limit-cents", "1000", "create a delegation with this spending limit")
 	f.StringVar(&d.duration, "delegation-duration-secs", "3600", "create a delegation with this lifetime in seconds")
 	f.BoolVar(&d.resolve, "auto-resolve-scheme", true, "use the payment scheme of the plan")
+	for name, k := range map[string]kind{
+		"delegation-id": delegationID, "payment-method-id": methodID, "payment-type": word.offering("crypto", "fiat"),
+	} {
+		a.completeFlag(c, flag{name: name, kind: k})
+	}
 	for _, name := range makers {
 		c.MarkFlagsMutuallyExclusive("delegation-id", name)
 	}

@@ -21,6 +21,7 @@ func sumFlags(by ...string) []flag {
 func usageCommand(a *app) *cobra.Command {
 	return a.resource(call{
 		use: "usage", short: "Show the settled usage of your plans, or your own usage", list: list.Usage,
+		other: "this is the usage of your plans; --role buyer shows your own usage",
 		long: `Show the settled usage of your plans, or with --role buyer your own usage, summed by hour, day, plan, agent, or subscriber,
 in UTC. Without --since, the range is the last 30 days, or the last 24 hours with --by hour. New settlements appear within seconds.`,
 		example: "toll usage --by hour --since 12h\ntoll usage --by subscriber --plan Basic --all -o csv",
@@ -35,8 +36,9 @@ in UTC. Without --since, the range is the last 30 days, or the last 24 hours wit
 func revenueCommand(a *app) *cobra.Command {
 	return a.resource(call{
 		use: "revenue", short: "Show the revenue of your plans by currency", list: list.Revenue,
-		long: `Show the payments for your plans, summed by currency and by hour, day, or plan, in UTC and in base units. RETURNED is
-the amount that was returned to buyers: refunds, payments with an open or lost dispute, and payments that the chain reverted.`,
+		long: `Show the payments for your plans, summed by currency and by hour, day, or plan, in UTC. RETURNED is the amount that was
+returned to buyers: refunds, payments with an open or lost dispute, and payments that the chain reverted. Tables show whole units. JSON
+contains base units, and csv contains both.`,
 		example: "toll revenue --by plan --since 30d",
 		flags:   sumFlags("hour", "day", "plan"),
 	})

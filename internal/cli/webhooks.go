@@ -33,7 +33,7 @@ func webhooksCommand(a *app) *cobra.Command {
 			method: http.MethodPatch, path: path, oneOf: true,
 			flags: []flag{
 				to, {"types", "types", cleared(words), "event types, separated by commas; empty for all"},
-				{"status", "status", word, "active or paused"},
+				{"status", "status", word.offering("active", "paused"), "active or paused"},
 				{"description", "description", cleared(word), "description of the webhook"},
 			},
 		}),

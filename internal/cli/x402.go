@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/list"
@@ -38,25 +37,34 @@ func x402Command(a *app) *cobra.Command {
 func deployedCommands(a *app) []*cobra.Command {
 	facilitator := group("facilitator", "Alias of toll x402", "", hidden("verify-permissions", x402Verify(a, "verify")), hidden("settle-permissions", x402Settle(a, "settle")))
 	token := group("x402token", "Alias of toll tokens", "", hidden("get-x402-access-token", tokensCreate(a, "create")))
-	delegation := group("delegation", "Alias of toll cards", "", hidden("list-payment-methods", cardsList(a, "list")))
-	facilitator.Hidden, token.Hidden, delegation.Hidden = true, true, true
-	return []*cobra.Command{facilitator, token, delegation}
+	facilitator.Hidden, token.Hidden = true, true
+	return []*cobra.Command{facilitator, token}
 }
 
 // resourceFlags name the paid resource.
 type resourceFlags struct{ endpoint, agent, verb string }
 
-func (r *resourceFlags) bind(f *pflag.FlagSet) {
+func (r *resourceFlags) bind(a *app, c *cobra.Command) {
+	f := c.Flags()
 	f.StringVar(&r.endpoint, "endpoint", "", "URL of the paid resource")
 	f.StringVar(&r.agent, "agent-id", "", "agent that serves the resource")
 	f.StringVar(&r.verb, "verb", "", "HTTP method of the request")
+	a.completeFlag(c, flag{name: "agent-id", kind: agentID})
+	a.completeFlag(c, flag{name: "verb", kind: word.offering(toll.Verbs...)})
 }
 
 // requirementsOf reads the terms of the plan from the service and returns the payment requirements that a server would send.
 func requirementsOf(ctx context.Context, a *app, plan string, r resourceFlags, amount string) (*x402.PaymentRequired, error) {
+	plan, err := a.resolve(ctx, references[planID.ref], plan)
+	if err != nil {
+		return nil, err
+	}
 	id, err := toll.ParsePlanID(plan)
 	if err != nil {
 		return nil, err
+	}
+	if r.agent, err = a.resolve(ctx, references[agentID.ref], r.agent); err != nil {
+		return nil, flagError("agent-id", err)
 	}
 	o := x402.Options{Namespace: a.set.names, Endpoint: r.endpoint, HTTPVerb: r.verb}
 	if r.agent != "" {
@@ -95,7 +103,7 @@ func x402Require(a *app) *cobra.Command {
 			return err
 		},
 	})
-	of.bind(c.Flags())
+	of.bind(a, c)
 	c.Flags().StringVar(&amount, "amount", "", "maximum credits of the request")
 	c.Flags().BoolVar(&header, "header", false, "print the value of the payment-required header")
 	return c
@@ -132,7 +140,8 @@ func paymentCommand(a *app, use, short, path string, show func(*cobra.Command, j
 	f.StringVar(&params, "params", "", "the whole request body, as JSON")
 	f.StringVar(&token, "token", "", "access token; - reads it from stdin, @path from a file")
 	f.StringVar(&plan, "plan", "", "plan that pays")
-	resource.bind(f)
+	resource.bind(a, c)
+	a.completeFlag(c, flag{name: "plan", kind: planID})
 	return c
 }
 
@@ -201,7 +210,7 @@ The list contains the endpoints of listed agents with a listed plan. It leaves o
 		example: "toll x402 discover --type mcp\ntoll x402 discover weather -o json",
 		path:    "/x402/discovery/resources",
 		flags: []flag{
-			{"type", "type", word, "http or mcp"},
+			{"type", "type", word.offering("http", "mcp"), "http or mcp"},
 			{"pay-to", "payTo", word, "only resources that pay this address"},
 			{"scheme", "scheme", word, "payment scheme"},
 			{"network", "network", word, "network of the payment"},
