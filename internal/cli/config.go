@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"net/url"
@@ -187,7 +188,7 @@ func completeProfile(con *console) cobra.CompletionFunc {
 
 func configInit(con *console) *cobra.Command {
 	var key, environment, address string
-	var ask bool
+	var interactive bool
 	c := command("init", "Create or change a profile", nil)
 	c.Long = "Create or change a profile, by default the active profile. The output shows the path of the configuration file."
 	c.Example = "toll config init --url https://pay.example.com --api-key @key.txt\ntoll config init -i"
@@ -195,7 +196,7 @@ func configInit(con *console) *cobra.Command {
 	f.StringVar(&key, "api-key", "", "API key; - reads it from stdin, @path from a file")
 	f.StringVar(&environment, "environment", "", "sandbox (default) or live")
 	f.StringVar(&address, "url", "", "address of the service")
-	f.BoolVarP(&ask, "interactive", "i", false, "prompt for missing values")
+	f.BoolVarP(&interactive, "interactive", "i", false, "prompt for missing values")
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
 		given, err := con.keyInFile()
 		if key != "" && given != "" {
@@ -208,7 +209,7 @@ func configInit(con *console) *cobra.Command {
 			return err
 		}
 		key = given
-		if ask {
+		if interactive {
 			in := bufio.NewReader(con.in)
 			for _, q := range []struct {
 				question string
@@ -217,12 +218,14 @@ func configInit(con *console) *cobra.Command {
 				if *q.value != "" {
 					continue
 				}
-				fmt.Fprintf(con.err, "%s: ", q.question)
-				line, err := in.ReadString('\n')
-				if err != nil && line == "" {
-					return errors.New("stdin ended before all questions were answered")
+				answer, err := ask(cmd.Context(), con, in, q.question)
+				if errors.Is(err, io.EOF) {
+					err = errors.New("stdin ended before all questions were answered")
 				}
-				*q.value = strings.TrimSpace(line)
+				if err != nil {
+					return err
+				}
+				*q.value = answer
 			}
 		}
 		file, err := con.openConfig()

@@ -138,20 +138,20 @@ func plansCommand(a *app) *cobra.Command {
 func plansCreate(a *app, kind string, trial bool) *cobra.Command {
 	c := a.resource(call{
 		use: "create", short: "Create a plan",
-		long: `Create a plan. You cannot change the price and the credits later, so the command rejects JSON with unknown members unless you
-set --yes.`,
-		example: `toll plans create --plan-metadata '{"name":"Basic"}' --price-config '{"priceType":"FREE"}' --credits-config '{"amount":100}'`,
-		method:  http.MethodPost, path: "/protocol/plans", made: "planId", fixed: true,
-		flags: []flag{
-			{"plan-metadata", "metadataAttributes", object, "name, description, and other metadata, as JSON"},
-			{"price-config", "priceConfig", object, "price, as JSON"},
-			{"credits-config", "creditsConfig", object, "credits, as JSON"},
+		long: `Create a plan. On a terminal, the command asks for the values that are missing.
+
+To set more than the flags can describe, use JSON: --plan-metadata, --price-config (see toll price), and --credits-config (see toll credits).
+You cannot change the price and the credits later, so the command rejects JSON with unknown members unless you set --yes.`,
+		example: `toll plans create --name Pro --price 20 --currency usd --credits 500
+toll plans create --name Month --price 4.99 --currency usdc --expires-after 30d
+toll plans create --plan-metadata '{"name":"Basic","tags":["text"]}' --price-config '{"priceType":"FREE"}' --credits-config '{"amount":100}'`,
+		method: http.MethodPost, path: "/protocol/plans", made: "planId", fixed: true,
+		flags: slices.Concat(planWordFlags, planJSONFlags, []flag{
 			{"nonce", "nonce", digits, "number that makes the command idempotent: a repetition returns the same plan"},
-			{"access-limit", "accessLimit", word, accessLimits},
+			{"access-limit", "accessLimit", word.offering(toll.AccessLimits()...), accessLimits},
 			{"max-orders", "maxOrders", digits, "maximum number of orders"},
-		},
-		require: []string{"plan-metadata", "price-config", "credits-config"},
-		change: func(_ *cobra.Command, r *request) error {
+		}),
+		change: func(cmd *cobra.Command, r *request) error {
 			limit, _ := r.in["accessLimit"].(string)
 			switch kind = strings.ToLower(kind); {
 			case kind != "" && !slices.Contains(toll.AccessLimits(), kind):
@@ -168,11 +168,12 @@ set --yes.`,
 			if trial {
 				r.in["isTrialPlan"] = true
 			}
-			return nil
+			return describePlan(cmd, a, r.in, value[string](r.in, "accessLimit"))
 		},
 	})
 	c.Flags().StringVar(&kind, "type", kind, strings.Join(toll.AccessLimits(), " or "))
 	c.Flags().BoolVar(&trial, "trial", trial, "trial plan: each address can order it only once")
+	a.completeFlag(c, flag{name: "type", kind: word.offering(toll.AccessLimits()...)})
 	return c
 }
 
