@@ -31,7 +31,7 @@ const (
 var exportTypes = map[string]string{"csv": "text/csv", "ndjson": "application/x-ndjson"}
 
 var exportQuery = query{
-	"format", "csv or ndjson: return the whole list as a file, with the same filters and order. Paging is ignored. An export takes at most 60 s. " +
+	"format", "csv or ndjson: return the whole list as a file, with the same filters and order. The last columns of a csv file repeat amounts of money in whole units. Paging is ignored. An export takes at most 60 s. " +
 		"If an export fails, the service closes the connection. A workspace can run two exports at a time.",
 }
 

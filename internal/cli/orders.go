@@ -49,8 +49,11 @@ func searchCommand(a *app) *cobra.Command {
 	return a.resource(call{
 		use: "search TEXT", short: "Find your records by the beginning of their id or name", path: "/protocol/search",
 		long: `Find your records by the beginning of their id or name: plans, agents, orders, API keys, access tokens, delegations, and webhooks.
-For orders, enter at least 13 characters of the id. Every command that takes PLAN, AGENT, ORDER, or an id also accepts at least four
-characters from the beginning of the id, or the full name of a plan or an agent, if only one record matches.`,
+For orders, enter at least 13 characters of the id.
+
+Every command that takes PLAN, AGENT, ORDER, or another id also accepts at least four characters from the beginning of the id, or the full
+name of a plan, an agent, an API key, or a payment method, if only one record matches. You can name your own records, the plans of which you
+have or had credits, and the agents of these plans.`,
 		example: "toll search basic --type plan",
 		flags: []flag{
 			{"type", "type", oneOf("plan", "agent", "order", "apiKey", "permission", "delegation", "webhook"), "only records of this type"},

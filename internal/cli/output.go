@@ -133,7 +133,9 @@ func showOne(con *console, got json.RawMessage, member string, of list.List) err
 			continue
 		case c.Kind == list.KindFlag:
 			value = map[string]string{"true": "yes", "false": "no"}[value]
-		case c.Kind == list.KindMoney && value != free, c.Kind == list.KindCents:
+		case c.Kind == list.KindMoney && (value == free || value == "0"):
+			value = free
+		case c.Kind == list.KindMoney, c.Kind == list.KindCents:
 			value = strings.TrimSpace(value + " " + cmp.Or(at(got, "currency"), at(got, "metadata.plan.currency")))
 		}
 		rows = append(rows, []string{c.Title + ":", value})
@@ -209,6 +211,9 @@ func (con *console) rows(items []json.RawMessage, titles []string, of list.List)
 		row := make([]string, len(of.Columns))
 		for i, c := range of.Columns {
 			row[i] = con.cell(item, c)
+			if of.Path == list.PlansOfAgent.Path || of.Path == list.AgentsOfPlan.Path {
+				row[i] = wordsOf(con, item, c) // records of others, which only their whole id names
+			}
 		}
 		if con.set.output == formatCSV {
 			for _, c := range of.ToWhole() {
