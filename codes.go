@@ -23,8 +23,8 @@ var (
 		"Use an API key that this service issued. Send an access token in the body or in the payment-signature header instead.")
 	CodeKeyExpiryPast = newCode("BCK.APIKEY.0010", 400, CategoryValidation, "The expiry of an API key must be in the future.",
 		"Send an expiresAt in the future, or expiresInSecs.")
-	CodeKeyMalformed = newCode("BCK.APIKEY.0013", 401, CategoryAuth, "The API key is not a JWT, or it lacks the sub, jti, or o11y claim.",
-		"Copy the whole key, including its prefix and the colon.")
+	CodeKeyMalformed = newCode("BCK.APIKEY.0013", 401, CategoryAuth, "The API key must be a complete short key, or a JWT with the claims sub, jti, and o11y.",
+		"Copy the whole key, including its prefix.")
 	CodeKeyNothingToUpdate = newCode("BCK.APIKEY.0016", 400, CategoryValidation, "The request contains no member that can be updated.",
 		"Send name, version, or both.")
 	CodeKeyWrongEnvironment = newCode("BCK.APIKEY.0901", 401, CategoryAuth, "The API key belongs to another environment.",

@@ -272,7 +272,13 @@ func (t *Time) UnmarshalJSON(b []byte) error {
 }
 
 // clip limits caller text in an error to 80 bytes plus "..." and replaces all but printable ASCII by '?', as logs and headers may echo it.
+// It cuts a short API key, sent in the wrong place, after its prefix; of a long one, 80 bytes hold no secret.
 func clip(s string) string {
+	for _, env := range []Environment{Sandbox, Live} {
+		if i := strings.Index(s, env.ShortKeyPrefix()); i >= 0 {
+			s = s[:i+len(env.ShortKeyPrefix())] + "..."
+		}
+	}
 	if len(s) > 80 {
 		s = s[:80] + "..."
 	}

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -40,6 +41,7 @@ type Client struct {
 	sleep     func(d time.Duration) <-chan time.Time
 	now       func() time.Time
 	info      atomic.Pointer[Info]
+	address   atomic.Pointer[toll.Address] // that the service returned, see [Client.Address]
 	// deprecated is set after the first warning about a deprecated form.
 	deprecated atomic.Bool
 }

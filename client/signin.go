@@ -94,14 +94,18 @@ func (c *Client) oauth(ctx context.Context, path string, form url.Values, out an
 	return a, nil
 }
 
-// KeyClaims are the unverified claims of an API key.
+// KeyClaims are what an API key says about itself. Only the service can verify it.
 type KeyClaims struct {
-	Address toll.Address `json:"sub"`
+	Address toll.Address `json:"sub"` // zero for a short key: see [Client.Address]
 	ID      toll.Hash    `json:"jti"`
 }
 
-// ReadKey returns the claims of an API key, with or without a prefix. The error [toll.CodeKeyMalformed] does not contain the key.
+// ReadKey returns the claims of a short API key, or of a long one with or without its prefix. The error [toll.CodeKeyMalformed] does
+// not contain the key.
 func ReadKey(key string) (c KeyClaims, err error) {
+	if _, _, short := toll.ParseShortKey(key); short {
+		return KeyClaims{ID: toll.ShortKeyID(key)}, nil
+	}
 	_, jwt, found := strings.Cut(key, ":")
 	if !found {
 		jwt = key
@@ -113,4 +117,22 @@ func ReadKey(key string) (c KeyClaims, err error) {
 		}
 	}
 	return KeyClaims{}, toll.NewError(toll.CodeKeyMalformed)
+}
+
+// Address returns the address of the workspace of the client's API key. A long key contains it. For a short key, the first call asks
+// the service, and the client keeps the response.
+func (c *Client) Address(ctx context.Context) (toll.Address, error) {
+	claims, err := ReadKey(c.key)
+	if err != nil || !claims.Address.IsZero() {
+		return claims.Address, err
+	}
+	if known := c.address.Load(); known != nil {
+		return *known, nil
+	}
+	key, err := c.Key(ctx, claims.ID)
+	if err != nil {
+		return toll.Address{}, err
+	}
+	c.address.Store(&key.Address)
+	return key.Address, nil
 }

@@ -25,7 +25,9 @@ type KeyParams struct {
 	ExpiresAt time.Time
 	// Version is the pinned API version, MAJOR.MINOR, checked by the caller; empty is [Config.Version].
 	Version string
-	// Prefix is one that this service uses: the environment or the operator's word; empty is the latter.
+	// Form of the key; empty is the long form with a Prefix, else the form of the service.
+	Form toll.KeyForm
+	// Prefix of a long key is one that this service uses: the environment or the operator's word; empty is the latter.
 	Prefix string
 	// Issue is what the authorization server records with the key; nil: it is not made of a grant.
 	Issue *store.OAuthIssue
@@ -48,6 +50,8 @@ type keyClaims struct {
 	IssuedAt      *int64       `json:"iat"`
 	ExpiresAt     *int64       `json:"exp,omitempty"`
 	Observability string       `json:"o11y"`
+
+	short *shortClaims // of a short key, which has only an ID beside it
 }
 
 type environmentClaim struct {
@@ -120,9 +124,10 @@ func (a *Auth) CreateKey(ctx context.Context, m Maker, p KeyParams, once *store.
 	if !validName(p.Name) {
 		return toll.APIKey{}, toll.Errorf(toll.CodeBadRequest, "A name must be at most 100 printable characters.")
 	}
-	p.Prefix, p.Version = cmp.Or(p.Prefix, a.prefix), cmp.Or(p.Version, a.version)
-	if p.Prefix != a.prefix && p.Prefix != string(a.environment) {
-		return toll.APIKey{}, toll.Errorf(toll.CodeBadRequest, "The prefix must be the configured key prefix or the environment of this service.")
+	p.Version = cmp.Or(p.Version, a.version)
+	prefix, err := a.prefixFor(p)
+	if err != nil {
+		return toll.APIKey{}, err
 	}
 	ends := p.ExpiresAt.Truncate(time.Second)
 	if !p.ExpiresAt.IsZero() && (!ends.After(now) || ends.Unix() > lastSecond) {
@@ -134,7 +139,7 @@ func (a *Auth) CreateKey(ctx context.Context, m Maker, p KeyParams, once *store.
 	}
 
 	row := store.APIKey{
-		ID: toll.NewHash(), Address: m.Address, Name: p.Name, Prefix: p.Prefix, Version: p.Version, CreatedAt: now, ExpiresAt: ends,
+		ID: toll.NewHash(), Address: m.Address, Name: p.Name, Prefix: prefix, Version: p.Version, CreatedAt: now, ExpiresAt: ends,
 		MadeBy: m.By, Parent: m.Parent, Rights: rights, UserID: m.UserID,
 	}
 	text, err := a.signKey(&row)
@@ -168,8 +173,32 @@ func (a *Auth) CreateKey(ctx context.Context, m Maker, p KeyParams, once *store.
 	return k, nil
 }
 
-// signKey returns the text of a key with its prefix, and sets what the row keeps of it.
+// prefixFor returns the prefix of a new key, which determines its form. Errors: [toll.CodeBadRequest].
+func (a *Auth) prefixFor(p KeyParams) (string, error) {
+	short, form := a.environment.ShortKeyPrefix(), p.Form
+	if form == "" && p.Prefix == "" {
+		form = a.KeyForm()
+	}
+	switch {
+	case form != "" && form != toll.KeyShort && form != toll.KeyLong:
+		return "", toll.Faults([]toll.Fault{{Path: "form", Message: "must be short or long"}})
+	case form == toll.KeyShort && p.Prefix != "":
+		return "", toll.Faults([]toll.Fault{{Path: "prefix", Message: "cannot be combined with the short form, whose prefix is " + short}})
+	case form == toll.KeyShort:
+		return short, nil
+	}
+	prefix := cmp.Or(p.Prefix, a.prefix)
+	if prefix != a.prefix && prefix != string(a.environment) {
+		return "", toll.Errorf(toll.CodeBadRequest, "The prefix must be the configured key prefix or the environment of this service.")
+	}
+	return prefix, nil
+}
+
+// signKey returns the text of a key with its prefix, and sets what the row keeps of it; for a short key, that includes the id.
 func (a *Auth) signKey(row *store.APIKey) (string, error) {
+	if isShort(row) {
+		return a.makeShortKey(row)
+	}
 	word := make([]byte, 8)
 	_, _ = rand.Read(word) // never fails since Go 1.24
 	payload, err := a.encodeKey(keyClaims{

@@ -264,7 +264,11 @@ func TestSecretReadBack(t *testing.T) {
 	a := must.Get(Bootstrap(t.Context(), st, ring(), cfg))(t)
 	k := newKey(t, a, KeyParams{Name: "shown once"})
 	jwt := jwtOf(k)
-	secrets := map[string][]byte{"key": []byte(jwt), "signature": []byte(jwt[strings.LastIndexByte(jwt, '.')+1:])}
+	short := newKey(t, a, KeyParams{Form: toll.KeyShort})
+	_, raw, _ := toll.ParseShortKey(short.Key)
+	secrets := map[string][]byte{
+		"short key": []byte(short.Key[:len(short.Key)-6]), "its random bytes": raw[:16], "key": []byte(jwt), "signature": []byte(jwt[strings.LastIndexByte(jwt, '.')+1:]),
+	}
 	sum := sha256.Sum256([]byte(jwt))
 
 	row, err := store.APIKeyByID(t.Context(), st, k.ID)
@@ -284,7 +288,7 @@ func TestSecretReadBack(t *testing.T) {
 	// The tail of six characters is public on purpose.
 	var wallets, seeds [][]byte
 	for _, set := range a.keys().keys {
-		seeds = append(seeds, set.private.Seed())
+		seeds = append(seeds, set.private.Seed(), set.short.mac, set.short.record)
 	}
 	p := must.Get(store.PrincipalByAddress(t.Context(), st, k.Address))(t)
 	wallet := must.Get(ring().Open(p.SealedKey, a.aad("wallet", p.Address.Lower())))(t)
@@ -317,13 +321,14 @@ func TestNoSecretInLogsAndErrors(t *testing.T) {
 	putKey(t, st, toll.Sandbox, testSeed, clock.now())
 	a := start(t, st, cfg)
 	k := newKey(t, a, KeyParams{})
+	short := newKey(t, a, KeyParams{Form: toll.KeyShort})
 	token := must.Get(a.SignToken(exampleClaims))(t)
 	note := func(err error) {
 		for ; err != nil; err = errors.Unwrap(err) {
 			fmt.Fprintf(&lines, "%v %+v\n", err, err)
 		}
 	}
-	text := []string{k.Key, token, jwtOf(k), token[:len(token)-3], "live:" + jwtOf(k), k.Key + "x", k.Key + ":" + k.Key, "a b " + k.Key}
+	text := []string{k.Key, token, jwtOf(k), token[:len(token)-3], "live:" + jwtOf(k), k.Key + "x", k.Key + ":" + k.Key, "a b " + k.Key, short.Key, "live:" + short.Key, short.Key + "x", short.Key[:40] + "AAA"}
 	for _, s := range text {
 		_, err := a.VerifyToken(s)
 		note(err)
@@ -350,7 +355,7 @@ func TestNoSecretInLogsAndErrors(t *testing.T) {
 	}
 	seed := base64.RawURLEncoding.EncodeToString(testSeed)
 	for what, secret := range map[string]string{
-		"API key": jwtOf(k)[20:60], "its payload": strings.Split(jwtOf(k), ".")[1][:40], "its signature": strings.Split(jwtOf(k), ".")[2][:20],
+		"short key": short.Key[11:31], "API key": jwtOf(k)[20:60], "its payload": strings.Split(jwtOf(k), ".")[1][:40], "its signature": strings.Split(jwtOf(k), ".")[2][:20],
 		"token payload": strings.Split(token, ".")[1][:40], "token signature": strings.Split(token, ".")[2][:20],
 		"seed": seed, "seed in hexadecimal": fmt.Sprintf("%x", testSeed), "MAC key": fmt.Sprintf("%x", a.MACKey()),
 		"seed as numbers": fmt.Sprint(testSeed[:8]),

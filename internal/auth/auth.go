@@ -34,8 +34,10 @@ type Config struct {
 	ReadOnly bool
 	// ClaimObject is the brand word of the claim that carries the environment of an API key, the scheme prefix of the namespace. Required.
 	ClaimObject string
-	// Prefix of new API keys, [a-z0-9-]{1,32}; empty is the environment.
+	// Prefix of new long API keys, [a-z0-9-]{1,32}; empty is the environment.
 	Prefix string
+	// ShortKeys makes the short form the default of new API keys, unless the service has a prefix of its own.
+	ShortKeys bool
 	// Version is the pin of API keys that are created without one; empty is 1.0.
 	Version string
 	// Clock tells the time; nil is the clock of the machine.
@@ -75,6 +77,7 @@ type Auth struct {
 	environment toll.Environment
 	claimObject string
 	prefix      string
+	keyForm     toll.KeyForm // default of new API keys
 	version     string
 	given       string // issuer chosen at this start, empty when none
 	macKey      []byte
@@ -83,11 +86,11 @@ type Auth struct {
 	refresh sync.Mutex
 
 	tokens     *cache.Cache[[32]byte, *Claims]       // by SHA-256 of the JWS: signature and claims are good
-	signatures *cache.Cache[[32]byte, *keyClaims]    // by SHA-256 of the JWT of an API key: the signature is good
+	signatures *cache.Cache[[32]byte, *keyClaims]    // by SHA-256 of an API key without its prefix, or of a short key: the signature is good
 	records    *cache.Cache[[32]byte, *store.APIKey] // by key id; nil = no such key
 	reads      [keyLocks]chan struct{}
 	tokenSums  *cache.Sums // of good access tokens
-	lineSums   *cache.Sums // of the JWT in Authorization lines that were good
+	lineSums   *cache.Sums // the same hashes, by Authorization lines that were good
 
 	tokensBy atomic.Pointer[Tokens]
 
@@ -150,6 +153,10 @@ func Bootstrap(ctx context.Context, st *store.Store, ring *seal.Ring, first Conf
 		return nil, fmt.Errorf("auth: start: %w", err)
 	}
 	a.prefix = cmp.Or(a.prefix, string(a.environment))
+	a.keyForm = toll.KeyLong
+	if first.ShortKeys && a.prefix == string(a.environment) {
+		a.keyForm = toll.KeyShort
+	}
 	if err := CheckPrefix(a.prefix, a.environment); err != nil {
 		return nil, err
 	}
@@ -287,6 +294,9 @@ func (a *Auth) Issuer() string {
 	}
 	return a.keys().issuer
 }
+
+// KeyForm returns the default form of new API keys.
+func (a *Auth) KeyForm() toll.KeyForm { return a.keyForm }
 
 func (a *Auth) Environment() toll.Environment { return a.environment }
 

@@ -1,7 +1,6 @@
 package auth
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"strings"
@@ -46,8 +45,7 @@ func (a *Auth) Authenticate(ctx context.Context, authorization []string) (Caller
 		return Caller{}, err
 	}
 	// One test of all reasons, so that each takes the same way to the same answer.
-	expired := claims.ExpiresAt != nil && now.Unix() >= *claims.ExpiresAt
-	if row == nil || expired || !bytes.Equal(row.Hash, sum[:]) || row.Address != claims.Subject || keyStatus(row, now) != toll.StatusActive || !row.SuspendedAt.IsZero() {
+	if row == nil || !claims.of(row, sum, now) || keyStatus(row, now) != toll.StatusActive || !row.SuspendedAt.IsZero() {
 		return Caller{}, errKey
 	}
 	if !known {
@@ -77,8 +75,8 @@ func (a *Auth) CallerOf(ctx context.Context, address toll.Address, id toll.Hash)
 	return callerOf(row), nil
 }
 
-// keyOf returns the claims of the API key in the Authorization lines, and the hash of its JWT. known says that the line was
-// good before, so that neither was taken from its text.
+// keyOf returns the claims of the API key in the Authorization lines, and the hash of its text without a prefix. known says that the
+// line was good before, so that neither was taken from its text.
 func (a *Auth) keyOf(lines []string, now time.Time) (c *keyClaims, sum [32]byte, known bool, err error) {
 	if len(lines) == 1 {
 		sum, known = a.lineSums.Get(lines[0])
@@ -99,7 +97,14 @@ func (a *Auth) keyOf(lines []string, now time.Time) (c *keyClaims, sum [32]byte,
 			return nil, sum, false, err
 		}
 	}
-	c, err = a.keySigned(ks, jwt, sum, now)
+	if strings.HasPrefix(jwt, shortMark) {
+		c, err = a.shortKeySigned(ks, jwt)
+	} else {
+		c, err = a.keySigned(ks, jwt)
+	}
+	if err == nil {
+		a.signatures.Put(sum, c, now.Add(signatureLife), now)
+	}
 	return c, sum, known, err
 }
 
@@ -130,14 +135,14 @@ func (a *Auth) bearer(lines []string) (string, error) {
 	if prefix == string(otherEnvironment(a.environment)) {
 		return "", toll.NewError(toll.CodeKeyWrongEnvironment)
 	}
-	if !prefixSyntax.MatchString(prefix) {
+	if !prefixSyntax.MatchString(prefix) || strings.HasPrefix(jwt, shortMark) { // a short key has one form, without another prefix
 		return "", toll.NewError(toll.CodeKeyMalformed)
 	}
 	return jwt, nil
 }
 
-// keySigned returns the claims of an API key that this service signed for this environment, and remembers that. It makes no query.
-func (a *Auth) keySigned(ks *keySet, jwt string, sum [32]byte, now time.Time) (*keyClaims, error) {
+// keySigned returns the claims of a long API key that this service signed for this environment. It makes no query.
+func (a *Auth) keySigned(ks *keySet, jwt string) (*keyClaims, error) {
 	_, segment, _, ok := splitCompact(jwt)
 	if !ok {
 		return nil, toll.NewError(toll.CodeKeyMalformed)
@@ -166,7 +171,6 @@ func (a *Auth) keySigned(ks *keySet, jwt string, sum [32]byte, now time.Time) (*
 	if !key.passes(time.Unix(*claims.IssuedAt, 0)) {
 		return nil, toll.NewError(toll.CodeKeyForeign).WithCause(errRetiredKey)
 	}
-	a.signatures.Put(sum, claims, now.Add(signatureLife), now)
 	return claims, nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"crypto/ed25519"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -323,12 +324,38 @@ func TestQueriesOfAuthenticate(t *testing.T) {
 
 func BenchmarkAuthenticateHit(b *testing.B) {
 	a, _ := known(b)
-	k := newKey(b, a, KeyParams{})
-	lines := []string{"Bearer " + k.Key}
-	b.ReportAllocs()
-	b.RunParallel(func(pb *testing.PB) {
-		for pb.Next() {
-			must.Get(a.Authenticate(context.Background(), lines))(b)
+	for _, form := range []toll.KeyForm{toll.KeyLong, toll.KeyShort} {
+		k := newKey(b, a, KeyParams{Form: form})
+		lines := []string{"Bearer " + k.Key}
+		b.Run(string(form), func(b *testing.B) {
+			b.ReportAllocs()
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					must.Get(a.Authenticate(context.Background(), lines))(b)
+				}
+			})
+		})
+	}
+}
+
+// BenchmarkAuthenticateForged is the price of a key with a wrong signature or MAC, after so many rotations of the signing key.
+func BenchmarkAuthenticateForged(b *testing.B) {
+	a, _ := known(b)
+	for generations := 1; generations <= 100; generations += 99 {
+		for len(a.keys().keys) < generations {
+			must.Get(a.AddSigningKey(context.Background()))(b)
 		}
-	})
+		for _, form := range []toll.KeyForm{toll.KeyLong, toll.KeyShort} {
+			k := newKey(b, a, KeyParams{Form: form})
+			lines := []string{"Bearer " + k.Key[:len(k.Key)-8] + "AAAAAAAA"}
+			b.Run(fmt.Sprintf("%s/%d", form, generations), func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					if _, err := a.Authenticate(context.Background(), lines); err == nil {
+						b.Fatal("a forged key passes")
+					}
+				}
+			})
+		}
+	}
 }

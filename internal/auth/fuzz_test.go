@@ -73,12 +73,15 @@ func FuzzClaims(f *testing.F) {
 	})
 }
 
-// FuzzAuthorization holds that one JWT passes, behind a prefix at most, and that every refusal has a code of its own kind.
+// FuzzAuthorization holds that one JWT passes, behind a prefix at most, and one short key, and that every refusal has a code of its own kind.
 func FuzzAuthorization(f *testing.F) {
 	a, _ := known(f)
 	k := newKey(f, a, KeyParams{})
 	jwt := jwtOf(k)
+	short := newKey(f, a, KeyParams{Form: toll.KeyShort})
 	for _, s := range []string{
+		"Bearer " + short.Key, "Bearer sandbox:" + short.Key, "Bearer " + short.Key + "=", "Bearer " + short.Key[:len(short.Key)-1],
+		"Bearer tk_sandbox_" + strings.Repeat("A", 32), "Bearer tk_live_" + strings.Repeat("A", 32), "Bearer tk_",
 		"Bearer " + k.Key, "bearer " + jwt, "Bearer live:" + jwt, "Bearer sandbox:" + k.Key, "Bearer\t" + k.Key, "Bearer " + k.Key + "\x00",
 		"Basic x", "Bearer ", "Bearer :", "Bearer a.b.c", "Bearer " + exampleJWS, "",
 		"Bearer " + signed(ownKey(), ownHeader, `{"iss":"`+testIssuer+`","sub":"0x0000000000000000000000000000000000000001","jti":"0x`+strings.Repeat("01", 32)+`","iat":1,"o11y":"x","svc":{"environment":"sandbox"}}`),
@@ -95,6 +98,9 @@ func FuzzAuthorization(f *testing.F) {
 			if got := code(t, err); !refusals[got] || !caller.Address.IsZero() {
 				t.Fatalf("%q: %s, %+v", line, got, caller)
 			}
+			return
+		}
+		if caller.KeyID == short.ID && strings.EqualFold(line[:7], "Bearer ") && strings.Trim(line[7:], " ") == short.Key {
 			return
 		}
 		if caller.KeyID != k.ID || !strings.HasSuffix(strings.TrimRight(line, " "), jwt) || len(line) > len("Bearer ")+33+len(jwt)+strings.Count(line, " ") {

@@ -38,7 +38,8 @@ type signingKey struct {
 	kid       string // under which it is published: id, for a statement key a DID URL
 	public    ed25519.PublicKey
 	private   ed25519.PrivateKey
-	header    string // first part of a JWS
+	short     shortKeys // unset for a statement key
+	header    string    // first part of a JWS
 	createdAt time.Time
 	retiredAt time.Time // zero: not retired
 }
@@ -193,6 +194,9 @@ func (a *Auth) load(ctx context.Context, old *keySet) (*keySet, error) {
 			k.header = headerSegment("", k.kid)
 			set.statements = append(set.statements, k)
 			continue
+		}
+		if k.short, err = shortKeysOf(k.private); err != nil {
+			return nil, err
 		}
 		set.keys = append(set.keys, k)
 		set.byID[k.id] = k

@@ -9,7 +9,7 @@ import (
 	"github.com/tollhq/toll"
 )
 
-// APIKey is what is kept of an API key: not the key, but the SHA-256 of its JWT.
+// APIKey is what is kept of an API key: not the key, but the SHA-256 of its JWT, or a keyed hash of a short key.
 type APIKey struct {
 	ID         toll.Hash     `db:"id"`
 	Address    toll.Address  `db:"address"`
