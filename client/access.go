@@ -99,7 +99,8 @@ type KeyParams struct {
 	Name      string        `json:"name,omitempty"`    // at most 100 characters
 	ExpiresIn time.Duration `json:"-"`                 // at least 60 s; 0: never
 	Version   string        `json:"version,omitempty"` // pinned API version; "": the current one
-	Prefix    string        `json:"prefix,omitempty"`  // one of the prefixes of the service; "": the operator's
+	Form      toll.KeyForm  `json:"form,omitempty"`    // "": the long form with a Prefix, else the default of the service
+	Prefix    string        `json:"prefix,omitempty"`  // of a long key, one of the prefixes of the service; "": the operator's
 	Rights    toll.Rights   `json:"rights,omitzero"`   // nil: the rights of the caller's key, without export and members
 }
 

@@ -14,7 +14,7 @@ type account struct {
 	settings
 	service     *client.Client
 	environment toll.Environment
-	address     toll.Address
+	keyID       toll.Hash
 	loginEnds   time.Time // end of a browser login; zero if unknown or for a key without a browser login
 }
 
@@ -95,7 +95,7 @@ func (c *Core) accountOf(l *login) (*account, error) {
 		settings:    s,
 		service:     c.client(l.Key, l.BaseURL),
 		environment: s.Environment,
-		address:     claims.Address,
+		keyID:       claims.ID,
 		loginEnds:   l.ends(),
 	}, nil
 }
@@ -122,6 +122,9 @@ func (c *Core) command(name string) string { return "/" + c.opts.Names.Command(n
 
 // environmentOf returns the environment in the prefix of a key, or "" if the prefix is missing or unknown.
 func environmentOf(key string) toll.Environment {
+	if e, _, short := toll.ParseShortKey(key); short {
+		return e
+	}
 	prefix, _, _ := strings.Cut(key, ":")
 	if e := toll.Environment(prefix); e == toll.Sandbox || e == toll.Live {
 		return e

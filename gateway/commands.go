@@ -58,7 +58,7 @@ func (c *Core) loginText(ctx context.Context, args string) string {
 	switch {
 	case word == "" || word == toll.Sandbox || word == toll.Live:
 		return c.browserText(ctx, word)
-	case strings.Contains(args, ":") && !strings.ContainsAny(args, " \t\r\n"):
+	case (strings.Contains(args, ":") || strings.HasPrefix(args, "tk_")) && !strings.ContainsAny(args, " \t\r\n"):
 		return c.pasteText(ctx, args)
 	}
 	return c.usageText()
@@ -101,21 +101,25 @@ func (c *Core) pasteText(ctx context.Context, args string) string {
 		return "This gateway does not accept keys from this chat, because a key could reach the model or the transcript. " + browser
 	}
 	a, err := c.paste(ctx, env, key)
+	var address toll.Address
+	if err == nil {
+		address, err = a.service.Address(ctx)
+	}
 	if err != nil {
 		return c.failureText("The key was not stored.", err) + " " + revokeAdvice
 	}
 	return fmt.Sprintf("Logged in to %s as %s. %s Next time, use %s without a key.",
-		a.environment, a.address, revokeAdvice, c.command(actLogin))
+		a.environment, address, revokeAdvice, c.command(actLogin))
 }
 
-// pasted returns the environment that precedes a key, or "" for the configured environment, and the key.
+// pasted returns the environment that precedes a key or is its own, or "" for the configured environment, and the key.
 func pasted(args string) (env toll.Environment, key string) {
 	prefix, rest, _ := strings.Cut(args, ":")
 	env = toll.Environment(strings.ToLower(prefix))
 	if env != toll.Sandbox && env != toll.Live {
-		return "", args
+		return environmentOf(args), args
 	}
-	if strings.Contains(rest, ":") { // the key has its own prefix
+	if strings.Contains(rest, ":") || environmentOf(rest) != "" { // the key has its own prefix
 		return env, rest
 	}
 	return env, string(env) + ":" + rest

@@ -19,7 +19,7 @@ import (
 // the wire). A zero field is unset. Precedence: login, plugin, environment and file of the core, defaults. A plugin
 // cannot allow more than the core, see [Config.within].
 type Config struct {
-	// APIKey is "<prefix>:<jwt>" or a bare JWT. [x402.Namespace.ConfigAPIKey] is its second name on the wire.
+	// APIKey is a short key, "<prefix>:<jwt>", or a bare JWT. [x402.Namespace.ConfigAPIKey] is its second name on the wire.
 	APIKey string `json:"apiKey,omitempty"`
 	// Environment is sandbox or live, default sandbox. The prefix of APIKey takes precedence.
 	Environment toll.Environment `json:"environment,omitempty"`
@@ -265,7 +265,7 @@ func (s *settings) check() (errs []error) {
 		refuse(value != "" && paid.CheckPublicURL(value) != nil, field, "must be an absolute http or https URL without user, query, or fragment")
 	}
 	foreign := func(r rune) bool { return r <= ' ' || r > '~' } // not allowed in a key
-	refuse(len(s.APIKey) > maxKeyText || strings.ContainsFunc(s.APIKey, foreign), "apiKey", "must be <prefix>:<jwt> or <jwt>")
+	refuse(len(s.APIKey) > maxKeyText || strings.ContainsFunc(s.APIKey, foreign), "apiKey", "must be a short key, <prefix>:<jwt>, or <jwt>")
 	oneOf("environment", string(s.Environment), string(toll.Sandbox), string(toll.Live))
 	oneOf("paymentType", s.PaymentType, "crypto", "fiat")
 	oneOf("spendApproval", s.SpendApproval, approvalByConfirm, approvalByHost)

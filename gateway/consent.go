@@ -169,7 +169,7 @@ func undecided(err error) bool {
 
 // subject returns a digest that identifies an act in this conversation of this account.
 func (c *call) subject(of string) string {
-	return digest("act", string(c.account.environment), c.account.address.Lower(), c.caller.SessionKey, of)
+	return digest("act", string(c.account.environment), c.address.Lower(), c.caller.SessionKey, of)
 }
 
 // key returns an Idempotency-Key for the call id or, without an id, for half a minute. agree adds the time of the quote to it.

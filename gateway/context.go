@@ -32,7 +32,7 @@ type contexts struct {
 
 type contextKey struct {
 	environment toll.Environment
-	address     toll.Address
+	key         toll.Hash
 	plan        toll.PlanID
 }
 
@@ -47,7 +47,7 @@ type contextRead struct {
 }
 
 func (a *account) contextKey() contextKey {
-	return contextKey{a.environment, a.address, a.PlanID}
+	return contextKey{a.environment, a.keyID, a.PlanID}
 }
 
 // promptContext returns the text before the next prompt: the credits of the configured plan. It returns "" without a key or

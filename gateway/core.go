@@ -204,6 +204,11 @@ func (c *Core) call(
 		defer cancel()
 	}
 	one := &call{core: c, account: a, args: args, id: callID, caller: caller, warnings: warnings}
+	if t.effect != EffectRead {
+		if one.address, err = a.service.Address(ctx); err != nil {
+			return nil, err
+		}
+	}
 	value, err := t.run(ctx, one)
 	if err != nil {
 		return nil, err

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
-	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/internal/check"
 	"github.com/tollhq/toll/x402"
 )
@@ -46,11 +45,15 @@ func Inspect(ctx context.Context, opts Options, plugin Config) (found []Check) {
 		add("login", check.Warning, "%s", warning)
 	}
 	lacks, err := c.inspectKey(ctx, a)
+	var address toll.Address
+	if err == nil {
+		address, err = a.service.Address(ctx)
+	}
 	if err != nil {
 		add("login", check.Failed, "%s", asError(err))
 		return found
 	}
-	add("login", check.OK, "workspace %s, environment %s, service %s", a.address, a.environment, a.service.URL())
+	add("login", check.OK, "workspace %s, environment %s, service %s", address, a.environment, a.service.URL())
 	if len(lacks) > 0 {
 		add("rights", check.Warning, "the API key lacks these rights: %s. Log in again, and keep every right selected", lacks)
 	}
@@ -88,11 +91,7 @@ func (c *Core) inspectKey(ctx context.Context, a *account) (lacks toll.Rights, e
 
 // missingRights returns the rights that a core uses and the key of an account lacks.
 func missingRights(ctx context.Context, a *account) (toll.Rights, error) {
-	id, err := client.ReadKey(a.APIKey)
-	if err != nil {
-		return nil, err
-	}
-	key, err := a.service.Key(ctx, id.ID)
+	key, err := a.service.Key(ctx, a.keyID)
 	if err != nil {
 		return nil, err
 	}

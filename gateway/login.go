@@ -17,8 +17,10 @@ import (
 // chatClient is the client name of this program at the service, which issues 90-day keys to it.
 const chatClient = "toll-chat"
 
-// revokeTime limits a request to revoke a key.
-const revokeTime = 10 * time.Second
+const (
+	revokeTime   = 10 * time.Second // limits a request to revoke a key
+	announceTime = 10 * time.Second // limits a request for the workspace of a key
+)
 
 // signIn is the state of logins. [Core.mu] guards it.
 type signIn struct {
@@ -152,7 +154,7 @@ func (c *Core) awaitPerson(
 		e := toll.AsError(err)
 		switch {
 		case err == nil:
-			c.finishLogin(p, key, life)
+			c.finishLogin(ctx, p, key, life)
 			return
 		case errors.Is(err, client.ErrUndecided):
 		case e.Params["error"] == "access_denied":
@@ -180,7 +182,7 @@ func (c *Core) failLogin(p *pendingLogin, outcome string) {
 }
 
 // finishLogin stores the key of a browser login. If the login was canceled meanwhile or storing fails, it revokes the key.
-func (c *Core) finishLogin(p *pendingLogin, key string, life time.Duration) {
+func (c *Core) finishLogin(ctx context.Context, p *pendingLogin, key string, life time.Duration) {
 	l := &login{
 		Key:         key,
 		Environment: p.environment,
@@ -190,6 +192,7 @@ func (c *Core) finishLogin(p *pendingLogin, key string, life time.Duration) {
 	if life > 0 {
 		l.Ends = toll.AtPtr(c.now().Add(life).UTC().Truncate(time.Second))
 	}
+	announced := c.announce(ctx, l)
 	c.mu.Lock()
 	current := c.signIn.pending == p
 	var old *login
@@ -199,9 +202,8 @@ func (c *Core) finishLogin(p *pendingLogin, key string, life time.Duration) {
 		old = c.signIn.stored
 		if err = c.keep(l); err != nil {
 			c.signIn.outcome = "The key of the last login could not be stored."
-		} else if who, err := client.ReadKey(key); err == nil {
-			c.signIn.approved = fmt.Sprintf("Logged in to %s as %s. If this is not your workspace, log out.",
-				l.Environment, who.Address)
+		} else {
+			c.signIn.approved = announced
 		}
 	}
 	c.mu.Unlock()
@@ -215,6 +217,18 @@ func (c *Core) finishLogin(p *pendingLogin, key string, life time.Duration) {
 	if a, err := c.account(); err == nil {
 		c.balanceChanged(a)
 	}
+}
+
+// announce returns a sentence with the account of a login for [Core.announcement]. The service names it if the key does not.
+func (c *Core) announce(ctx context.Context, l *login) string {
+	ctx, cancel := context.WithTimeout(ctx, announceTime)
+	defer cancel()
+	address, err := c.client(l.Key, l.BaseURL).Address(ctx)
+	if err != nil {
+		c.log.Warn("the workspace of a login cannot be read", "error", err)
+		return fmt.Sprintf("Logged in to %s. The service did not name the workspace: check it before you spend.", l.Environment)
+	}
+	return fmt.Sprintf("Logged in to %s as %s. If this is not your workspace, log out.", l.Environment, address)
 }
 
 // announcement returns a sentence with the account of a browser login, once and only to the owner, because in a group anyone

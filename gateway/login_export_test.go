@@ -19,5 +19,6 @@ func (c *Core) LoginKey() (key, warning string, environment toll.Environment, ad
 	if err != nil {
 		return "", "", "", toll.Address{}, err
 	}
-	return a.APIKey, a.loginWarning(c.now()), a.environment, a.address, nil
+	address, err = a.service.Address(context.Background())
+	return a.APIKey, a.loginWarning(c.now()), a.environment, address, err
 }

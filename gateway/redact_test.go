@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/gateway"
 	"github.com/tollhq/toll/internal/must"
@@ -28,6 +29,9 @@ var (
 	}, ".")
 )
 
+// A short key, with the canary in it.
+var testShort = "tk_sandbox_" + strings.Repeat("Q7canary", 4)
+
 // secretTexts are texts that hold a key, with what may stay of them.
 var secretTexts = map[string]string{
 	"sandbox:" + testJWT:            "[key removed]",
@@ -41,6 +45,16 @@ var secretTexts = map[string]string{
 	"`" + testJWT + "`":                         "`[key removed]`",
 	"LIVE:" + testJWT:                           "[key removed]",
 	"sandbox%3A" + testJWT:                      "sandbox%3A[key removed]",
+	testShort:                                   "[key removed]",
+	"tk_live_" + testShort[11:]:                 "[key removed]",
+	"TK_SANDBOX_" + testShort[11:]:              "[key removed]",
+	"/svc_login " + testShort:                   "/svc_login [key removed]",
+	"sandbox:" + testShort + ", use it":         "sandbox:[key removed], use it",
+	`{"apiKey":"` + testShort + `"}`:            `{"apiKey":"[key removed]"}`,
+	"key=" + testShort + "&x=1":                 "key=[key removed]&x=1",
+	"TOLL_API_KEY_" + testShort:                 "TOLL_API_KEY_[key removed]",
+	testShort[:27]:                              "[key removed]", // cut, with 12 of its 16 random bytes
+	testShort + "\n" + testShort:                "[key removed]\n[key removed]",
 }
 
 // TestRedact_Patterns: what the plugin searches in messages finds every key, and nothing else.
@@ -62,7 +76,7 @@ func TestRedact_Patterns(t *testing.T) {
 	}
 	for _, text := range []string{
 		"", "sandbox", "/svc_login sandbox", "eyJ", "eyJhbGciOiJFZERTQSJ9.no.key", "a.b.c", "https://a.example.com/x.y.z?eyJ=1",
-		"eyJhbGciOiJFZERTQSJ9", strings.Repeat("eyJ", 1000),
+		"eyJhbGciOiJFZERTQSJ9", strings.Repeat("eyJ", 1000), "tk_sandbox_…", "tk_live_mode", "my_tk_sandbox_case", "tk_test_" + canary,
 	} {
 		if got := replaced(text); got != text {
 			t.Errorf("%q became %q", text, got)
@@ -83,7 +97,7 @@ func (l lazy) LogValue() slog.Value { return slog.GroupValue(slog.String("inner"
 // T143
 func TestRedact_Log(t *testing.T) {
 	payload := base64.StdEncoding.EncodeToString([]byte(`{"x402Version":2,"payload":{"x402AccessToken":"` + canary + canary + `"}}`))
-	held := []string{"sandbox:" + testJWT, testJWT, "Bearer " + canary, payload}
+	held := []string{"sandbox:" + testJWT, testJWT, testShort, "Bearer " + canary, payload}
 	for name, handler := range map[string]func(io.Writer) slog.Handler{
 		"text": func(w io.Writer) slog.Handler { return slog.NewTextHandler(w, nil) },
 		"json": func(w io.Writer) slog.Handler { return slog.NewJSONHandler(w, nil) },
@@ -118,7 +132,8 @@ func TestRealKeys(t *testing.T) {
 	key := must.Get(svc.NewKey("somebody"))(t)
 	buyer := svc.Subscriber(1)
 	rendered := must.Get(buyer.Client.AccessToken(t.Context(), svc.Plan(), client.WithTokenFormat("x402")))(t)
-	for _, secret := range []string{key.Key, buyer.AccessToken, rendered.AccessToken} {
+	short := must.Get(client.New(key.Key, client.WithURL(svc.URL())).CreateKey(t.Context(), client.KeyParams{Form: toll.KeyShort}))(t)
+	for _, secret := range []string{key.Key, short.Key, buyer.AccessToken, rendered.AccessToken} {
 		if got := gateway.Redact("a " + secret + " b"); got != "a [key removed] b" {
 			t.Errorf("%.30s… became %q", secret, got)
 		}

@@ -2,6 +2,8 @@ package gateway
 
 import (
 	"context"
+
+	"github.com/tollhq/toll"
 )
 
 // Effect classifies the changes that a tool can make. Tools that spend or write require the owner, see [Config.OwnerOnlySpending].
@@ -60,6 +62,7 @@ type Caller struct {
 type call struct {
 	core     *Core
 	account  *account
+	address  toll.Address // of the account; zero for a tool that only reads
 	args     arguments
 	id       string // from the host, or ""
 	caller   Caller

@@ -93,7 +93,7 @@ func (c *call) newPlan(name, amount, receiver string, limit toll.AccessLimit) (c
 		return none, err
 	}
 	names := [2]string{amount, receiver}
-	price, err := how.price(c.texts(amount), c.texts(receiver), c.account.address, names)
+	price, err := how.price(c.texts(amount), c.texts(receiver), c.address, names)
 	if err != nil {
 		return none, err
 	}
@@ -135,7 +135,7 @@ func (c *call) mayCreate(
 	terms := termsOf(&toll.Plan{Price: w.Price, Credits: w.Credits, AccessLimit: w.AccessLimit},
 		append(more, w.Metadata.Name, w.Metadata.Description)...)
 	subject := tool + " " + terms
-	other := func(to toll.Address) bool { return to != c.account.address }
+	other := func(to toll.Address) bool { return to != c.address }
 	if !slices.ContainsFunc(w.Price.Receivers, other) {
 		return c.once(subject), func(error) {}, nil
 	}

@@ -55,8 +55,22 @@ func TestCredentialInTheWrongPlace(t *testing.T) {
 			t.Errorf("%s: %d %s", name, a.status, a.body)
 		}
 	}
+	short := must.Get(s.auth.CreateKey(context.Background(), auth.Local(s.b1.address), auth.KeyParams{Form: toll.KeyShort}, nil))(t).Key
+	for name, a := range map[string]answer{
+		"query":   s.do(actor{}, "GET", list+"?token="+short+"&authorization=Bearer%20"+short, ""),
+		"path":    s.do(actor{}, "GET", list+"/"+short, ""),
+		"key id":  s.do(s.b1, "GET", base+"/api-keys/"+short, ""),
+		"body id": s.do(s.b1, "POST", base+"/x402/release", `{"agentRequestId":"`+short+`"}`),
+		"token":   s.do(s.b1, "POST", base+"/x402/verify", paymentBody(plan, short, "")),
+		"basic":   s.do(actor{}, "GET", list, "", "Authorization", "Basic "+short),
+		"doubled": s.do(actor{}, "GET", list, "", "Authorization", "Bearer "+short+short[11:]),
+	} {
+		if a.status < 400 && name != "token" || strings.Contains(string(a.body), short) {
+			t.Errorf("short key, %s: %d %s", name, a.status, a.body)
+		}
+	}
 	jwt := key[strings.Index(key, ":")+1:]
-	if log := s.log.String(); strings.Contains(log, jwt) || strings.Contains(log, token) || strings.Contains(log, jwt[len(jwt)-40:]) {
+	if log := s.log.String(); strings.Contains(log, short[11:]) || strings.Contains(log, jwt) || strings.Contains(log, token) || strings.Contains(log, jwt[len(jwt)-40:]) {
 		t.Errorf("a credential is in the log")
 	}
 }

@@ -70,7 +70,7 @@ func (r *names) name(text string) string {
 			kind = "session"
 		case strings.HasPrefix(v, "whsec_"), strings.HasPrefix(v, "link="):
 			kind = "secret"
-		case strings.HasPrefix(v, "sandbox:"):
+		case strings.HasPrefix(v, "sandbox:"), strings.HasPrefix(v, "tk_sandbox_"):
 			kind = "apikey"
 		case strings.HasPrefix(v, "eyJ"):
 			kind = "token"

@@ -32,7 +32,7 @@ func (s keys) routes() []route {
 			action: lists("KeyList", list.Keys, ofCaller(s.auth.Keys)), query: paging, codes: []toll.Code{toll.CodeBadPage},
 		},
 		{
-			op: "readKey", method: "GET", path: at + "/{id}", auth: self, right: toll.RightRead, tag: "API keys", summary: "Read an API key",
+			op: "readKey", method: "GET", path: at + "/{id}", auth: self, right: toll.RightRead, ownKey: true, tag: "API keys", summary: "Read an API key",
 			action: reads(by("id", toll.ParseHash, s.readKey)), codes: []toll.Code{toll.CodeKeyNotFound},
 		},
 		{
@@ -66,7 +66,8 @@ type KeyInput struct {
 	Ends          *toll.Time `json:"ends,omitzero" doc:"Alias of expiresAt."`
 	ExpiresInSecs *toll.Int  `json:"expiresInSecs,omitzero" minimum:"60" doc:"Lifetime in seconds, instead of expiresAt."`
 	Version       *string    `json:"version,omitzero" doc:"Pinned API version. Defaults to the current version."`
-	Prefix        *string    `json:"prefix,omitzero" doc:"One of the prefixes of this service. Defaults to the operator's setting."`
+	Form          *string    `json:"form,omitzero" enum:"short,long" doc:"The form of the key. A short key has about 45 characters; a long key is a JWT behind a prefix and contains the address of the workspace. Defaults to short; to long with prefix, and for a service with a namespace or key prefix of its own."`
+	Prefix        *string    `json:"prefix,omitzero" doc:"Prefix of a long key: one of the prefixes of this service. Defaults to the operator's setting."`
 	Rights        []string   `json:"rights,omitzero" doc:"Rights of the new key: any of read, sell, spend, manage, money, and keys. Only rights of the calling key are allowed. Defaults to all of these rights that the calling key has."`
 }
 
@@ -77,6 +78,9 @@ func (s keys) createKey(c *call, in *KeyInput, once *store.Once) (*toll.APIKey, 
 	p := auth.KeyParams{Version: apiversion.Current.String()}
 	if in.Name != nil {
 		p.Name = *in.Name
+	}
+	if in.Form != nil {
+		p.Form = toll.KeyForm(*in.Form)
 	}
 	if in.Prefix != nil {
 		p.Prefix = *in.Prefix

@@ -80,7 +80,11 @@ func TestNoSecretIsLeft(t *testing.T) {
 
 		canaries := map[string][]string{}
 		for name, key := range map[string]string{"API key": builder.Key, "subscriber's API key": subscriber.Key, "further API key": further.Key} {
-			_, jwt, _ := strings.Cut(key, ":")
+			_, jwt, long := strings.Cut(key, ":")
+			if !long {
+				canaries[name] = []string{key, strings.TrimPrefix(key, "tk_sandbox_")[:26]} // the last six characters are the tail
+				continue
+			}
 			canaries[name] = []string{jwt, signatureOf(jwt)}
 		}
 		inner := must.Get(x402.DecodeToken(nested.AccessToken))(t)

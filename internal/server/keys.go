@@ -23,7 +23,9 @@ type KeyRequest struct {
 	ExpiresIn time.Duration
 	// Version is the pinned API version; empty is the current one.
 	Version string
-	// Prefix of the key, empty for the one of the service.
+	// Short asks for a short key. The default is a long one, which deployed clients decode.
+	Short bool
+	// Prefix of a long key, empty for the one of the service.
 	Prefix string
 	// Rights of the key; nil: all.
 	Rights toll.Rights
@@ -95,7 +97,10 @@ func createKey(ctx context.Context, a *auth.Auth, now time.Time, req KeyRequest)
 }
 
 func createKeyAt(ctx context.Context, a *auth.Auth, now time.Time, at toll.Address, req KeyRequest) (toll.APIKey, error) {
-	params := auth.KeyParams{Name: req.Name, Prefix: req.Prefix, Rights: req.Rights, ExpiresAt: req.Ends}
+	params := auth.KeyParams{Name: req.Name, Form: toll.KeyLong, Prefix: req.Prefix, Rights: req.Rights, ExpiresAt: req.Ends}
+	if req.Short {
+		params.Form = toll.KeyShort
+	}
 	if req.Version != "" {
 		v, err := apiversion.Parse(req.Version)
 		if err != nil {

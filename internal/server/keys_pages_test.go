@@ -14,7 +14,7 @@ import (
 )
 
 var (
-	keyIn   = regexp.MustCompile(`data-copy="(sandbox[^"]*:[^"]*)"`)
+	keyIn   = regexp.MustCompile(`data-copy="(sandbox[^"]*:[^"]*|tk_sandbox_[^"]*)"`)
 	tokenIn = regexp.MustCompile(`data-copy="(eyJ[^"]*)"`)
 )
 

@@ -54,7 +54,7 @@ func TestOAuthTokens(t *testing.T) {
 	got := p.exchange(code)
 	d := p.device()
 	keyed := p.exchange(p.approved(p.request("resource", p.s.PublicURL()+"/api/v1"), oauth.Choice{}).Query().Get("code"))
-	if !strings.HasPrefix(keyed.Access, "sandbox:") || keyed.Refresh != "" || keyed.Secs != int64(90*24*time.Hour/time.Second) || !p.opensAPI(keyed.Access) {
+	if !strings.HasPrefix(keyed.Access, "tk_sandbox_") || keyed.Refresh != "" || keyed.Secs != int64(90*24*time.Hour/time.Second) || !p.opensAPI(keyed.Access) {
 		t.Fatalf("%+v", keyed)
 	}
 	if p.opensUser(got.Access) != 200 || !p.pays(got.Access, 1) {

@@ -151,7 +151,7 @@ func setting(ctx context.Context, q store.Querier, name string) (string, error) 
 func bootstrap(ctx context.Context, cfg Config, st *store.Store, ring *seal.Ring, as Access) (*auth.Auth, error) {
 	first := auth.Config{
 		Environment: cfg.Environment, Issuer: cfg.listenURL() + api.Base, ClaimObject: cfg.Namespace.Scheme,
-		Prefix: cfg.KeyPrefix, Version: apiversion.Current.String(), Clock: cfg.Clock, Log: cfg.Log,
+		Prefix: cfg.KeyPrefix, ShortKeys: cfg.Namespace == x402.Default, Version: apiversion.Current.String(), Clock: cfg.Clock, Log: cfg.Log,
 	}
 	if as == Reading {
 		first.ReadOnly = true

@@ -47,7 +47,8 @@ func TestRotationBesideInstances(t *testing.T) {
 		now := time.Duration(moved.Load())
 		for i, c := range stands {
 			token := must.Get(c.subscriber.AccessToken(t.Context(), c.plan))(t)
-			key := must.Get(c.builder.CreateKey(t.Context(), client.KeyParams{ExpiresIn: 10 * time.Minute}))(t)
+			key := must.Get(c.builder.CreateKey(t.Context(), client.KeyParams{Form: toll.KeyLong, ExpiresIn: 10 * time.Minute}))(t)
+			short := must.Get(c.builder.CreateKey(t.Context(), client.KeyParams{Form: toll.KeyShort, ExpiresIn: 10 * time.Minute}))(t)
 			for _, kid := range []string{kidOf(t, token.AccessToken), kidOf(t, key.Key)} {
 				if _, ok := signers[kid]; !ok {
 					signers[kid] = now
@@ -59,7 +60,7 @@ func TestRotationBesideInstances(t *testing.T) {
 						firstSeen[kid] = now
 					}
 				}
-				for _, by := range []string{builder.Key, key.Key} {
+				for _, by := range []string{builder.Key, key.Key, short.Key} {
 					o := *c
 					o.builder, o.token = client.New(by, client.WithURL(url), servertest.Patient), token
 					if r, err := o.settle(t.Context(), toll.NewUUID()); err != nil || !r.Success {

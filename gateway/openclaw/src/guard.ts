@@ -21,7 +21,7 @@ function isAccessToken(jwt: string): boolean {
 
 /** redact replaces every API key in a text. */
 export function redact(text: string): string {
-  if (!text.includes("eyJ")) return text;
+  if (!/eyJ|tk_/i.test(text)) return text;
   for (const pattern of patterns) {
     text = text.replace(pattern, (found) => (isAccessToken(found) ? found : mark));
   }

@@ -8,7 +8,8 @@ import { fakeApi, manifest, registry } from "./fake-api.mjs";
 const part = value => Buffer.from(JSON.stringify(value)).toString("base64url");
 const jwt = claims => `${part({ alg: "EdDSA", typ: "JWT" })}.${part(claims)}.${"c2lnbmF0dXJl".repeat(6)}`;
 const key = jwt({ iss: "https://pay.example.com/api/v1", sub: "0x1", jti: "0x2", iat: 1, o11y: "x" });
-const keys = { prefixed: `sandbox:${key}`, ownPrefix: `my-word:${key}`, bare: key };
+const shortKey = `tk_sandbox_${"c2lnbmF0".repeat(4)}`;
+const keys = { prefixed: `sandbox:${key}`, ownPrefix: `my-word:${key}`, bare: key, short: shortKey };
 const accessToken = jwt({ iss: "https://pay.example.com", planId: "7", x402Version: 2 });
 
 let core;
@@ -226,6 +227,7 @@ test("removes keys from every message, in every form of it", async t => {
       const before = JSON.stringify(message);
       const out = write({ message });
       assert.ok(!JSON.stringify(out.message).includes(key), name);
+      assert.ok(!JSON.stringify(out.message).includes(shortKey), name);
       assert.ok(JSON.stringify(out.message).includes("[key removed]"), name);
       assert.equal(JSON.stringify(message), before, "the message of the host is not changed");
     }
@@ -251,14 +253,14 @@ test("blocks a prompt with a key and names the command", async t => {
       out.message,
       "The prompt was blocked because it contains an API key. Send /svc_login as a command, not as a prompt.",
     );
-    assert.ok(!JSON.stringify(out).includes(key));
+    assert.ok(!JSON.stringify(out).includes(key) && !JSON.stringify(out).includes(shortKey));
   }
   assert.equal(api.hooks.before_agent_run({ prompt: "hello" }), undefined);
 });
 
 test("reads long hostile messages in time", async t => {
   const api = await load(t);
-  for (const text of ["eyJ".repeat(300_000), "a-".repeat(500_000) + "eyJ", `${"eyJaaaaaaaaa.".repeat(60_000)}`]) {
+  for (const text of ["eyJ".repeat(300_000), "tk_sandbox_".repeat(80_000), "a-".repeat(500_000) + "eyJ", `${"eyJaaaaaaaaa.".repeat(60_000)}`]) {
     const started = performance.now();
     api.hooks.before_message_write({ message: { content: text } });
     assert.ok(performance.now() - started < 10_000);

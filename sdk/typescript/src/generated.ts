@@ -949,8 +949,17 @@ export interface KeyInput {
   expiresAt?: string;
   /** Lifetime in seconds, instead of expiresAt. */
   expiresInSecs?: number;
+  /**
+   * The form of the key. A short key has about 45 characters; a long key is a JWT behind a
+   * prefix and contains the address of the workspace. Defaults to short; to long with
+   * prefix, and for a service with a namespace or key prefix of its own.
+   */
+  form?: "short" | "long";
   name?: string;
-  /** One of the prefixes of this service. Defaults to the operator's setting. */
+  /**
+   * Prefix of a long key: one of the prefixes of this service. Defaults to the operator's
+   * setting.
+   */
   prefix?: string;
   /**
    * Rights of the new key: any of read, sell, spend, manage, money, and keys. Only rights

@@ -866,16 +866,19 @@ class Keys(Resource):
         name: str | None = None,
         expires_in: int | None = None,
         api_version: str | None = None,
+        form: str | None = None,
         prefix: str | None = None,
         rights: Sequence[str] | None = None,
     ) -> m.APIKey:
         """Creates an API key. Only this response contains key. It has at most the rights of the
-        caller's key and does not expire after it. expires_in is in seconds, at least 60."""
+        caller's key and does not expire after it. expires_in is in seconds, at least 60. form is
+        short or long; prefix belongs to the long form."""
         body = trim(
             {
                 "name": name,
                 "expiresInSecs": expires_in,
                 "version": api_version,
+                "form": form,
                 "prefix": prefix,
                 "rights": rights,
             }
