@@ -382,6 +382,9 @@ func masked(key string) string {
 	if key == "" {
 		return ""
 	}
+	if env, _, short := toll.ParseShortKey(key); short {
+		return env.ShortKeyPrefix() + "…" + key[len(key)-6:]
+	}
 	prefix, secret, ok := strings.Cut(key, ":")
 	if !ok {
 		prefix, secret = "", key

@@ -66,7 +66,7 @@ them.`,
 
 func keysCreate(a *app) *cobra.Command {
 	var cfg server.Config
-	var local bool
+	var local, short, long bool
 	var key server.KeyRequest
 	rights := kind{name: "list", read: func(_ *app, _ string, given []string) (any, error) {
 		rights, err := toll.ParseRights(idList(given))
@@ -86,6 +86,10 @@ func keysCreate(a *app) *cobra.Command {
 		use: "create", short: "Create an API key",
 		long: `Create an API key. The key is shown only once.
 
+A short key has about 45 characters, such as tk_sandbox_…. A long key is a JWT behind a prefix, which some deployed clients decode. Keys of
+a service with a namespace or key prefix of its own, and keys from --local, are long unless you pass --short. Other keys are short unless
+you pass --long or --prefix.
+
 With --local, the key is created directly in the database, whether the service runs or not. The command creates the workspace if it does
 not exist. With --init, the command also creates the database if it does not exist, so that you can run it before the first start of the
 service. It does not migrate a database with an older schema.
@@ -100,10 +104,17 @@ of that key, but never members or export. It expires no later than that key, and
 			{"rights", "rights", rights, "rights of the key, separated by commas; default all rights that you can grant"},
 			{"ends", "ends", end, "expiry time, such as 2027-01-31T00:00:00Z, instead of --expires-in"},
 			{"api-version", "version", word, "pinned API version; default the current version"},
-			{"prefix", "prefix", word, "prefix of the key, which must be a prefix that the service uses"},
+			{"prefix", "prefix", word, "prefix of a long key, which must be a prefix that the service uses"},
 		},
 		change: func(cmd *cobra.Command, r *request) error {
+			if short {
+				r.in["form"] = toll.KeyShort
+			} else if long {
+				r.in["form"] = toll.KeyLong
+			}
 			switch {
+			case short && r.in["prefix"] != nil:
+				return usagef("use --short or --prefix, not both: a short key has the prefix tk_sandbox_ or tk_live_")
 			case r.in["ends"] != nil && r.in["expiresInSecs"] != nil:
 				return usagef("use --ends or --expires-in, not both")
 			case !local:
@@ -119,6 +130,7 @@ of that key, but never members or export. It expires no later than that key, and
 			}
 			key.Name, key.Version, key.Prefix = value[string](r.in, "name"), value[string](r.in, "version"), value[string](r.in, "prefix")
 			key.Rights, key.Ends = value[toll.Rights](r.in, "rights"), value[time.Time](r.in, "ends")
+			key.Short = short
 			key.ExpiresIn = time.Duration(value[int64](r.in, "expiresInSecs")) * time.Second
 			cfg.Release = release()
 			record, err := server.CreateLocalKey(ctx, cfg, key)
@@ -129,6 +141,9 @@ of that key, but never members or export. It expires no later than that key, and
 		},
 	})
 	f := c.Flags()
+	f.BoolVar(&short, "short", false, "create a short key")
+	f.BoolVar(&long, "long", false, "create a long key, which contains the address of the workspace")
+	c.MarkFlagsMutuallyExclusive("short", "long")
 	f.BoolVar(&local, "local", false, "work directly on the database, without the service")
 	f.StringVar(&key.Account, "account", "", "name of the workspace, or the address of an existing workspace; requires --local")
 	f.BoolVar(&key.Operator, "operator", false, "make the workspace an operator, which can move the clock of a sandbox; requires --local")
@@ -227,11 +242,11 @@ func keysSetPrefix(con *console) *cobra.Command {
 		if err := admin.SetKeyPrefix(cmd.Context(), cfg, args[0]); err != nil {
 			return err
 		}
-		con.say("", "After a restart of the service, new API keys start with \"%s:\". Existing keys stay valid.", args[0])
+		con.say("", "After a restart of the service, new long API keys start with \"%s:\". Existing keys stay valid.", args[0])
 		return nil
 	}
 	c := localCommand("set-prefix PREFIX", "Change the prefix of new API keys", run)
-	c.Long = `Change the prefix of new API keys, which was stored at the first start of the service. The service uses the new prefix after its next start.
+	c.Long = `Change the prefix of new long API keys, which was stored at the first start of the service. The service uses the new prefix after its next start.
 
 A prefix is not signed and carries no authority, so existing keys stay valid. Deployed clients send keys with the prefix sandbox or live
 to a fixed address; with any other prefix, they use the address in their configuration.`

@@ -123,7 +123,12 @@ func signIn(ctx context.Context, a *app, environment string, ask func(context.Co
 	}
 	hintUse(&a.console, config, name)
 	ends := toll.At(time.Now().Add(life).UTC().Truncate(time.Second))
-	return a.show(signedIn{config.path, name, info.Environment, service.URL(), claims.Address, ends})
+	a.set.key = key
+	address, err := a.client().Address(ctx)
+	if err != nil {
+		return fmt.Errorf("you are signed in, but the service did not name the workspace: %w", err)
+	}
+	return a.show(signedIn{config.path, name, info.Environment, service.URL(), address, ends})
 }
 
 // askBrowser gets a key through a browser of this computer.

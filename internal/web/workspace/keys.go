@@ -3,6 +3,7 @@ package workspace
 import (
 	"cmp"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -41,8 +42,13 @@ func nameOfKey(k toll.APIKey) string {
 	return page.NameOf(*k.Name)
 }
 
-// shownKey is what pages show of a key: its beginning and its end.
-func shownKey(k toll.APIKey) string { return k.Prefix + ":…" + k.Tail }
+// shownKey is what pages show of a key: its beginning and its end. The prefix of a short key ends with an underscore, not a colon.
+func shownKey(k toll.APIKey) string {
+	if strings.HasSuffix(k.Prefix, "_") {
+		return k.Prefix + "…" + k.Tail
+	}
+	return k.Prefix + ":…" + k.Tail
+}
 
 func rightWords(r toll.Rights) string {
 	if len(r) == len(toll.AllRights()) {
@@ -70,7 +76,19 @@ var rightHints = map[toll.Right]string{
 	toll.RightKeys:   "Create and revoke API keys.",
 }
 
-func askKey(c *page.Context) (page.View, error) {
+// keyForms returns the forms of a key, the default of the service first.
+func (w *pages) keyForms() []page.Option {
+	forms := []page.Option{
+		{Value: string(toll.KeyShort), Text: "Short, such as " + w.Auth.Environment().ShortKeyPrefix() + "…"},
+		{Value: string(toll.KeyLong), Text: "Long, for programs that read the workspace from the key"},
+	}
+	if w.Auth.KeyForm() == toll.KeyLong {
+		slices.Reverse(forms)
+	}
+	return forms
+}
+
+func (w *pages) askKey(c *page.Context) (page.View, error) {
 	if err := page.NeedProof(c, keyWhy); err != nil {
 		return nil, err
 	}
@@ -80,7 +98,7 @@ func askKey(c *page.Context) (page.View, error) {
 	}
 	f := c.FormOf("make", "Create API key", page.Group{Fields: []page.Field{
 		{Name: "name", Label: "Name", Max: 100, Hint: "The program that will use the key."}, rights,
-		{Name: "ends", Label: "Expires", Options: lives, Members: []string{"expiresInSecs"}},
+		{Name: "ends", Label: "Expires", Options: lives, Members: []string{"expiresInSecs"}}, {Name: "form", Label: "Form", Options: w.keyForms()},
 	}})
 	f.Cancel = c.To("keys")
 	return c.Record("Create API key", page.Record{Lead: "You can see the key only once.", Forms: []*page.Form{f}})
@@ -99,7 +117,7 @@ func makeKey(c *page.Context) (page.View, error) {
 		if err != nil {
 			return page.Outcome{}, err
 		}
-		k, err := c.API.CreateKey(c.Acting(), client.KeyParams{Name: c.Text("name"), ExpiresIn: life, Rights: rights})
+		k, err := c.API.CreateKey(c.Acting(), client.KeyParams{Name: c.Text("name"), ExpiresIn: life, Form: toll.KeyForm(c.Form.Get("form")), Rights: rights})
 		if err != nil {
 			return page.Outcome{}, err
 		}

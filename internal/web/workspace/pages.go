@@ -153,7 +153,7 @@ func (w *pages) areas() []page.Area {
 			Persons: true, Get: listKeys,
 		},
 		{Path: "/keys/{key}", Under: "/keys", Right: read, Act: toll.RightKeys, Persons: true, Get: w.showKey, Post: changeKey},
-		{Path: "/keys/new", Title: "Create API key", Under: "/keys", Right: toll.RightKeys, Persons: true, Get: askKey, Post: makeKey},
+		{Path: "/keys/new", Title: "Create API key", Under: "/keys", Right: toll.RightKeys, Persons: true, Get: w.askKey, Post: makeKey},
 		{
 			Path: "/programs", Title: "Connected apps", Group: page.GroupDevelop, Nav: "Connected apps", Icon: "shield", Right: read,
 			Get: w.listPrograms,
