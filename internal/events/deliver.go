@@ -2,13 +2,10 @@ package events
 
 import (
 	"context"
-	"encoding/base64"
-	"encoding/hex"
 	"errors"
 	"net/http"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -277,36 +274,22 @@ func (e *Events) body(ctx context.Context, w *store.Webhook, d *store.Delivery) 
 	return x402.Encode(events[0])
 }
 
-// headers signs a body with every secret that is valid, the newest first, in our form and in that of Standard Webhooks
-// (standardwebhooks.com).
+// headers signs a body with every valid secret, the newest first.
 func (e *Events) headers(w *store.Webhook, eventID string, body []byte) (http.Header, error) {
 	sealed := [][]byte{w.Secret}
 	if w.OldSecret != nil && e.clock().Before(w.OldSecretUntil) {
 		sealed = append(sealed, w.OldSecret)
 	}
-	// Receivers compare it with their own clock, which the clock of a sandbox does not move.
-	stamp := strconv.FormatInt(time.Now().Unix(), 10)
-	ns := e.cfg.Namespace
-	header := http.Header{
-		"Content-Type": {"application/json"}, "User-Agent": {"toll-webhooks"}, ns.HeaderWebhookID(): {eventID}, ns.HeaderWebhookTimestamp(): {stamp},
-		x402.StandardWebhookID: {eventID}, x402.StandardWebhookTimestamp: {stamp},
-	}
-	text := slices.Concat([]byte(eventID+"."+stamp+"."), body)
-	var standard []string
-	for _, s := range sealed {
+	secrets := make([]string, len(sealed))
+	for i, s := range sealed {
 		secret, err := e.cfg.Open(s, SecretOf(w.ID))
 		if err != nil {
 			return nil, err
 		}
-		header[ns.HeaderWebhookSignature()] = append(header[ns.HeaderWebhookSignature()], "v1="+hex.EncodeToString(x402.SignWebhook(secret, text)))
-		if key, ok := x402.StandardWebhookKey(string(secret)); ok {
-			standard = append(standard, "v1,"+base64.StdEncoding.EncodeToString(x402.SignWebhook(key, text)))
-		}
+		secrets[i] = string(secret)
 	}
-	if standard != nil {
-		header[x402.StandardWebhookSignature] = []string{strings.Join(standard, " ")}
-	}
-	return header, nil
+	// Receivers compare the time with their own clock, which the clock of a sandbox does not move.
+	return x402.WebhookHeader(e.cfg.Namespace, eventID, time.Now(), body, secrets...), nil
 }
 
 // finish notes the outcome of an attempt, and pauses a webhook that had no success for three days, or whose mails nobody may read.

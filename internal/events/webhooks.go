@@ -3,8 +3,6 @@ package events
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
-	"encoding/base64"
 	"errors"
 	"net/url"
 	"slices"
@@ -101,9 +99,7 @@ func (e *Events) set(w *store.Webhook, p WebhookParams) error {
 
 // secret makes the secret of a webhook and its sealed form.
 func (e *Events) secret(id string) (plain string, sealed []byte, err error) {
-	var b [32]byte
-	_, _ = rand.Read(b[:]) // crypto/rand.Read never fails since Go 1.24
-	plain = x402.WebhookSecretPrefix + base64.StdEncoding.EncodeToString(b[:])
+	plain = x402.NewWebhookSecret()
 	sealed, err = e.cfg.Seal([]byte(plain), SecretOf(id))
 	return plain, sealed, err
 }
