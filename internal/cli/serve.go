@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -193,9 +194,6 @@ func runServe(ctx context.Context, a *app, f serveFlags, settings []any) (err er
 			return err
 		}
 	}
-	if err := greet(ctx, &a.console, s, cfg); err != nil {
-		return errors.Join(err, ln.Close())
-	}
 	defer onHangup(func() {
 		if err := errors.Join(readLevel(f.logLevel, &level), s.Reload(ctx)); err != nil {
 			log.Error("failed to reload settings", "error", err)
@@ -204,6 +202,9 @@ func runServe(ctx context.Context, a *app, f serveFlags, settings []any) (err er
 		log.Info("reloaded settings")
 	})()
 	log.Info("serving", "listen", ln.Addr().String(), "url", s.PublicURL(), "environment", s.Environment(), "database", s.Engine(), "version", cfg.Release)
+	if err := greet(ctx, &a.console, s, cfg); err != nil {
+		return errors.Join(err, ln.Close())
+	}
 	return serveBoth(ctx, s, ln, f.metricsListen, log)
 }
 
@@ -223,8 +224,7 @@ func collector(named string) string {
 	return ""
 }
 
-// greet prints on a terminal the address of the service and the next step: while no person has signed up, the link with which the first
-// person becomes the operator. It is not logged, because any reader of the log could use it.
+// greet prints the address of the service and the next step on a terminal.
 func greet(ctx context.Context, con *console, s *server.Server, cfg server.Config) error {
 	if !isTerminal(con.err) {
 		return nil
@@ -233,19 +233,25 @@ func greet(ctx context.Context, con *console, s *server.Server, cfg server.Confi
 	if err != nil {
 		return err
 	}
-	con.say("", "Toll is running at %s (%s, %s).", s.PublicURL(), s.Environment(), s.Engine())
-	con.say("", "Documentation: %s/docs. Press Ctrl-C to stop.", s.PublicURL())
-	if link != "" {
-		con.say("", "No person has signed up yet. The first person to open this link becomes the operator. The link works once, within a day:")
-		con.say("", "  %s", link)
-		return nil
-	}
-	where := "--data " + cfg.Data
-	if cfg.Database != "" {
-		where = "--database … --master-key-file …"
-	}
-	con.say("", "Next: toll keys create --local %s --account me", where)
+	greeting(con, s, cfg, link)
 	return nil
+}
+
+// greeting prints the address and, until the first person has signed up, the link with which this person becomes the operator. The link is
+// not logged, because any reader of the log could use it.
+func greeting(con *console, s *server.Server, cfg server.Config, link string) {
+	con.say("", "Toll is running at %s (%s, %s). Press Ctrl-C to stop.", s.PublicURL(), s.Environment(), s.Engine())
+	if link != "" {
+		con.say("", "Sign up as the operator. This link works once, within a day:")
+		con.say("", "  %s", link)
+	} else {
+		where := "--data " + cmp.Or(cfg.Data, server.DefaultData)
+		if cfg.Database != "" {
+			where = "--database … --master-key-file …"
+		}
+		con.say("", "Next: toll keys create --local %s --account me", where)
+	}
+	con.say("", "Documentation: %s/docs", s.PublicURL())
 }
 
 // reservePort checks that the address is free before the database is opened, because a first start stores the address there. It

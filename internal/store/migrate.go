@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"strings"
+	"time"
 
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/lock"
@@ -134,9 +135,7 @@ func migrateFrom(
 		return false, fmt.Errorf("store: migrations: %w", err)
 	}
 	done, err := p.Up(ctx)
-	for _, m := range done {
-		log.InfoContext(ctx, "schema migrated", "version", m.Source.Version, "took", m.Duration)
-	}
+	logMigrated(ctx, log, p.ListSources(), done)
 	if refused, ok := errors.AsType[refusedSchema](err); ok {
 		return false, refused
 	}
@@ -144,6 +143,29 @@ func migrateFrom(
 		return false, fmt.Errorf("store: migrations: %w", err)
 	}
 	return len(done) > 0, nil
+}
+
+// logMigrated logs the migrations that were applied, in one line. all are the migrations of this release, in order.
+func logMigrated(ctx context.Context, log *slog.Logger, all []*goose.Source, done []*goose.MigrationResult) {
+	if len(done) == 0 {
+		return
+	}
+	var from int64
+	for _, source := range all {
+		if source.Version < done[0].Source.Version {
+			from = source.Version
+		}
+	}
+	var took time.Duration
+	for _, m := range done {
+		took += m.Duration
+	}
+	to := done[len(done)-1].Source.Version
+	if from == 0 {
+		log.InfoContext(ctx, "database schema created", "schema", to, "took", took)
+		return
+	}
+	log.InfoContext(ctx, "database schema migrated", "migrations", len(done), "from", from, "to", to, "took", took)
 }
 
 type rowQuerier interface {

@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"errors"
@@ -284,6 +285,27 @@ func TestMigrateResumes(t *testing.T) {
 				t.Errorf("b %d", count("b"))
 			}
 		})
+	}
+}
+
+// All migrations of a start are one line of the log, which says whether the database is new.
+func TestMigrate_Log(t *testing.T) {
+	db, _ := emptyDatabase(t, store.SQLite)
+	dir := fstest.MapFS{}
+	for i, want := range []string{
+		`"msg":"database schema created","schema":2,"took":`, "",
+		`"msg":"database schema migrated","migrations":2,"from":2,"to":4,"took":`,
+	} {
+		if want != "" {
+			for n := i + 1; n <= i+2; n++ {
+				dir[fmt.Sprintf("%04d_t.sql", n)] = file(fmt.Sprintf("CREATE TABLE t%d (n BIGINT);", n))
+			}
+		}
+		var log bytes.Buffer
+		must.Get(store.MigrateFrom(t.Context(), db, store.SQLite, dir, nil, slog.New(slog.NewJSONHandler(&log, nil))))(t)
+		if got := log.String(); strings.Count(got, "\n") != min(len(want), 1) || !strings.Contains(got, want) {
+			t.Errorf("start %d logs %q, want %q", i, got, want)
+		}
 	}
 }
 
