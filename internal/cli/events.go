@@ -1,14 +1,16 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
-	"net/http"
-	"net/url"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/internal/list"
 	"github.com/tollhq/toll/x402"
 )
@@ -42,7 +44,15 @@ resumes where it stopped.`
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		switch {
 		case follow:
-			return followEvents(cmd.Context(), a, cmd.Flag("type").Value.String(), after)
+			last, err := newest(cmd.Context(), a)
+			if err != nil {
+				return err
+			}
+			var types []toll.EventType
+			if text := cmd.Flag("type").Value.String(); text != "" {
+				types = []toll.EventType{toll.EventType(text)}
+			}
+			return followEvents(cmd.Context(), a, cmp.Or(after, last), types, showEvents(a))
 		case after != "":
 			return usagef("--after requires --follow")
 		}
@@ -51,31 +61,46 @@ resumes where it stopped.`
 	return c
 }
 
-// followEvents prints events until the context ends.
-func followEvents(ctx context.Context, a *app, kind, after string) error {
-	// FollowEvents reconnects without end, so this call finds a wrong key or address first.
-	if _, err := a.call(ctx, http.MethodGet, "/events", url.Values{"pageSize": {"1"}}, nil); err != nil {
-		return err
+// newest returns the id of the newest event, "0" when there is none: a stream after it has every later event. It finds a wrong API key or
+// address, while [client.Client.FollowEvents] would reconnect without end.
+func newest(ctx context.Context, a *app) (string, error) {
+	for event, err := range a.client().Events(ctx, client.PageSize(1)) {
+		if err != nil {
+			return "", err
+		}
+		return event.ID, nil
 	}
+	return "0", nil
+}
+
+// followEvents passes on events of some types, or of all types, until the context ends.
+func followEvents(ctx context.Context, a *app, after string, types []toll.EventType, each func(*toll.Event) error) error {
 	for event, err := range a.client().FollowEvents(ctx, after) {
 		if err != nil {
 			return err
 		}
-		if kind != "" && string(event.Type) != kind {
+		if len(types) > 0 && !slices.Contains(types, event.Type) {
 			continue
 		}
-		b, err := x402.Encode(event)
-		if err != nil {
-			return err
-		}
-		if a.set.output == formatJSON {
-			err = a.writeCompact(b)
-		} else {
-			err = a.rows([]json.RawMessage{b}, nil, list.Events)
-		}
-		if err != nil {
+		if err := each(event); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func showEvents(a *app) func(*toll.Event) error {
+	return func(e *toll.Event) error { return showLine(&a.console, e, list.Events) }
+}
+
+// showLine prints a record in a line.
+func showLine(con *console, record any, of list.List) error {
+	b, err := x402.Encode(record)
+	if err != nil {
+		return err
+	}
+	if con.set.output == formatJSON {
+		return con.writeCompact(b)
+	}
+	return con.rows([]json.RawMessage{b}, nil, of)
 }

@@ -12,7 +12,7 @@ func webhooksCommand(a *app) *cobra.Command {
 	const path = "/webhooks/ID"
 	to := flag{"to", "url", word, "https URL that receives the events"}
 	status := []flag{{"status", "status", word, "only this status"}}
-	return group("webhooks", "URLs that receive events", "",
+	return group("webhooks", "URLs that receive events", "URLs that receive events. To receive events on your machine, use toll listen.",
 		a.resource(call{
 			use: "create", short: "Create a webhook",
 			long:    "Create a webhook, which sends events to a URL. The secret that signs the events is shown only once.",
