@@ -6,14 +6,18 @@ import (
 	"embed"
 	"html/template"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/yuin/goldmark"
 	"github.com/yuin/goldmark/ast"
 	"github.com/yuin/goldmark/extension"
+	east "github.com/yuin/goldmark/extension/ast"
 	"github.com/yuin/goldmark/parser"
+	"github.com/yuin/goldmark/renderer"
 	"github.com/yuin/goldmark/text"
+	"github.com/yuin/goldmark/util"
 )
 
 //go:embed *.md guides/*.md
@@ -21,12 +25,25 @@ var files embed.FS
 
 // Guide is one document.
 type Guide struct {
-	Slug     string // names its page: "paying", "guide-wallet"
+	Slug     string // the address of its page below /docs: "paying", "guide-wallet"; "" is /docs itself
 	Title    string
 	Group    string
 	Markdown []byte
-	HTML     template.HTML
+	HTML     template.HTML // without the title
 	Sections []Section
+}
+
+// Path returns the address of the page.
+func (g *Guide) Path() string { return strings.TrimSuffix("/docs/"+g.Slug, "/") }
+
+// Summary returns the beginning of the text as one line.
+func (g *Guide) Summary() string {
+	for _, s := range g.Sections {
+		if s.Text != "" {
+			return excerpt(s.Text, "", nil)
+		}
+	}
+	return g.Title
 }
 
 // Section is a part of a guide under one heading.
@@ -40,7 +57,7 @@ var groups = []struct {
 	Name  string
 	Slugs []string
 }{
-	{"Start", []string{"sell", "buy"}},
+	{"Start", []string{"prompt", "sell", "buy"}},
 	{"Buy", []string{"paying", "guide-x402-fetch", "guide-wallet", "guide-mcp-client", "guide-chat", "existing-clients"}},
 	{"Sell", []string{"go", "mcp", "a2a", "x402", "cards", "crypto", "chat", "python", "python-reference", "typescript", "typescript-reference"}},
 	{"Account", []string{"keys", "rights", "people", "oauth", "webhooks", "lists", "glossary"}},
@@ -51,9 +68,15 @@ var groups = []struct {
 // moreGroup has the guides that no group names.
 const moreGroup = "More"
 
+// ExampleService is the address of the service in the guide that becomes a prompt.
+const ExampleService = "http://127.0.0.1:8402"
+
+// prompt is the guide in which the address of a service takes the place of [ExampleService].
+const prompt = "PROMPT.md"
+
 // Guides returns all guides in the order in which a reader wants them. It renders them: keep the result.
 // It panics for a document that cannot be read, which is a fault of the program.
-func Guides() []Guide {
+func Guides(service string) []Guide {
 	names, err := fileNames()
 	if err != nil {
 		panic(err)
@@ -63,6 +86,9 @@ func Guides() []Guide {
 		source, err := files.ReadFile(name)
 		if err != nil {
 			panic(err)
+		}
+		if name == prompt && service != "" {
+			source = bytes.ReplaceAll(source, []byte(ExampleService), []byte(service))
 		}
 		all = append(all, render(name, source))
 	}
@@ -114,12 +140,64 @@ func groupOf(slug string) string {
 	return moreGroup
 }
 
-var markdown = goldmark.New(goldmark.WithExtensions(extension.GFM), goldmark.WithParserOptions(parser.WithAutoHeadingID()))
+var markdown = goldmark.New(
+	goldmark.WithExtensions(
+		// A style attribute would violate the content policy of the pages.
+		extension.NewTable(extension.WithTableCellAlignMethod(extension.TableCellAlignAttribute)), extension.Strikethrough, extension.Linkify,
+	),
+	goldmark.WithParserOptions(parser.WithAutoHeadingID()),
+	goldmark.WithRendererOptions(renderer.WithNodeRenderers(util.Prioritized(code{}, 1))),
+)
+
+// code renders blocks of code with a button that copies them.
+type code struct{}
+
+// RegisterFuncs implements [renderer.NodeRenderer].
+func (code) RegisterFuncs(r renderer.NodeRendererFuncRegisterer) {
+	show := func(w util.BufWriter, source []byte, n ast.Node, entering bool) (ast.WalkStatus, error) {
+		if entering {
+			_, _ = w.WriteString(`<div class="block"><pre class="code" tabindex="0">`) // goldmark reports errors of its writer
+			for i := range n.Lines().Len() {
+				line := n.Lines().At(i)
+				_, _ = w.Write(util.EscapeHTML(line.Value(source)))
+			}
+			_, _ = w.WriteString(`</pre><button type="button" class="copy" data-copy="">Copy</button></div>` + "\n")
+		}
+		return ast.WalkSkipChildren, nil
+	}
+	r.Register(ast.KindFencedCodeBlock, show)
+	r.Register(ast.KindCodeBlock, show)
+}
+
+// words makes anchors of headings: a heading of one word, such as the name of a record, is its own anchor.
+type words struct{ parser.IDs }
+
+var oneWord = regexp.MustCompile(`^[A-Za-z0-9_]+$`)
+
+// Generate implements [parser.IDs].
+func (w words) Generate(value []byte, kind ast.NodeKind) []byte {
+	if oneWord.Match(value) {
+		return value
+	}
+	return w.IDs.Generate(value, kind)
+}
+
+// Reference returns the guide of a document that the service makes. With records, a heading of one word is its own anchor.
+func Reference(slug, group string, source []byte, records bool) Guide {
+	ids := parser.NewContext().IDs()
+	if records {
+		ids = words{ids}
+	}
+	return parse(slug, group, source, ids)
+}
 
 func render(name string, source []byte) Guide {
-	g := Guide{Slug: slugOf(name), Group: groupOf(slugOf(name)), Markdown: source}
-	doc := markdown.Parser().Parse(text.NewReader(source))
-	link(doc, path.Dir(name), source)
+	return parse(slugOf(name), groupOf(slugOf(name)), resolve(path.Dir(name), source), parser.NewContext().IDs())
+}
+
+func parse(slug, group string, source []byte, ids parser.IDs) Guide {
+	g := Guide{Slug: slug, Group: group, Markdown: source}
+	doc := markdown.Parser().Parse(text.NewReader(source), parser.WithContext(parser.NewContext(parser.WithIDs(ids))))
 	var section *Section
 	for n := doc.FirstChild(); n != nil; {
 		next := n.NextSibling()
@@ -140,6 +218,7 @@ func render(name string, source []byte) Guide {
 		}
 		n = next
 	}
+	labelCells(doc, source)
 	var b bytes.Buffer
 	if err := markdown.Renderer().Render(&b, source, doc); err != nil {
 		panic(err) // a buffer takes everything
@@ -148,60 +227,90 @@ func render(name string, source []byte) Guide {
 	return g
 }
 
-// link makes links to other guides lead to their pages, with titles in place of names of files. It leaves the text of links to files that
-// the service does not show, and removes pictures: they are of pages of the service.
-func link(doc ast.Node, dir string, source []byte) {
-	var links []*ast.Link
-	var pictures []*ast.Image
-	_ = ast.Walk(doc, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
-		switch n := n.(type) {
-		case *ast.Link:
-			if entering {
-				links = append(links, n)
-			}
-		case *ast.Image:
-			if entering {
-				pictures = append(pictures, n)
+// labelCells gives the cells of tables the headings of their columns, which a narrow page shows before them.
+func labelCells(doc ast.Node, source []byte) {
+	_ = ast.Walk(doc, func(n ast.Node, entering bool) (ast.WalkStatus, error) { // the function returns no error
+		if row, ok := n.(*east.TableRow); ok && entering {
+			head := row.Parent().FirstChild().FirstChild()
+			for cell := row.FirstChild(); cell != nil && head != nil; cell, head = cell.NextSibling(), head.NextSibling() {
+				if label := plainOf(head, source); label != "" {
+					cell.SetAttributeString("data-label", []byte(label))
+				}
 			}
 		}
 		return ast.WalkContinue, nil
 	})
-	for _, p := range pictures {
-		around := p.Parent()
-		around.RemoveChild(around, p)
-		if !around.HasChildren() {
-			around.Parent().RemoveChild(around.Parent(), around)
-		}
-	}
-	for _, l := range links {
-		to := string(l.Destination)
-		if strings.Contains(to, "://") || strings.HasPrefix(to, "#") || strings.HasPrefix(to, "mailto:") {
-			continue
-		}
-		file, fragment, has := strings.Cut(to, "#")
-		file = path.Join(dir, file)
-		if other, err := files.ReadFile(file); err == nil && path.Ext(file) == ".md" {
-			if strings.HasSuffix(plainOf(l, source), ".md") {
-				title, _, _ := bytes.Cut(bytes.TrimPrefix(other, []byte("# ")), []byte("\n"))
-				l.RemoveChildren(l)
-				l.AppendChild(l, ast.NewString(title))
-			}
-			to = "/docs/" + slugOf(file)
-			if has {
-				to += "#" + fragment
-			}
-			l.Destination = []byte(to)
-			continue
-		}
-		parent := l.Parent()
-		for c := l.FirstChild(); c != nil; {
-			next := c.NextSibling()
-			parent.InsertBefore(parent, l, c)
-			c = next
-		}
-		parent.RemoveChild(parent, l)
-	}
 }
+
+// A link or a picture of Markdown: mark, text, and address.
+var linked = regexp.MustCompile(`(!?)\[([^\]]*)\]\(([^)\s]+)\)`)
+
+// resolve makes links to other guides lead to their pages, with titles in place of names of files. It leaves the text of links to files that
+// the service does not show, and removes pictures: they are of pages of the service. Blocks of code stay as they are.
+func resolve(dir string, source []byte) []byte {
+	var out, prose bytes.Buffer
+	flush := func() {
+		out.Write(linked.ReplaceAllFunc(prose.Bytes(), func(link []byte) []byte { return resolveLink(dir, link) }))
+		prose.Reset()
+	}
+	fence := ""
+	for line := range bytes.Lines(source) {
+		marks := fenceOf(line)
+		switch {
+		case fence == "" && marks == "":
+			prose.Write(line)
+			continue
+		case fence == "":
+			flush()
+			fence = marks
+		case strings.HasPrefix(marks, fence) && len(bytes.TrimSpace(line)) == len(marks):
+			fence = ""
+		}
+		out.Write(line)
+	}
+	flush()
+	return out.Bytes()
+}
+
+// fenceOf returns the marks with which a line begins or ends a block of code; "" for any other line.
+func fenceOf(line []byte) string {
+	line = bytes.TrimLeft(line, " ")
+	rest := bytes.TrimLeft(line, "`")
+	if n := len(line) - len(rest); n >= 3 {
+		return string(line[:n])
+	}
+	return ""
+}
+
+func resolveLink(dir string, link []byte) []byte {
+	m := linked.FindSubmatch(link)
+	label, to := m[2], string(m[3])
+	switch {
+	case len(m[1]) > 0:
+		return nil
+	case strings.Contains(to, "://") || strings.HasPrefix(to, "#") || strings.HasPrefix(to, "/") || strings.HasPrefix(to, "mailto:"):
+		return link
+	}
+	file, fragment, has := strings.Cut(to, "#")
+	file = path.Join(dir, file)
+	to = "/docs/" + slugOf(file)
+	if file != changelog {
+		other, err := files.ReadFile(file)
+		if err != nil || path.Ext(file) != ".md" {
+			return label
+		}
+		if bytes.HasSuffix(label, []byte(".md")) {
+			label, _, _ = bytes.Cut(bytes.TrimPrefix(other, []byte("# ")), []byte("\n"))
+		}
+	}
+	if has {
+		to += "#" + fragment
+	}
+	return []byte("[" + string(label) + "](" + to + ")")
+}
+
+// changelog is the one file outside of this directory that has a page.
+const changelog = "../CHANGELOG.md"
 
 // plainOf is the text of a node, without markup.
 func plainOf(n ast.Node, source []byte) string {
@@ -259,7 +368,7 @@ func Search(guides []Guide, query string) []Found {
 			if missing {
 				continue
 			}
-			f := Found{To: "/docs/" + g.Slug, Title: g.Title, Heading: s.Heading, Excerpt: excerpt(s.Text, body, words)}
+			f := Found{To: g.Path(), Title: g.Title, Heading: s.Heading, Excerpt: excerpt(s.Text, body, words)}
 			if s.Anchor != "" {
 				f.To += "#" + s.Anchor
 			}

@@ -29,8 +29,10 @@ func TestScreens(t *testing.T) {
 		service, password := begun[1], begun[2]
 		b.open("stranger", true, "")
 		b.walk("stranger", service+"/explore", "/sign-in", "/sign-up", "/recover", "/w")
-		b.visit(service+"/docs/paying", http.StatusOK) // the reference has the same look, and is long
-		b.look("stranger docs")
+		for name, path := range map[string]string{"docs": "/paying", "docs index": "", "docs errors": "/errors", "docs operation": "/api/registerPlan", "docs search": "/search?q=plan"} {
+			b.visit(service+"/docs"+path, http.StatusOK) // the page of all records has the same look, and is long
+			b.look("stranger " + name)
+		}
 		persons := []string{"bob"}
 		if os.Getenv(picturesIn) != "" {
 			persons = append(persons, "alice", "nora")

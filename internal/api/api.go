@@ -85,6 +85,7 @@ type Policy struct {
 // (405); nil: people get JSON, as programs do.
 type Site struct {
 	Pages  []Page
+	Look   Look // of the documentation; nil: it has no styles
 	NoPage func(w http.ResponseWriter, r *http.Request, status int)
 }
 
@@ -156,7 +157,7 @@ func newHandler(d Deps, routes []route) *handler {
 		Service: d.Service, Policy: d.Policy, Telemetry: d.Telemetry, store: d.Store, people: d.People, vault: d.Vault, clock: d.Service.Clock, noPage: d.Site.NoPage,
 		network: d.Service.Environment.Network(), docsBase: d.Service.PublicURL + "/docs/errors",
 		flows: newFlows(d.Policy.Quotas), large: make(chan struct{}, maxLarge), bodies: x402.NewBodies(), recent: &recentCalls{},
-		documents: newDocuments(routes, d.Service.Namespace), gatekeeper: newGatekeeper(d.Policy.Limits),
+		documents: newDocuments(routes, d.Service.Namespace, d.Service.PublicURL, d.Site.Look), gatekeeper: newGatekeeper(d.Policy.Limits),
 	}
 	pages := pageRoutes(slices.Concat(d.Site.Pages, h.documents.docRoutes()))
 	live := h.Environment != toll.Sandbox || h.TestClock == nil

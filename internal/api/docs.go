@@ -2,11 +2,10 @@ package api
 
 import (
 	"bytes"
-	"embed"
+	"compress/gzip"
+	_ "embed"
 	"html/template"
-	"maps"
 	"net/http"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,29 +15,35 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/docs"
+	"github.com/tollhq/toll/internal/gzipped"
 )
 
-//go:embed docs.html errors.html guide.html found.html docs_parts.html
-var pages embed.FS
+// Look draws the frame of the pages of the documentation.
+type Look interface {
+	// Theme returns the color theme that the browser chose; "" for that of the system.
+	Theme(r *http.Request) string
+	// Document returns a page with a menu and a main part.
+	Document(theme, title string, menu, main template.HTML) []byte
+}
 
-// The pages work offline and without scripts; the policy holds them to that.
-const pagePolicy = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+// plainLook draws pages without styles, for a service without pages for people.
+type plainLook struct{}
+
+func (plainLook) Theme(*http.Request) string { return "" }
+
+func (plainLook) Document(_, title string, menu, main template.HTML) []byte {
+	return render("plain", map[string]any{"Title": title, "Menu": menu, "Main": main})
+}
+
+// pagePolicy is the content policy of the documentation: all comes from the service, and nothing is in the page itself.
+const pagePolicy = "default-src 'none'; style-src 'self'; font-src 'self'; img-src 'self'; script-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 
 var pagePolicyHeader = []string{pagePolicy}
 
-func (d *documents) docsPage(c *call) document   { return htmlPage(c, d.docs()) }
-func (d *documents) errorsPage(c *call) document { return htmlPage(c, d.errors()) }
+//go:embed docs.html
+var pageTemplates string
 
-func htmlPage(c *call, text rendered) document {
-	c.w.Header()["Content-Security-Policy"] = pagePolicyHeader
-	return document{htmlType, text}
-}
-
-var templates = sync.OnceValue(func() *template.Template {
-	return template.Must(template.New("").Funcs(template.FuncMap{
-		"anchor": anchor, "typeOf": typeOf, "refOf": refOf, "prose": prose, "slug": slug, "bodyOf": bodyOf, "has": slices.Contains[[]string],
-	}).ParseFS(pages, "*.html"))
-})
+var templates = sync.OnceValue(func() *template.Template { return template.Must(template.New("").Parse(pageTemplates)) })
 
 func render(name string, data any) []byte {
 	var b bytes.Buffer
@@ -48,78 +53,101 @@ func render(name string, data any) []byte {
 	return b.Bytes()
 }
 
-func anchor(code toll.Code) string {
-	return strings.ToLower(strings.ReplaceAll(string(code), ".", "-"))
+// docPages are all pages of the documentation, in the order of the menu.
+type docPages struct {
+	all      []docs.Guide
+	menu     []docsMenuGroup
+	look     Look
+	html     map[docsView]func() rendered
+	markdown map[string]func() rendered // by slug
 }
 
-var knownCodes = sync.OnceValue(func() map[toll.Code]bool {
-	known := map[toll.Code]bool{}
-	for _, c := range toll.Codes() {
-		known[c.Code] = true
-	}
-	return known
-})
-
-var marked = regexp.MustCompile("`[^`]+`|BCK(\\.[A-Z0-9]+)+")
-
-// prose renders a description: what stands in backticks is code, and an error code leads to its row.
-func prose(text string) template.HTML {
-	var b strings.Builder
-	last := 0
-	for _, at := range marked.FindAllStringIndex(text, -1) {
-		b.WriteString(template.HTMLEscapeString(text[last:at[0]]))
-		word := text[at[0]:at[1]]
-		last = at[1]
-		code := "<code>" + template.HTMLEscapeString(strings.Trim(word, "`")) + "</code>"
-		if c := toll.Code(strings.Trim(word, "`")); knownCodes()[c] {
-			code = `<a href="/docs/errors#` + anchor(c) + `">` + code + "</a>"
-		}
-		b.WriteString(code)
-	}
-	b.WriteString(template.HTMLEscapeString(text[last:]))
-	return template.HTML(b.String()) // every part is escaped above
-}
-
-type docsAccess struct {
-	Word    access
-	Meaning string
-}
-
-var accessWords = []docsAccess{
-	{open, "You can call this operation without an API key."},
-	{keyed, "Any valid API key. Lists contain the records of its workspace."},
-	{self, "An API key of the workspace that owns the record; otherwise the response is 404."},
-	{owners, "An API key of the workspace that owns the plan or the agent; otherwise the response is 403."},
-	{ends, "An API key of the owner of the plan or of the subscriber; otherwise the response is 404."},
-}
-
-func slug(tag string) string { return strings.ToLower(strings.ReplaceAll(tag, " ", "-")) }
-
-type docsMenu []docsMenuGroup
+// docsView is a page in the colors of a theme.
+type docsView struct{ slug, theme string }
 
 type docsMenuGroup struct {
-	Name   string
-	Guides []docs.Guide
+	Name       string
+	Operations bool
+	Pages      []docs.Guide
 }
 
-func menuOf(guides []docs.Guide) (menu docsMenu) {
-	for _, g := range guides {
-		if len(menu) == 0 || menu[len(menu)-1].Name != g.Group {
-			menu = append(menu, docsMenuGroup{Name: g.Group})
+// Has reports whether a page is in the group.
+func (g docsMenuGroup) Has(path string) bool {
+	return slices.ContainsFunc(g.Pages, func(p docs.Guide) bool { return p.Path() == path })
+}
+
+func newDocPages(api *huma.OpenAPI, service string, look Look) *docPages {
+	p := &docPages{look: look, html: map[docsView]func() rendered{}, markdown: map[string]func() rendered{}}
+	p.all = slices.Concat(reference(api, toll.Changelog), docs.Guides(service))
+	for _, g := range p.all {
+		if n := len(p.menu); n == 0 || p.menu[n-1].Name != g.Group {
+			p.menu = append(p.menu, docsMenuGroup{Name: g.Group, Operations: strings.HasPrefix(g.Slug, pathOperations)})
 		}
-		last := &menu[len(menu)-1]
-		last.Guides = append(last.Guides, g)
+		last := &p.menu[len(p.menu)-1]
+		last.Pages = append(last.Pages, g)
+		for _, theme := range []string{"", "light", "dark"} {
+			p.html[docsView{g.Slug, theme}] = once(func() []byte { return p.draw(theme, g.Title, &g, render("article", &g)) })
+		}
+		p.markdown[g.Slug] = once(func() []byte { return g.Markdown })
 	}
-	return menu
+	return p
 }
 
-// docRoutes are the pages of the guides, which are no part of the OpenAPI document.
+// once renders a document when it is first requested.
+func once(f func() []byte) func() rendered {
+	return sync.OnceValue(func() rendered { plain := f(); return rendered{plain, gzipped.Bytes(plain, gzip.BestCompression)} })
+}
+
+// draw returns a page. Its menu has the operations only within the reference of the API. here is nil for a page without an entry.
+func (p *docPages) draw(theme, title string, here *docs.Guide, main []byte) []byte {
+	data := map[string]any{"Here": "", "Reference": false, "Groups": p.menu}
+	if here != nil {
+		data["Here"], data["Reference"] = here.Path(), here.Group == groupAPI || strings.HasPrefix(here.Slug, pathOperations)
+	}
+	menu := render("menu", data)
+	return p.look.Document(theme, title, template.HTML(menu), template.HTML(main)) // our own templates rendered both
+}
+
+// llms lists all pages for programs (llmstxt.org).
+func (p *docPages) llms() []byte {
+	var b docText
+	b.add("# Toll\n\n> A payment gate for AI agents: plans, credits, access tokens, and receipts over HTTP 402 (x402).\n\n" +
+		"The API is also described by an [OpenAPI document](/openapi.json). To add payments to a service, start with [this prompt](/docs/prompt.md).\n")
+	for _, operations := range []bool{false, true} {
+		for _, g := range p.menu {
+			if g.Operations != operations {
+				continue
+			}
+			b.add("\n## %s\n\n", g.Name)
+			for _, page := range g.Pages {
+				b.add("- [%s](%s.md): %s\n", page.Title, page.Path(), page.Summary())
+			}
+		}
+	}
+	return b.Bytes()
+}
+
+func (d *documents) docsPage(c *call) document   { return d.tablePage(c, "") }
+func (d *documents) errorsPage(c *call) document { return d.tablePage(c, "errors") }
+
+func (d *documents) tablePage(c *call, slug string) document {
+	pageHeaders(c.w)
+	p := d.pages()
+	return document{htmlType, p.html[docsView{slug, p.look.Theme(c.r)}]()}
+}
+
+func pageHeaders(w http.ResponseWriter) {
+	w.Header()["Content-Security-Policy"] = pagePolicyHeader
+	w.Header().Add("Vary", "Cookie") // has the theme
+}
+
+// docRoutes are the pages that are no part of the OpenAPI document.
 func (d *documents) docRoutes() []Page {
-	get := func(path string, f func(http.ResponseWriter, *http.Request)) Page {
-		return Page{Method: http.MethodGet, Path: path, Handler: http.HandlerFunc(f)}
+	get := func(path string, f http.HandlerFunc) Page {
+		return Page{Method: http.MethodGet, Path: path, Handler: f}
 	}
 	return []Page{
-		get("/docs/{guide}", d.guidePage),
+		get("/docs.md", d.page), get("/docs/{guide}", d.page), get("/docs/"+pathOperations+"{operation}", d.page),
 		get("/docs/search", func(w http.ResponseWriter, r *http.Request) {
 			d.writeFound(w, r, http.StatusOK, r.URL.Query().Get("q"))
 		}),
@@ -135,154 +163,32 @@ var (
 )
 
 func writeDoc(w http.ResponseWriter, r *http.Request, status int, media []string, t rendered) {
-	w.Header()["Content-Type"], w.Header()["Content-Security-Policy"] = media, pagePolicyHeader
+	w.Header()["Content-Type"] = media
+	pageHeaders(w)
 	body := t.forClient(w, r)
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)
 	_, _ = w.Write(body) // the caller has gone; there is nobody to tell
 }
 
-func (d *documents) guidePage(w http.ResponseWriter, r *http.Request) {
-	name, media := strings.TrimPrefix(r.URL.Path, "/docs/"), htmlType
+// page is GET of a page, or of its Markdown.
+func (d *documents) page(w http.ResponseWriter, r *http.Request) {
+	name, p := strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, "/docs"), "/"), d.pages()
 	slug, asMarkdown := strings.CutSuffix(name, ".md")
-	page := d.guides()[name]
-	if page == nil {
+	shown, media := p.html[docsView{slug, p.look.Theme(r)}], htmlType
+	if asMarkdown {
+		shown, media = p.markdown[slug], markdownType
+	}
+	if shown == nil {
 		d.writeFound(w, r, http.StatusNotFound, slug)
 		return
 	}
-	if asMarkdown {
-		media = markdownType
-	}
-	writeDoc(w, r, http.StatusOK, media, page())
+	writeDoc(w, r, http.StatusOK, media, shown())
 }
 
 func (d *documents) writeFound(w http.ResponseWriter, r *http.Request, status int, query string) {
 	query = strings.ToValidUTF8(query[:min(len(query), docs.MaxQuery)], "")
-	found := docs.Search(d.reference(), query)
-	body := render("found.html", map[string]any{"Here": "", "Menu": d.menu(), "Query": query, "Found": found})
-	writeDoc(w, r, status, htmlType, rendered{plain: body})
-}
-
-func referenceOf(groups []docsGroup) []docs.Guide {
-	calls := docs.Guide{Title: "API"}
-	for _, g := range groups {
-		for _, o := range g.Operations {
-			calls.Sections = append(calls.Sections, docs.Section{Anchor: o.OperationID, Heading: o.OperationID, Text: o.Method + " " + o.Path + " " + o.Summary})
-		}
-	}
-	codes := docs.Guide{Slug: "errors", Title: "Error"}
-	for _, c := range toll.Codes() {
-		codes.Sections = append(codes.Sections, docs.Section{Anchor: anchor(c.Code), Heading: string(c.Code), Text: c.Message + " " + c.Hint})
-	}
-	return []docs.Guide{calls, codes}
-}
-
-// llmsText says to programs that read where the documents are (llms.txt).
-func llmsText(menu docsMenu) []byte {
-	var b bytes.Buffer
-	b.WriteString("# Toll\n\n> A payment gate for AI agents: plans, credits, access tokens, and receipts over HTTP 402 (x402).\n\n" +
-		"## Reference\n\n- [OpenAPI document](/openapi.json): every call of the API\n- [Error codes](/docs/errors): every code and the next step\n")
-	for _, g := range menu {
-		b.WriteString("\n## " + g.Name + "\n\n")
-		for _, guide := range g.Guides {
-			b.WriteString("- [" + guide.Title + "](/docs/" + guide.Slug + ".md)\n")
-		}
-	}
-	return b.Bytes()
-}
-
-type docsOperation struct {
-	Method, Path string
-	*huma.Operation
-	Parameters []*huma.Param // references resolved
-}
-
-type docsGroup struct {
-	Tag        string
-	About      string
-	Operations []docsOperation
-}
-
-func groupsOf(api *huma.OpenAPI) (groups []docsGroup) {
-	for _, path := range slices.Sorted(maps.Keys(api.Paths)) {
-		item := api.Paths[path]
-		for _, o := range []struct {
-			method string
-			op     *huma.Operation
-		}{{http.MethodGet, item.Get}, {http.MethodPost, item.Post}, {http.MethodPut, item.Put}, {http.MethodPatch, item.Patch}, {http.MethodDelete, item.Delete}} {
-			if o.op == nil {
-				continue
-			}
-			d := docsOperation{Method: o.method, Path: path, Operation: o.op}
-			for _, p := range o.op.Parameters {
-				if p.Ref != "" {
-					p = api.Components.Parameters[strings.TrimPrefix(p.Ref, parameterPrefix)]
-				}
-				d.Parameters = append(d.Parameters, p)
-			}
-			tag := o.op.Tags[0]
-			i := slices.IndexFunc(groups, func(g docsGroup) bool { return g.Tag == tag })
-			if i < 0 {
-				i = len(groups)
-				groups = append(groups, docsGroup{Tag: tag, About: aboutTag(api, tag)})
-			}
-			groups[i].Operations = append(groups[i].Operations, d)
-		}
-	}
-	return groups
-}
-
-func aboutTag(api *huma.OpenAPI, name string) string {
-	for _, t := range api.Tags {
-		if t.Name == name {
-			return t.Description
-		}
-	}
-	return ""
-}
-
-func bodyOf(content map[string]*huma.MediaType) *huma.Schema {
-	if m := content["application/json"]; m != nil {
-		return m.Schema
-	}
-	return nil
-}
-
-func typeOf(s *huma.Schema) string {
-	var of []string
-	switch {
-	case s == nil:
-		return ""
-	case s.Ref != "":
-		return refOf(s)
-	case s.Type == huma.TypeArray:
-		return "array of " + typeOf(s.Items)
-	case s.Nullable:
-		return s.Type + " or null"
-	case s.Type != "":
-		return s.Type
-	}
-	for _, one := range slices.Concat(s.OneOf, s.AnyOf) {
-		of = append(of, typeOf(one))
-	}
-	if len(of) == 0 {
-		return "any"
-	}
-	return strings.Join(of, " or ")
-}
-
-// refOf returns the name of the component that a schema, or the items of it, refer to; "" for none.
-func refOf(s *huma.Schema) string {
-	if s == nil {
-		return ""
-	}
-	if s.Ref != "" {
-		return strings.TrimPrefix(s.Ref, schemaPrefix)
-	}
-	for _, one := range s.AnyOf {
-		if one.Ref != "" {
-			return refOf(one)
-		}
-	}
-	return refOf(s.Items)
+	p := d.pages()
+	found := render("found", map[string]any{"Query": query, "Found": docs.Search(p.all, query)})
+	writeDoc(w, r, status, htmlType, rendered{plain: p.draw(p.look.Theme(r), "Search", nil, found)})
 }

@@ -2,7 +2,6 @@ package api
 
 import (
 	"bytes"
-	"compress/gzip"
 	"encoding/json"
 	"net/http"
 	"reflect"
@@ -15,34 +14,27 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/tollhq/toll"
-	"github.com/tollhq/toll/docs"
 	"github.com/tollhq/toll/internal/apiversion"
-	"github.com/tollhq/toll/internal/gzipped"
 	"github.com/tollhq/toll/x402"
 )
 
-// documents are the texts that say what the service does. They are made of the route table and the table of codes, each when it is first
-// asked for.
+// documents are the texts that say what the service does. They are made of the route table, the table of codes, and the guides, each when
+// it is first requested.
 type documents struct {
-	openAPI, docs, errors, llms func() rendered
-
-	guides    func() map[string]func() rendered // pages by slug
-	menu      func() docsMenu
-	reference func() []docs.Guide // what the search finds: calls, codes and guides
+	openAPI, llms func() rendered
+	pages         func() *docPages
 }
 
 // rendered is a document as it is, and compressed.
 type rendered struct{ plain, gzip []byte }
 
-func newDocuments(routes []route, ns x402.Namespace) *documents {
+func newDocuments(routes []route, ns x402.Namespace, service string, look Look) *documents {
 	api := sync.OnceValue(func() *huma.OpenAPI { return describe(routes, ns) })
-	groups := sync.OnceValue(func() []docsGroup { return groupsOf(api()) })
-	guides := sync.OnceValue(docs.Guides)
-	once := func(f func() []byte) func() rendered {
-		return sync.OnceValue(func() rendered { plain := f(); return rendered{plain, gzipped.Bytes(plain, gzip.BestCompression)} })
+	if look == nil {
+		look = plainLook{}
 	}
-	d := &documents{menu: sync.OnceValue(func() docsMenu { return menuOf(guides()) })}
-	d.openAPI = once(func() []byte {
+	pages := sync.OnceValue(func() *docPages { return newDocPages(api(), service, look) })
+	return &documents{pages: pages, llms: once(func() []byte { return pages().llms() }), openAPI: once(func() []byte {
 		var text bytes.Buffer
 		enc := json.NewEncoder(&text)
 		enc.SetEscapeHTML(false)
@@ -51,26 +43,7 @@ func newDocuments(routes []route, ns x402.Namespace) *documents {
 			panic(err) // the document has no part that a request could reach
 		}
 		return text.Bytes()
-	})
-	d.docs = once(func() []byte {
-		return render("docs.html", map[string]any{"Here": "docs", "Menu": d.menu(), "Info": api().Info, "Access": accessWords, "Groups": groups(), "Schemas": api().Components.Schemas.Map()})
-	})
-	d.errors = once(func() []byte {
-		return render("errors.html", map[string]any{"Here": "errors", "Menu": d.menu(), "Codes": toll.Codes()})
-	})
-	d.llms = once(func() []byte { return llmsText(d.menu()) })
-	d.guides = sync.OnceValue(func() map[string]func() rendered {
-		pages := map[string]func() rendered{}
-		for _, g := range guides() {
-			pages[g.Slug] = once(func() []byte {
-				return render("guide.html", map[string]any{"Here": g.Slug, "Menu": d.menu(), "Guide": g})
-			})
-			pages[g.Slug+".md"] = once(func() []byte { return g.Markdown })
-		}
-		return pages
-	})
-	d.reference = sync.OnceValue(func() []docs.Guide { return slices.Concat(referenceOf(groups()), guides()) })
-	return d
+	})}
 }
 
 func (d *documents) openAPIPage(*call) document { return document{jsonType, d.openAPI()} }

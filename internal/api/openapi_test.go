@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"encoding/json"
-	"html/template"
+	"html"
 	"io"
 	"net/http/httptest"
 	"os"
@@ -316,13 +316,20 @@ func mustJSON(v any) []byte {
 func TestPages(t *testing.T) {
 	s := newStack(t)
 	docs, errors := s.do(actor{}, "GET", "/docs", ""), s.do(actor{}, "GET", "/docs/errors", "")
+	tag := regexp.MustCompile(`<[^>]*>`)
 	for _, c := range toll.Codes() {
-		anchor := `id="` + strings.ToLower(strings.ReplaceAll(string(c.Code), ".", "-")) + `"`
-		if !strings.Contains(string(errors.body), anchor) {
+		anchor := `<tr id="` + strings.ToLower(strings.ReplaceAll(string(c.Code), ".", "-")) + `">`
+		_, after, found := strings.Cut(string(errors.body), anchor)
+		if !found {
 			t.Errorf("%s has no row", c.Code)
 		}
-		for _, text := range []string{c.Message, c.Hint} {
-			if !strings.Contains(string(errors.body), "<td>"+template.HTMLEscapeString(text)+"</td>") {
+		row, _, _ := strings.Cut(after, "</tr>")
+		var cells []string
+		for _, cell := range strings.Split(row, "</td>") {
+			cells = append(cells, strings.TrimSpace(html.UnescapeString(tag.ReplaceAllString(cell, ""))))
+		}
+		for _, text := range []string{string(c.Code), strconv.Itoa(c.Status), c.Message, c.Hint} {
+			if !slices.Contains(cells, text) {
 				t.Errorf("the row of %s does not say: %s", c.Code, text)
 			}
 		}
@@ -347,7 +354,7 @@ func TestPages(t *testing.T) {
 // TestDocuments_Compressed: documents leave compressed where the client takes that, and are the same then. None is over 120 KB on the wire.
 func TestDocuments_Compressed(t *testing.T) {
 	s := newStack(t)
-	for _, path := range []string{"/docs", "/docs/errors", "/docs/paying", "/docs/paying.md", "/llms.txt", "/openapi.json"} {
+	for _, path := range []string{"/docs", "/docs.md", "/docs/errors", "/docs/records", "/docs/api/verify", "/docs/paying", "/docs/paying.md", "/llms.txt", "/openapi.json"} {
 		plain := s.do(actor{}, "GET", path, "", "Accept-Encoding", "gzip;q=0")
 		small := s.do(actor{}, "GET", path, "", "Accept-Encoding", "br, gzip")
 		if plain.header.Get("Content-Encoding") != "" || small.header.Get("Content-Encoding") != "gzip" {
@@ -373,7 +380,7 @@ func TestGuides(t *testing.T) {
 	s := newStack(t)
 	for path, want := range map[string]string{
 		"/docs/paying": "<h1>Call a paid agent</h1>", "/docs/paying.md": "# Call a paid agent", "/llms.txt": "(/docs/paying.md)",
-		"/docs/search?q=access+token": "/docs/paying#the-access-token", "/docs/search?q=registerPlan": "/docs/#registerPlan",
+		"/docs/search?q=access+token": "/docs/paying#the-access-token", "/docs/search?q=registerPlan": "/docs/api/registerPlan",
 		"/docs/search?q=BCK.HTTP.404": "/docs/errors#bck-http-404", "/docs/search?q=%3Cscript%3E": "&lt;script&gt;",
 		"/docs/search?q=" + strings.Repeat("%C3%A4", 300): "No page contains all", "/docs/search": "Enter words to search for",
 	} {
@@ -385,7 +392,7 @@ func TestGuides(t *testing.T) {
 			t.Errorf("%s: policy %s", path, p)
 		}
 	}
-	for _, path := range []string{"/docs/none", "/docs/none.md", "/docs/PAYING", "/docs/..%2fgo"} {
+	for _, path := range []string{"/docs/none", "/docs/none.md", "/docs/PAYING", "/docs/..%2fgo", "/docs/paying%20dark", "/docs/api", "/docs/api/none", "/docs/api/none.md", "/docs/api/registerplan", "/docs/api/readPlan/x"} {
 		if a := s.do(actor{}, "GET", path, ""); a.status != 404 {
 			t.Errorf("%s: %d", path, a.status)
 		}

@@ -18,13 +18,13 @@ import (
 	"github.com/tollhq/toll/internal/web/workspace"
 )
 
-// pages are the routes for people, and for programs that ask them; noPage answers people everywhere else.
-func (s *Server) pages() (pages []api.Page, noPage func(http.ResponseWriter, *http.Request, int), err error) {
+// site has the routes for people, and for programs that ask them; its NoPage answers people everywhere else.
+func (s *Server) site() (api.Site, error) {
 	w, err := s.web()
 	if err != nil {
-		return nil, nil, err
+		return api.Site{}, err
 	}
-	return append(peoplePages(w), s.oauthPages()...), w.NoPage, nil
+	return api.Site{Pages: append(peoplePages(w), s.oauthPages()...), Look: w, NoPage: w.NoPage}, nil
 }
 
 // web is the room of the pages.

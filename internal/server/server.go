@@ -150,7 +150,7 @@ func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 		Namespace: cfg.Namespace, Clock: cfg.Clock, Log: cfg.Log, Mail: s.people.Notices, PublicURL: s.PublicURL(), Horizon: cfg.horizon(), Removed: func(n int) { s.metrics.Retained("event", n) },
 	})
 	s.oauth = s.newOAuth()
-	pages, noPage, err := s.pages()
+	site, err := s.site()
 	if err != nil {
 		return nil, err
 	}
@@ -163,7 +163,7 @@ func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 			Namespace: cfg.Namespace, Environment: a.Environment(), PublicURL: s.PublicURL(), Release: cfg.Release, Clock: cfg.Clock,
 			TestClock: &api.TestClock{Ahead: base.clock.ahead, Advance: s.advance}, Ready: s.ready,
 		},
-		Rails: api.Rails{Chain: s.shownChain(), StripeEvents: stripeEvents, Proof: s.rails.Chain.Proof()}, Site: api.Site{Pages: pages, NoPage: noPage},
+		Rails: api.Rails{Chain: s.shownChain(), StripeEvents: stripeEvents, Proof: s.rails.Chain.Proof()}, Site: site,
 		Policy:    api.Policy{Quotas: cfg.Quotas, Limits: limits, OrderWait: s.orderWait(), CloseReads: cfg.CloseReads, IgnoreOrganizations: cfg.IgnoreOrganizations},
 		Telemetry: api.Telemetry{Log: cfg.Log, Traced: tracer != nil, Refused: s.metrics.Refused},
 	}))

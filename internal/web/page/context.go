@@ -126,7 +126,7 @@ func (c *Context) Show(status int, name string, s Layout, leads string) (View, e
 
 func (d document) write(c *Context) {
 	s := d.Layout
-	s.Environment, s.Theme, s.Here, s.Correlation = c.Environment, theme(c), c.Here(), c.W.Header().Get("X-Correlation-Id")
+	s.Environment, s.Theme, s.Here, s.Correlation = c.Environment, c.Theme(c.R), c.Here(), c.W.Header().Get("X-Correlation-Id")
 	if c.Person != nil {
 		s.Person, s.SignOut = c.Person, c.Sessions.Ticket(c.Ctx(), FormSignOut)
 		s.Switch = switches(c)
@@ -363,9 +363,9 @@ func (c *Context) SetChoice(name, value, path string, keep bool) {
 	http.SetCookie(c.W, cookie)
 }
 
-// theme returns what the browser chose; "" for the colours of the system.
-func theme(c *Context) string {
-	cookie, err := c.R.Cookie(ThemeCookie)
+// Theme returns what the browser chose; "" for the colours of the system.
+func (*Site) Theme(r *http.Request) string {
+	cookie, err := r.Cookie(ThemeCookie)
 	if err != nil || cookie.Value != "light" && cookie.Value != "dark" {
 		return ""
 	}

@@ -211,6 +211,16 @@ func (w *Site) Routes(add func(method, path string, h http.Handler)) {
 	}
 }
 
+// Document returns a page of the documentation in the look of public pages. It is the same for everybody with the same theme.
+func (w *Site) Document(theme, title string, menu, main template.HTML) []byte {
+	var b bytes.Buffer
+	s := Layout{Theme: theme, Public: true, Title: title + " · " + w.Name, Body: map[string]template.HTML{"Menu": menu, "Main": main}}
+	if err := w.pages["document"].ExecuteTemplate(&b, "layout.html", s); err != nil {
+		panic(err) // the template is part of the program
+	}
+	return b.Bytes()
+}
+
 // NoPage answers a person whose address has no page, or takes only forms (405).
 func (w *Site) NoPage(rw http.ResponseWriter, r *http.Request, status int) {
 	w.Serve(func(c *Context) (View, error) {

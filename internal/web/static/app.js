@@ -3,11 +3,11 @@
   const root = document.documentElement;
   root.dataset.js = "";
 
-  // A press on a copy button copies its value.
+  // A press on a copy button copies its value, or the text before it.
   addEventListener("click", async (event) => {
     const button = event.target.closest("[data-copy]");
     if (!button) return;
-    await navigator.clipboard?.writeText(button.dataset.copy);
+    await navigator.clipboard?.writeText(button.dataset.copy || button.previousElementSibling.textContent);
     button.classList.add("copied");
     setTimeout(() => button.classList.remove("copied"), 1200);
   });
@@ -86,7 +86,7 @@
     }, 400);
   });
 
-  // The palette shows what the page of the search finds, while a person types.
+  // The palette, or the field of the documentation, shows what the page of the search finds, while a person types.
   const palette = document.getElementById("palette");
   const jump = document.getElementById("jump");
   const jumps = document.getElementById("jumps");
@@ -104,7 +104,8 @@
       const link = document.createElement("a");
       row.setAttribute("role", "option");
       row.setAttribute("aria-selected", String(at === 0));
-      link.href = new URL(item.getAttribute("href"), location.origin).pathname;
+      const to = new URL(item.getAttribute("href"), location.origin);
+      link.href = to.pathname + to.hash;
       link.append(item.querySelector("bdi").textContent, Object.assign(document.createElement("small"), { textContent: item.querySelector("small").textContent }));
       row.append(link);
       return row;
@@ -120,6 +121,8 @@
     if (event.key === "Enter" && at >= 0 && rows.length) {
       event.preventDefault();
       rows[at].firstChild.click();
+    } else if (event.key === "Escape" && !palette) {
+      jumps.replaceChildren();
     } else if ((event.key === "ArrowDown" || event.key === "ArrowUp") && rows.length) {
       event.preventDefault();
       const next = (at + (event.key === "ArrowDown" ? 1 : rows.length - 1)) % rows.length;
@@ -159,7 +162,7 @@
     if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, select, dialog")) return;
     if (event.key === "/") {
       event.preventDefault();
-      document.getElementById("search")?.focus();
+      (document.getElementById("search") ?? jump)?.focus();
     } else if (event.key === "?" && palette) {
       help();
     } else if (event.key === "g") {
