@@ -254,11 +254,20 @@ func (ms *Members) Delete(ctx context.Context, c auth.Caller, checked time.Time)
 // maxTitle bounds the name of a workspace, in characters.
 const maxTitle = 100
 
-// Rename gives the workspace of the caller another name, "" for none, which only its members see. Errors: [toll.CodeBadRequest].
-func (ms *Members) Rename(ctx context.Context, c auth.Caller, name string) error {
+// checkTitle returns the name of a workspace without blanks around it, or [toll.CodeBadRequest] for the member path.
+func checkTitle(path, name string) (string, error) {
 	name = strings.TrimSpace(name)
 	if name != cleanName(name, "") {
-		return toll.Faults([]toll.Fault{{Path: "name", Message: "must be at most " + strconv.Itoa(maxTitle) + " printable characters"}})
+		return "", toll.Faults([]toll.Fault{{Path: path, Message: "must be at most " + strconv.Itoa(maxTitle) + " printable characters"}})
+	}
+	return name, nil
+}
+
+// Rename gives the workspace of the caller another name, "" for none, which only its members see. Errors: [toll.CodeBadRequest].
+func (ms *Members) Rename(ctx context.Context, c auth.Caller, name string) error {
+	name, err := checkTitle("name", name)
+	if err != nil {
+		return err
 	}
 	return ms.store.Tx(ctx, func(tx *store.Tx) error {
 		before, err := store.PrincipalByAddress(ctx, tx, c.Address)

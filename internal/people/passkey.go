@@ -201,7 +201,7 @@ func (pk *Passkeys) SignUp(ctx context.Context, source string, in SignUp, state,
 	if err != nil {
 		return toll.Person{}, toll.Address{}, err
 	}
-	made, at, err := pk.signUps.insert(ctx, newPerson{id: u.id, name: cleanName(in.Name, "A person"), link: in.Link, first: first})
+	made, at, err := pk.signUps.insert(ctx, newPerson{id: u.id, name: cleanName(in.Name, "A person"), workspace: in.Workspace, link: in.Link, first: first})
 	if errors.Is(err, errTaken) {
 		err = errPasskey // somebody has this passkey
 	}

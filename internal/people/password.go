@@ -175,7 +175,7 @@ func (pw *Passwords) SignUp(ctx context.Context, source string, in SignUp) (toll
 		return toll.Person{}, toll.Address{}, err
 	}
 	first := store.Credential{Kind: Password, Subject: login, Name: login, Secret: hash}
-	return pw.signUps.insert(ctx, newPerson{name: cleanName(in.Name, login), link: in.Link, first: first})
+	return pw.signUps.insert(ctx, newPerson{name: cleanName(in.Name, login), workspace: in.Workspace, link: in.Link, first: first})
 }
 
 // Prove checks the password of a person who is signed in. Only sessions of the person use up its tries. Errors:

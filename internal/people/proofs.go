@@ -121,7 +121,7 @@ func (ps *Proofs) open(state string) (s proofState, err error) {
 }
 
 // SignUp is [Passwords.SignUp] with the proof of a state in place of a password. Errors are safe to show.
-func (ps *Proofs) SignUp(ctx context.Context, source, state, name string) (toll.Person, string, toll.Address, error) {
+func (ps *Proofs) SignUp(ctx context.Context, source, state, name, workspace string) (toll.Person, string, toll.Address, error) {
 	s, err := ps.open(state)
 	if err == nil {
 		err = ps.signUps.admit(ctx, source, s.Link)
@@ -130,7 +130,7 @@ func (ps *Proofs) SignUp(ctx context.Context, source, state, name string) (toll.
 		return toll.Person{}, "", toll.Address{}, err
 	}
 	first := store.Credential{Kind: s.Kind, Subject: s.Subject, Name: s.Name}
-	u, at, err := ps.signUps.insert(ctx, newPerson{name: cleanName(name, "A person"), link: s.Link, first: first, state: state, ends: s.Ends})
+	u, at, err := ps.signUps.insert(ctx, newPerson{name: cleanName(name, "A person"), workspace: workspace, link: s.Link, first: first, state: state, ends: s.Ends})
 	if errors.Is(err, errTaken) {
 		err = errProof // it has an account meanwhile
 	}

@@ -12,10 +12,11 @@ import (
 )
 
 type SignUp struct {
-	Name   string // shown to others; at most 100 printable characters
-	Login  string // with which the person signs in by password
-	Secret string // the password
-	Link   string // secret of a link that lets the person in; may be empty where registration is open
+	Name      string // shown to others; at most 100 printable characters
+	Workspace string // name of the person's own workspace, as in [Members.Rename]; may be empty
+	Login     string // with which the person signs in by password
+	Secret    string // the password
+	Link      string // secret of a link that lets the person in; may be empty where registration is open
 }
 
 // SignUps lets new people in.
@@ -55,6 +56,7 @@ func (su *SignUps) admit(ctx context.Context, source, secret string) error {
 type newPerson struct {
 	id         toll.UUID // zero: a new one
 	name, link string
+	workspace  string // name of the person's own workspace; "" for none
 	first      store.Credential
 	state      string // with which the person came, which is used up; "" for none
 	ends       time.Time
@@ -70,6 +72,9 @@ func (su *SignUps) insert(ctx context.Context, n newPerson) (toll.Person, toll.A
 		w.Address, err = toll.ParseAddress(first.Subject)
 	} else {
 		w, err = su.auth.NewPrincipal("")
+	}
+	if err == nil {
+		n.workspace, err = checkTitle("workspace", n.workspace)
 	}
 	if err != nil {
 		return toll.Person{}, toll.Address{}, err
@@ -108,6 +113,9 @@ func (su *SignUps) insert(ctx context.Context, n newPerson) (toll.Person, toll.A
 			return err
 		}
 		made, err := ownWorkspace(ctx, tx, su.clock(), w, u)
+		if err == nil && n.workspace != "" {
+			err = store.SetTitle(ctx, tx, w.Address, n.workspace)
+		}
 		if err != nil {
 			return err
 		}

@@ -30,7 +30,7 @@ var areas = map[string]string{
 
 // guarded are the other pages without a record, with the right that each takes; "" for one that no member of a new workspace opens.
 var guarded = map[string]toll.Right{
-	"/agents/new": toll.RightManage, "/plans/new": toll.RightManage, "/webhooks/new": toll.RightManage, "/keys/new": toll.RightKeys,
+	"/start": toll.RightManage, "/agents/new": toll.RightManage, "/plans/new": toll.RightManage, "/webhooks/new": toll.RightManage, "/keys/new": toll.RightKeys,
 	"/tokens/new": toll.RightSpend, "/delegations/new": toll.RightSpend, "/audit": toll.RightMembers, "/notifications": toll.RightRead,
 	"/operator": "", "/operator/accounts": "",
 }

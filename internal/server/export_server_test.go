@@ -68,3 +68,6 @@ func PeoplePages(s *Server) ([]api.Page, error) {
 
 // RefusePasswords turns passwords off or on, as another start would.
 func RefusePasswords(s *Server, off bool) { s.people.Credentials.NoPasswords = off }
+
+// CallsLoopback reports whether test calls of pages reach this machine.
+var CallsLoopback = callsLoopback

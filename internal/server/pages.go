@@ -2,7 +2,9 @@ package server
 
 import (
 	"context"
+	"net"
 	"net/http"
+	"net/url"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/api"
@@ -43,8 +45,8 @@ func (s *Server) web() (*page.Site, error) {
 		Records: &records.Records{
 			Store: s.base.store, Ledger: s.ledger, Checkout: s.checkout, Auth: s.base.auth, OAuth: s.oauth, Catalogue: s.facilitator.Catalogue, Card: s.rails.Rails[store.RailCard],
 		},
-		Rows: s.checkout.Reports, Cards: cards, People: s.people, Events: s.events, Operator: operatorPages{s}, Changes: changesSince,
-		Outbound: outbound.Config{Loopback: s.cfg.LoopbackWebhooks}, Times: orderTimes(s.base.store),
+		Rows: s.checkout.Reports, Cards: cards, Coins: s.rails.Rails[store.RailCrypto] != nil, People: s.people, Events: s.events, Operator: operatorPages{s}, Changes: changesSince,
+		Outbound: outbound.Config{Loopback: callsLoopback(s.base.auth.Environment(), s.cfg.Listen, s.PublicURL())}, Times: orderTimes(s.base.store),
 	})
 }
 
@@ -72,6 +74,14 @@ func orderTimes(st *store.Store) workspace.ReadTimes {
 		}
 		return out, nil
 	}
+}
+
+// callsLoopback reports whether test calls of pages reach this machine: only in a sandbox that listens on this machine alone, and is not
+// published under another address by a proxy.
+func callsLoopback(env toll.Environment, listen, publicURL string) bool {
+	host, _, err := net.SplitHostPort(listen)
+	u, err2 := url.Parse(publicURL)
+	return env == toll.Sandbox && err == nil && err2 == nil && toll.IsLoopback(host) && toll.IsLoopback(u.Hostname())
 }
 
 // peoplePages are the routes for people.

@@ -30,6 +30,7 @@ type Deps struct {
 	Records  *records.Records
 	Rows     workspace.Records
 	Cards    public.Cards // nil: no card rail
+	Coins    bool         // there is a chain rail
 	People   *people.People
 	Events   workspace.Events
 	Operator operator.Operator
@@ -46,6 +47,6 @@ func New(d Deps) (*page.Site, error) {
 	return page.NewSite(d.Pages, d.Session, files, page.Set{Templates: files}, signin.Set(persons, consent),
 		public.Pages(public.Deps{Records: d.Records, Cards: d.Cards, SignUp: persons.MayRegister()}),
 		workspace.Pages(workspace.Deps{
-			Records: d.Rows, Events: d.Events, Programs: consent, Auth: d.Records.Auth, People: d.People, Cards: d.Cards != nil, Changes: d.Changes, Outbound: d.Outbound, Times: d.Times,
+			Records: d.Rows, Events: d.Events, Programs: consent, Auth: d.Records.Auth, People: d.People, Cards: d.Cards != nil, Coins: d.Coins, Changes: d.Changes, Outbound: d.Outbound, Times: d.Times,
 		}), operator.Pages(d.Operator, d.People))
 }

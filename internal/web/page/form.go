@@ -24,6 +24,12 @@ type Form struct {
 type Group struct {
 	Title, Hint, For string
 	Fields           []Field
+	Folded           bool // closed until the person opens it by its title
+}
+
+// Faulty reports whether something is wrong with a field of the group.
+func (g Group) Faulty() bool {
+	return slices.ContainsFunc(g.Fields, func(f Field) bool { return f.Fault != "" })
 }
 
 // newForm returns a form that posts to the page on which it is shown.

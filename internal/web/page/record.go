@@ -2,6 +2,7 @@ package page
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -36,6 +37,7 @@ type Record struct {
 	Forms  []*Form
 	Parts  []Part
 
+	Selling  []Snippet // take payments
 	Snippets []Snippet
 }
 
@@ -100,7 +102,8 @@ type Outcome struct {
 	To     string  `json:"to"` // path of that page
 	Done   string  `json:"done,omitzero"`
 	Secret *Secret `json:"secret,omitzero"`
-	Who    string  `json:"who,omitzero"` // whose it is
+	Also   *Secret `json:"also,omitzero"` // another one, for a page that shows two
+	Who    string  `json:"who,omitzero"`  // whose it is
 }
 
 // who names who is signed in, and where.
@@ -110,8 +113,19 @@ func (c *Context) who() string {
 
 // Finish does what a form asks for, once however often it is sent, and leads to the page of the outcome. A refusal shows the form again.
 func (c *Context) Finish(act func() (Outcome, error)) (View, error) {
+	return finish(c, c.Sessions.Once, act)
+}
+
+// Resume is [Context.Finish] for an act whose steps are all idempotent. If its outcome is unknown, the same form runs it again.
+func Resume(c *Context, act func() (Outcome, error)) (View, error) {
+	return finish(c, c.Sessions.Resume, act)
+}
+
+func finish(
+	c *Context, once func(ctx context.Context, ticket string, act func() (string, error)) (string, error), act func() (Outcome, error),
+) (View, error) {
 	ticket := c.Form.Get("ticket")
-	text, err := c.Sessions.Once(c.Ctx(), ticket, func() (string, error) {
+	text, err := once(c.Ctx(), ticket, func() (string, error) {
 		o, err := act()
 		if err != nil {
 			return "", err

@@ -19,7 +19,7 @@ func TestSnippets_HostileAddress(t *testing.T) {
 	} {
 		a := &toll.Agent{ID: "7"}
 		a.API.Endpoints = toll.EndpointList{{Verb: "POST", URL: address}}
-		for _, s := range Snippets(c, a, "5") {
+		for _, s := range append(Snippets(c, a, "5"), Selling(c, a, "5", 1, "")...) {
 			if s.Name != "curl" && s.Name != "toll gate" {
 				continue
 			}

@@ -183,14 +183,9 @@ func showPublicAgent(c *page.Context) (page.View, error) {
 		}
 	}
 	if len(body.Plans) > 0 {
-		body.Snippets = callsOf(c, a, "")
+		body.Snippets = page.Snippets(c, a, "")
 	}
 	return drawPublic(c, "public_agent", page.NameOf(a.Metadata.Name), body)
-}
-
-func callsOf(c *page.Context, a *toll.Agent, plan toll.PlanID) []page.Snippet {
-	all := page.Snippets(c, a, plan)
-	return all[:len(all)-1]
 }
 
 // First words of what the tickets of these forms say.
@@ -259,7 +254,7 @@ func (w *pages) drawPlan(c *page.Context, p *toll.Plan, o *offer.Offer) (page.Vi
 		body.Agents = append(body.Agents, agentCard{To: "/a/" + string(a.ID), Name: page.NameOf(a.Metadata.Name), Text: plain.Text(a.Metadata.Description, shortText)})
 	}
 	if len(agents) > 0 {
-		body.Snippets = callsOf(c, agents[0], p.ID)
+		body.Snippets = page.Snippets(c, agents[0], p.ID)
 	}
 	if o == nil {
 		next := url.Values{"next": {here}}.Encode()

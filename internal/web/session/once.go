@@ -45,12 +45,29 @@ func (s *Sessions) Once(ctx context.Context, ticket string, act func() (string, 
 	if err != nil {
 		return "", err
 	}
-	sealed, err := s.Seal([]byte(answer), AnswerOf(form))
-	if err != nil {
+	return answer, s.keep(ctx, form, answer)
+}
+
+// Resume is [Sessions.Once] for an act that has the same effect however often it runs. If the outcome of the first run is unknown, it
+// runs again.
+func (s *Sessions) Resume(ctx context.Context, ticket string, act func() (string, error)) (string, error) {
+	answer, err := s.Once(ctx, ticket, act)
+	if !errors.Is(err, ErrAnswered) {
+		return answer, err
+	}
+	if answer, err = act(); err != nil {
 		return "", err
 	}
-	err = s.Store.Tx(ctx, func(tx *store.Tx) error { return store.PutFormAnswer(ctx, tx, form, sealed) })
-	return answer, err
+	return answer, s.keep(ctx, formSum(ticket), answer)
+}
+
+// keep stores the answer to a form.
+func (s *Sessions) keep(ctx context.Context, form []byte, answer string) error {
+	sealed, err := s.Seal([]byte(answer), AnswerOf(form))
+	if err != nil {
+		return err
+	}
+	return s.Store.Tx(ctx, func(tx *store.Tx) error { return store.PutFormAnswer(ctx, tx, form, sealed) })
 }
 
 // answered waits for the answer of the request that claimed the form.

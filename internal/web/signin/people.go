@@ -29,6 +29,7 @@ const (
 type signUp struct {
 	Next, Link, Ticket string
 	Name, Login        string
+	Workspace          string // name that was typed
 	Joins              string // workspace of an invitation
 	Role               toll.Role
 	SignInNext         string
@@ -55,7 +56,7 @@ func (w *Pages) signUp() page.Route {
 			return again(http.StatusForbidden, "Sign up at "+c.PublicURL+".")
 		}
 		in := people.SignUp{
-			Name: c.Form.Get("name"), Login: c.Form.Get("login"), Secret: c.Form.Get("password"), Link: link,
+			Name: c.Form.Get("name"), Workspace: c.Form.Get("workspace"), Login: c.Form.Get("login"), Secret: c.Form.Get("password"), Link: link,
 		}
 		var u toll.Person
 		var at toll.Address
@@ -89,7 +90,7 @@ func (w *Pages) askSignUp(c *page.Context, status int, link, next, fault string)
 		}
 		return nil, c.RefuseNext(e.HTTPStatus(), e.Text(), "")
 	}
-	f := signUp{Next: next, Link: link, NoPasswords: w.People.Credentials.NoPasswords, Mail: w.People.Notices.HasMail(), Name: c.Form.Get("name"), Login: c.Form.Get("login")}
+	f := signUp{Next: next, Link: link, NoPasswords: w.People.Credentials.NoPasswords, Mail: w.People.Notices.HasMail(), Name: c.Form.Get("name"), Workspace: c.Form.Get("workspace"), Login: c.Form.Get("login")}
 	if link != "" {
 		kind, to, err := w.People.Links.Read(c.Ctx(), c.Address(c.R), link)
 		if err != nil {

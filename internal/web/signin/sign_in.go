@@ -458,6 +458,8 @@ type newcomer struct {
 	people.Proof
 	State, Next string
 	Given       string // name that was typed
+	Workspace   string // the same for the workspace
+	Joins       bool   // an invitation names the workspace
 }
 
 func (w *Pages) askNewcomer(c *page.Context, pr people.Proof, next, link string) (page.View, error) {
@@ -467,7 +469,7 @@ func (w *Pages) askNewcomer(c *page.Context, pr people.Proof, next, link string)
 			return nil, c.RefuseNext(status, fault, "There is no account for "+pr.Name+".")
 		})
 	}
-	return showNewcomer(c, http.StatusOK, newcomer{Proof: pr, State: state, Next: next}, "")
+	return showNewcomer(c, http.StatusOK, newcomer{Proof: pr, State: state, Next: next, Joins: link != ""}, "")
 }
 
 func showNewcomer(c *page.Context, status int, f newcomer, fault string) (page.View, error) {
@@ -479,14 +481,14 @@ func (w *Pages) signUpCredential(c *page.Context, state, next string) (page.View
 	if err != nil {
 		return c.Rejected(err, w.asking(c, next))
 	}
-	u, kind, at, err := w.People.Proofs.SignUp(c.Ctx(), c.Address(c.R), state, c.Form.Get("name"))
+	u, kind, at, err := w.People.Proofs.SignUp(c.Ctx(), c.Address(c.R), state, c.Form.Get("name"), c.Form.Get("workspace"))
 	if err == nil {
 		err = admitUser(c, u, kind, at)
 		c.Sessions.Shorten(c.Ctx(), pr)
 	}
 	if err != nil {
 		return c.Rejected(err, func(status int, fault string) (page.View, error) {
-			return showNewcomer(c, status, newcomer{Proof: pr, State: state, Next: next, Given: c.Form.Get("name")}, fault)
+			return showNewcomer(c, status, newcomer{Proof: pr, State: state, Next: next, Given: c.Form.Get("name"), Workspace: c.Form.Get("workspace"), Joins: strings.HasPrefix(next, page.PathJoin)}, fault)
 		})
 	}
 	return c.Redirect(http.StatusSeeOther, cmp.Or(next, firstPage(c)))

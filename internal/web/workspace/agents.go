@@ -27,9 +27,13 @@ func listAgents(c *page.Context) (page.View, error) {
 	if err != nil {
 		return nil, c.Failed("list page", err)
 	}
+	links := mayBegin(c, "Start selling", "start")
+	for _, more := range mayBegin(c, "Create agent", "agents", "new") {
+		more.Plain = true
+		links = append(links, more)
+	}
 	return c.Record("Agents", page.Record{
-		Lead: "Servers that charge subscribers per request.", Table: agentsTable(c, agents),
-		Links: append(mayBegin(c, "Create agent", "agents", "new"), file(c, "agents", nil)...),
+		Lead: "Servers that charge subscribers per request.", Table: agentsTable(c, agents), Links: append(links, file(c, "agents", nil)...),
 	})
 }
 
@@ -49,7 +53,7 @@ func agentsTable(c *page.Context, agents page.List[*toll.Agent]) *page.Table {
 	})
 	t.Empty = &page.Empty{
 		Icon: "bot", Title: "No agents yet", Text: "Your agents appear here. An agent is a server that charges subscribers per request.",
-		To: c.To("agents", "new"), Button: "Create agent", Command: "toll agents create --help",
+		To: c.To("start"), Button: "Start selling", Command: "toll agents create --help",
 	}
 	return t
 }
@@ -276,6 +280,10 @@ func showAgent(c *page.Context) (page.View, error) {
 	if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
 		return nil, c.Failed("agent", err)
 	}
+	credits := toll.Credits(1)
+	if len(plans.Items) > 0 {
+		credits = plans.Items[0].Credits.MinAmount
+	}
 	attached := plansTable(c, plans, "No plans attached", "Attach a plan so that its credits can pay for requests to this agent. If you have no plan yet, create one first.")
 	endpoints := &page.Table{
 		Caption: "Endpoints", Head: []page.Column{{Text: "Method"}, {Text: "URL"}, {Text: "Access"}},
@@ -287,7 +295,8 @@ func showAgent(c *page.Context) (page.View, error) {
 	for _, u := range a.API.OpenEndpoints {
 		endpoints.Rows = append(endpoints.Rows, []page.Cell{{Text: "any"}, {Text: plain.Name(u)}, {Text: "open"}})
 	}
-	links := append(mayBegin(c, "Edit", "agents", string(a.ID), "edit"), page.Link{Text: "Public page", To: "/a/" + string(a.ID), Plain: true},
+	links := append(mayBegin(c, "Edit", "agents", string(a.ID), "edit"), page.Link{Text: "Start selling", To: c.To("agents", string(a.ID), "start"), Plain: true},
+		page.Link{Text: "Public page", To: "/a/" + string(a.ID), Plain: true},
 		page.Link{Text: "Requests", To: c.To("requests") + "?agentId=" + string(a.ID), Plain: true})
 	if c.Person.Rights.Has(toll.RightSpend) {
 		links = append(links, page.Link{Text: "Try it", To: c.To("try") + "?agent=" + string(a.ID), Plain: true})
@@ -305,7 +314,7 @@ func showAgent(c *page.Context) (page.View, error) {
 		Parts: []page.Part{
 			{Title: "Endpoints", Table: endpoints}, {Title: "Plans", Table: attached}, {Title: "Refusals by reason", Table: refused.table(c)},
 		},
-		Snippets: page.Snippets(c, a, ""),
+		Selling: page.Selling(c, a, "", credits, ""), Snippets: page.Snippets(c, a, ""),
 	})
 }
 

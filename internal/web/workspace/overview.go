@@ -3,6 +3,7 @@ package workspace
 import (
 	"encoding/json"
 	"errors"
+	"math/big"
 	"net/url"
 	"slices"
 	"strconv"
@@ -14,7 +15,7 @@ import (
 	"github.com/tollhq/toll/internal/web/page"
 )
 
-// overviewPage is how a seller's business goes, and what needs attention.
+// overviewPage shows what needs attention, the sales of a workspace that sells, and the plans, spending, and receipts of one that buys.
 type overviewPage struct {
 	Live   page.Live
 	Range  []page.Segment
@@ -27,7 +28,10 @@ type overviewPage struct {
 	Held   *page.Table // what the workspace bought; nil: nothing
 	Limits []page.Bar  // of money that access tokens may spend
 	To     string      // all requests
-	Buyer  bool        // nothing was sold: what was bought comes first
+	New    bool        // nothing was bought, and nothing is sold
+	Start  string      // page that starts selling; "" for a person who may not
+
+	Receipts, Spent *page.Table // of a workspace that only buys
 
 	ToFilter string
 }
@@ -48,8 +52,8 @@ func (w *pages) showOverview(c *page.Context) (page.View, error) {
 		return nil, err
 	}
 	now, err0 := w.liveOf(c)
-	u, err1 := usage(c, p, q)
-	refused, err2 := refusals(c, p, q)
+	plans, err1 := ownPlans(c)
+	agents, err2 := page.PartOf[*toll.Agent](c, list.Agents, newest)
 	tasks, err3 := w.tasks(c)
 	held, pace, err4 := held(c, page.Listing{Size: mostRecent})
 	limits, err5 := limits(c)
@@ -57,34 +61,60 @@ func (w *pages) showOverview(c *page.Context) (page.View, error) {
 		return nil, c.Failed("page", err)
 	}
 	body := overviewPage{
-		Live: now, Range: page.Ranges(c, p), Filter: filter, ToFilter: c.Base() + "?filter=yes&range=" + p.Key,
-		Tasks: append(tasks, endingCredits(c, held, pace)...), Limits: limits, To: c.To("requests"),
+		Live: now, Range: page.Ranges(c, p), Filter: filter, Limits: limits, To: c.To("requests"),
 	}
-	worst := []string{"bad", "warn", "quiet"}
-	slices.SortStableFunc(body.Tasks, func(a, b page.Task) int { return slices.Index(worst, a.Tone) - slices.Index(worst, b.Tone) })
 	if len(held.Items) > 0 {
 		body.Held = heldTable(c, held, pace)
 		body.Held.Pager = nil
 	}
+	switch sells := len(plans.Items)+len(agents.Items) > 0; {
+	case sells || filter != nil:
+		err = w.selling(c, &body, p, q)
+	case body.Held != nil:
+		err = w.buying(c, &body, p, held)
+	default:
+		body.Start = c.To("start")
+		if !c.Person.Rights.Has(toll.RightManage) {
+			body.Start = ""
+		}
+		body.New = true
+	}
+	open, err6 := unattached(c, plans.Items, agents)
+	if err := errors.Join(err, err6); err != nil {
+		return nil, c.Failed("page", err)
+	}
+	body.Tasks = slices.Concat(tasks, open, endingCredits(c, held, pace))
+	if len(agents.Items) > 0 && len(plans.Items) == 0 {
+		body.Tasks = append(body.Tasks, page.Task{
+			Tone: "warn", Title: "Create your first plan", Text: "Buyers pay for a plan and spend its credits on your agents.", To: c.To("plans", "new"), Act: "Create plan",
+		})
+	}
+	worst := []string{"bad", "warn", "quiet"}
+	slices.SortStableFunc(body.Tasks, func(a, b page.Task) int { return slices.Index(worst, a.Tone) - slices.Index(worst, b.Tone) })
+	return c.Draw("Overview", body)
+}
+
+// selling adds the figures of what the workspace sells.
+func (w *pages) selling(c *page.Context, body *overviewPage, p page.Period, q url.Values) error {
+	body.ToFilter = c.Base() + "?filter=yes&range=" + p.Key
+	u, err1 := usage(c, p, q)
+	refused, err2 := refusals(c, p, q)
 	var paid []*income
 	var payers []page.Stat
-	var err6, err7, err8, err9 error
+	var err3, err4, err5, err6 error
 	if !q.Has("agentId") { // neither is counted by agent
-		paid, err6 = revenue(c, p, q)
-		payers, err7 = w.payersOf(c, p, toll.PlanID(q.Get("planId")))
+		paid, err3 = revenue(c, p, q)
+		payers, err4 = w.payersOf(c, p, toll.PlanID(q.Get("planId")))
 	}
 	if toll.PlanID(q.Get("planId")) == "" && !q.Has("agentId") {
-		body.Latest, err8 = w.latest(c)
+		body.Latest, err5 = w.latest(c)
 		var sold page.List[*toll.Order]
-		sold, err9 = page.PartOf[*toll.Order](c, list.Orders, url.Values{"role": {"seller"}, "pageSize": {strconv.Itoa(mostRecent)}})
+		sold, err6 = page.PartOf[*toll.Order](c, list.Orders, url.Values{"role": {"seller"}, "pageSize": {strconv.Itoa(mostRecent)}})
 		body.Sales = ordersTable(c, sold)
 		body.Sales.Pager = nil
-		if body.Buyer = body.Held != nil && len(body.Latest.Rows)+len(sold.Items) == 0; body.Buyer {
-			body.Sales = nil
-		}
 	}
-	if err := errors.Join(err6, err7, err8, err9); err != nil {
-		return nil, c.Failed("page", err)
+	if err := errors.Join(err1, err2, err3, err4, err5, err6); err != nil {
+		return err
 	}
 	refusedStat := refused.stat()
 	refusedStat.To = c.To("usage")
@@ -105,7 +135,49 @@ func (w *pages) showOverview(c *page.Context) (page.View, error) {
 	} else {
 		body.Charts = []*page.Chart{page.NewChart("Credits burned", p, u.credits, page.PlainNumber)}
 	}
-	return c.Draw("Overview", body)
+	return nil
+}
+
+// buying adds the figures of a workspace that sells nothing: its credits and tokens, what it spent, and its receipts.
+func (w *pages) buying(c *page.Context, body *overviewPage, p page.Period, held page.List[*toll.Balance]) error {
+	recent := strconv.Itoa(mostRecent)
+	u, err1 := usage(c, p, url.Values{"role": {"buyer"}})
+	tokens, err2 := page.PartOf[*toll.Permission](c, list.Permissions, url.Values{"status": {string(toll.StatusActive)}, "pageSize": {"100"}})
+	orders, err3 := page.PartOf[*toll.Order](c, list.Orders, url.Values{"role": {"buyer"}, "pageSize": {recent}})
+	paid, err4 := page.PartOf[*toll.Settlement](c, list.Requests, url.Values{"role": {"buyer"}, "status": {"settled"}, "pageSize": {recent}})
+	if err := errors.Join(err1, err2, err3, err4); err != nil {
+		return err
+	}
+	left := new(big.Int)
+	for _, b := range held.Items {
+		left.Add(left, big.NewInt(int64(b.Available)))
+	}
+	note := ""
+	if held.Next != "" {
+		note = "of the newest " + page.Count(int64(len(held.Items)), "plan")
+	}
+	count := strconv.Itoa(len(tokens.Items))
+	if tokens.Next != "" {
+		count = "more than " + count
+	}
+	body.Stats = []page.Stat{{Label: "Credits left", Value: page.Grouped(left.String()), Note: note, To: c.To("holdings")}}
+	for _, s := range u.stats() {
+		s.To = c.To("requests") + "?role=buyer"
+		body.Stats = append(body.Stats, s)
+	}
+	body.Stats = append(body.Stats, page.Stat{Label: "Active access tokens", Value: count, To: c.To("tokens")})
+	body.Charts = []*page.Chart{page.NewChart("Credits burned", p, u.credits, page.PlainNumber)}
+	body.Spent = page.TableOf(c, list.Orders.Show("orderId", "status", "amount", "creditsGranted", "createdAt"), "order", orders, func(o *toll.Order, cell page.Cells) {
+		cell["orderId"].To, *cell["amount"] = c.To("orders", o.OrderID), amountOf(o)
+	})
+	body.Spent.Empty = &page.Empty{Icon: "shopping-cart", Title: "No orders yet", Text: "Plans that you order appear here with their price."}
+	var err error
+	if body.Receipts, err = w.requestsTable(c, paid, true); err != nil {
+		return err
+	}
+	body.Receipts.Empty = &page.Empty{Icon: "receipt", Title: "No receipts yet", Text: "Each paid request appears here with a link to its receipt."}
+	body.Spent.Pager, body.Receipts.Pager = nil, nil
+	return nil
 }
 
 // overviewFilter are the fields that narrow the overview, and what they say. The overview reads itself
@@ -133,37 +205,46 @@ func overviewFilter(c *page.Context, p page.Period) (fields []page.Field, q url.
 
 // latest is a table of the newest settlements of plans of the workspace.
 func (w *pages) latest(c *page.Context) (*page.Table, error) {
-	all, plans, more, err := settlements(c, w, 2*mostLatest)
+	all, plans, more, err := settlements(c, w.Records, 2*mostLatest)
 	if err == nil && more && len(all) < mostLatest {
-		all, plans, _, err = settlements(c, w, page.MostRows)
+		all, plans, _, err = settlements(c, w.Records, page.MostRows)
 	}
 	if err != nil {
 		return nil, err
 	}
-	var agents []toll.AgentID
-	for _, s := range all {
-		if s.AgentID != nil {
-			agents = append(agents, *s.AgentID)
+	t, err := w.paidTable(c, all[:min(len(all), mostLatest)], plans)
+	if t != nil {
+		t.Empty = &page.Empty{
+			Icon: "zap", Title: "No paid requests yet", Text: "Paid requests to your agents appear here immediately.",
+			To: c.To("agents"), Button: "Your agents",
 		}
-	}
-	names, err := w.namesOf(c, nil, agents)
-	of := list.Requests.And(list.Time("settledAt"), list.Credits("remainingBalance", "Left")).
-		Show("settledAt", "agentId", "payer", "planId", "creditsRedeemed", "remainingBalance")
-	shown := page.List[toll.Settlement]{Items: all[:min(len(all), mostLatest)]}
-	t := page.TableOf(c, of, "paid request", shown, func(s toll.Settlement, cell page.Cells) {
-		*cell["agentId"] = agentCell(c, names, &s, true)
-		*cell["planId"] = page.Cell{Text: page.NameOf(plans[s.PlanID].Metadata.Name), To: c.To("plans", string(s.PlanID))}
-	})
-	t.Empty = &page.Empty{
-		Icon: "zap", Title: "No paid requests yet", Text: "Paid requests to your agents appear here immediately.",
-		To: c.To("agents"), Button: "Your agents",
 	}
 	return t, err
 }
 
+// paidTable is a table of settlements of plans of the workspace.
+func (d *Deps) paidTable(c *page.Context, sold []toll.Settlement, plans map[toll.PlanID]*toll.Plan) (*page.Table, error) {
+	var agents []toll.AgentID
+	for _, s := range sold {
+		if s.AgentID != nil {
+			agents = append(agents, *s.AgentID)
+		}
+	}
+	names, err := d.namesOf(c, nil, agents)
+	if err != nil {
+		return nil, err
+	}
+	of := list.Requests.And(list.Time("settledAt"), list.Credits("remainingBalance", "Left")).
+		Show("settledAt", "agentId", "payer", "planId", "creditsRedeemed", "remainingBalance")
+	return page.TableOf(c, of, "paid request", page.List[toll.Settlement]{Items: sold}, func(s toll.Settlement, cell page.Cells) {
+		*cell["agentId"] = agentCell(c, names, &s, true)
+		*cell["planId"] = page.Cell{Text: page.NameOf(plans[s.PlanID].Metadata.Name), To: c.To("plans", string(s.PlanID))}
+	}), nil
+}
+
 // settlements reads the newest n settlements of the workspace, and returns the sold ones with their plans. It reports whether the
 // workspace may have more settlements.
-func settlements(c *page.Context, w *pages, n int) (sold []toll.Settlement, plans map[toll.PlanID]*toll.Plan, more bool, err error) {
+func settlements(c *page.Context, r Records, n int) (sold []toll.Settlement, plans map[toll.PlanID]*toll.Plan, more bool, err error) {
 	q := url.Values{"type": {string(toll.EventSettlementSettled)}, "pageSize": {strconv.Itoa(n)}}
 	events, err := page.PartOf[*toll.Event](c, list.Events, q)
 	if err != nil {
@@ -177,7 +258,7 @@ func settlements(c *page.Context, w *pages, n int) (sold []toll.Settlement, plan
 		}
 		sold, ids = append(sold, s), append(ids, s.PlanID)
 	}
-	plans, err = w.Records.Plans(c.Ctx(), unique(ids))
+	plans, err = r.Plans(c.Ctx(), unique(ids))
 	sold = slices.DeleteFunc(sold, func(s toll.Settlement) bool { // the other settlements of plans that it bought
 		return plans[s.PlanID] == nil || plans[s.PlanID].Owner != c.Person.Address
 	})
@@ -188,9 +269,7 @@ func settlements(c *page.Context, w *pages, n int) (sold []toll.Settlement, plan
 func (w *pages) tasks(c *page.Context) (out []page.Task, err error) {
 	hooks, err1 := page.PartOf[*toll.Webhook](c, list.Webhooks, newest)
 	keys, err2 := w.endingKeys(c)
-	agents, err3 := page.PartOf[*toll.Agent](c, list.Agents, url.Values{"pageSize": {"1"}})
-	plans, err4 := page.PartOf[*toll.Plan](c, list.Plans, url.Values{"pageSize": {"1"}})
-	if err := errors.Join(err1, err2, err3, err4); err != nil {
+	if err := errors.Join(err1, err2); err != nil {
 		return nil, err
 	}
 	for _, h := range hooks.Items {
@@ -205,12 +284,6 @@ func (w *pages) tasks(c *page.Context) (out []page.Task, err error) {
 	out = append(out, keys...)
 	if p := c.Person; p.User != nil && p.Workspace.Name == "" && p.Rights.Has(toll.RightMembers) {
 		out = append(out, page.Task{Tone: "quiet", Title: "This workspace has no name", Text: "Members see the name instead of an address.", To: c.To("settings"), Act: "Name workspace"})
-	}
-	if plans.Total == 0 {
-		out = append(out, page.Task{Tone: "warn", Title: "Create your first plan", Text: "Buyers pay for a plan and spend its credits on your agents.", To: c.To("plans", "new"), Act: "Create plan"})
-	}
-	if agents.Total == 0 {
-		out = append(out, page.Task{Tone: "warn", Title: "Create your first agent", Text: "An agent is a server that charges subscribers per request.", To: c.To("agents", "new"), Act: "Create agent"})
 	}
 	return out, nil
 }
@@ -247,8 +320,8 @@ func (w *pages) endingKeys(c *page.Context) (out []page.Task, err error) {
 func briefKey(k toll.APIKey) bool { return k.ExpiresAt.Sub(k.CreatedAt.Time) <= soon }
 
 // liveOf returns how the page follows the events of its workspace. It is read before what the page shows.
-func (w *pages) liveOf(c *page.Context) (page.Live, error) {
+func (d *Deps) liveOf(c *page.Context) (page.Live, error) {
 	const before = -1 // the stream is longer, so that Wait returns at once
-	last, err := w.Events.Wait(c.Ctx(), c.Person.Address, "", before, 0)
+	last, err := d.Events.Wait(c.Ctx(), c.Person.Address, "", before, 0)
 	return page.Live{To: c.To("live"), After: last}, err
 }

@@ -28,6 +28,7 @@ type Deps struct {
 	Auth     *auth.Auth
 	People   *people.People
 	Cards    bool                          // the service takes cards
+	Coins    bool                          // the service takes payments on a chain
 	Changes  func(version string) []Change // of the API since a version
 	Outbound outbound.Config               // where calls of the page that tries an agent may go
 	Times    ReadTimes
@@ -93,6 +94,8 @@ func (w *pages) areas() []page.Area {
 			Title: "Overview", Template: "overview", Group: page.GroupSell, Nav: "Overview", Icon: "layout-grid", Key: "o", Right: read,
 			Get: w.showOverview,
 		},
+		{Path: "/start", Title: "Start selling", Under: "/agents", Right: manage, Persons: true, Get: w.askStart, Post: w.start},
+		{Path: "/agents/{agent}/start", Template: "start", Under: "/agents", Right: read, Act: manage, Get: w.showStart, Post: makeTest},
 		{Path: "/agents", Title: "Agents", Group: page.GroupSell, Nav: "Agents", Icon: "bot", Key: "a", Right: read, Get: listAgents},
 		{Path: "/agents/new", Title: "Create agent", Under: "/agents", Right: manage, Get: askAgent, Post: registerAgent},
 		{Path: "/agents/{agent}", Under: "/agents", Right: read, Act: manage, Get: showAgent, Post: actOnAgent},

@@ -451,6 +451,9 @@ func actOnPlan(c *page.Context) (page.View, error) {
 		case "unlist":
 			out.Done = "Plan unlisted. It accepts no new orders, and its credits keep working."
 			_, err = c.API.SetPlanListed(c.Acting(), p.ID, false)
+		case "attach":
+			out.Done = "Plan attached."
+			_, err = c.API.AttachPlan(c.Acting(), toll.AgentID(c.Form.Get("agent")), p.ID)
 		case "mint", "take":
 			out.Done, err = moveCredits(c, p)
 		default:
@@ -532,7 +535,18 @@ func (w *pages) showPlan(c *page.Context) (page.View, error) {
 	ordersTable.Pager = nil
 	agentsTable := agentsTable(c, agents)
 	agentsTable.Pager = nil
-	agentsTable.Empty = &page.Empty{Icon: "bot", Title: "No agents", Text: "Attach the plan to an agent so that subscribers can spend their credits on the agent.", To: c.To("agents"), Button: "Your agents", Command: ""}
+	agentsTable.Empty = &page.Empty{Icon: "bot", Title: "No agents", Text: noAgent, To: c.To("agents"), Button: "Your agents", Command: ""}
+	acts, note := actsOfPlan(c, plan), ""
+	if len(agents.Items) == 0 {
+		note = noAgent + " Attach the plan to an agent so that subscribers can spend its credits there. The catalog lists plans only with their agents."
+		if c.Person.Rights.Has(toll.RightManage) {
+			attach, err := attachDialog(c)
+			if err != nil {
+				return nil, c.Failed("plan", err)
+			}
+			acts = append([]page.Dialog{attach}, acts...)
+		}
+	}
 	limit := "no limit"
 	if plan.MaxOrders > 0 {
 		limit = page.Count(plan.MaxOrders, "order")
@@ -559,7 +573,7 @@ func (w *pages) showPlan(c *page.Context) (page.View, error) {
 			{Text: "Public page", To: "/p/" + id, Plain: true}, {Text: "Requests", To: c.To("requests") + "?planId=" + id, Plain: true},
 		}, file(c, "subscribers", url.Values{"plan": {id}})),
 		Range: page.Ranges(c, p), Stats: slices.Concat(revenueStats(paid, c.To("revenue")+"?plan="+id), u.stats(), []page.Stat{refused.stat()}),
-		Facts: facts, Acts: actsOfPlan(c, plan),
+		Facts: facts, Note: note, Acts: acts,
 		Parts: []page.Part{
 			{Title: "Subscribers", Table: holders}, {Title: "Recent orders", Table: ordersTable}, {Title: "Agents", Table: agentsTable},
 			{Title: "Refusals by reason", Table: refused.table(c)},

@@ -475,13 +475,13 @@ func (w *pages) usageBy(c *page.Context, p page.Period, q url.Values, by string)
 }
 
 // namesOf returns the names of plans and agents by their ids.
-func (w *pages) namesOf(c *page.Context, plans []toll.PlanID, agents []toll.AgentID) (map[string]string, error) {
+func (d *Deps) namesOf(c *page.Context, plans []toll.PlanID, agents []toll.AgentID) (map[string]string, error) {
 	names := map[string]string{}
-	ofPlans, err1 := w.Records.Plans(c.Ctx(), unique(plans))
+	ofPlans, err1 := d.Records.Plans(c.Ctx(), unique(plans))
 	for id, p := range ofPlans {
 		names[string(id)] = page.NameOf(p.Metadata.Name)
 	}
-	ofAgents, err2 := w.Records.Agents(c.Ctx(), unique(agents))
+	ofAgents, err2 := d.Records.Agents(c.Ctx(), unique(agents))
 	for id, a := range ofAgents {
 		names[string(id)] = page.NameOf(a.Metadata.Name)
 	}

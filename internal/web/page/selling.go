@@ -1,0 +1,225 @@
+package page
+
+import (
+	"cmp"
+	"net"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/plain"
+)
+
+// example is the endpoint in the code of an agent that has none which code can name.
+const example = "https://agent.example.com/ask"
+
+// snippetEndpoint returns the method and URL of an agent that its code names. The seller chose the URL, and people paste the code: a URL
+// with characters that end a string of a shell or of a language, or that are replaced in it, is never in it.
+func snippetEndpoint(a *toll.Agent) (verb, address string) {
+	for _, e := range a.API.Endpoints {
+		if strings.HasPrefix(e.URL, "http") && !strings.ContainsAny(e.URL, `'"*{}()$`+"`\\") {
+			return e.Verb, plain.Name(e.URL)
+		}
+	}
+	return "POST", example
+}
+
+// mcpName is the name of the MCP server in the logical endpoints of an agent, or "" if it has no such endpoint.
+func mcpName(a *toll.Agent) string {
+	for _, e := range a.API.Endpoints {
+		if u, err := url.Parse(e.URL); err == nil && u.Scheme == "mcp" && u.Host == MCPName(u.Host) {
+			return u.Host
+		}
+	}
+	return ""
+}
+
+// MCPName makes the name of an MCP server from a text: lowercase letters, digits, and hyphens, at most 40 of them.
+func MCPName(text string) string {
+	words := strings.FieldsFunc(strings.ToLower(text), func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') })
+	name := strings.Join(words, "-")
+	return cmp.Or(strings.Trim(name[:min(len(name), 40)], "-"), "server")
+}
+
+// methods are the methods for which the frameworks of the code have a function.
+var methods = []string{"GET", "POST", "PUT", "PATCH", "DELETE"}
+
+// Selling returns the code that takes payments for an agent, by framework. plan pays; "" is the first plan of the agent. credits is the
+// price of a request. key is the API key of the server, or "" if the page cannot show it.
+func Selling(c *Context, a *toll.Agent, plan toll.PlanID, credits toll.Credits, key string) []Snippet {
+	verb, address := snippetEndpoint(a)
+	if !slices.Contains(methods, verb) {
+		verb = "POST"
+	}
+	if plan == "" && len(a.Plans) > 0 {
+		plan = a.Plans[0].PlanID
+	}
+	u, err := url.Parse(address)
+	if err != nil {
+		u, _ = url.Parse(example) // cannot fail
+	}
+	port, listen := "3000", "127.0.0.1:8403"
+	if toll.IsLoopback(u.Hostname()) && u.Port() != "" {
+		port, listen = u.Port(), net.JoinHostPort("127.0.0.1", u.Port())
+	}
+	upstream := "3000"
+	if strings.HasSuffix(listen, ":3000") {
+		upstream = "3001"
+	}
+	name, register := mcpName(a), ""
+	if name == "" {
+		name = MCPName(a.Metadata.Name)
+		register = "// First, add the endpoint \"POST mcp://" + name + "/tools/*\" to the agent.\n"
+	}
+	with := strings.NewReplacer(
+		"$SERVICE", c.PublicURL, "$VERB", verb, "$verb", strings.ToLower(verb), "$PATH", cmp.Or(u.EscapedPath(), "/"), "$ORIGIN", u.Scheme+"://"+u.Host,
+		"$DIR", strings.TrimRight(u.EscapedPath(), "/"), "$PLAN", cmp.Or(string(plan), "PLAN"), "$AGENT", string(a.ID), "$CREDITS", max(credits, 1).String(), "$PORT", port, "$LISTEN", listen,
+		"$UPSTREAM", upstream, "$NAME", name, "$REGISTER", register, "$KEY", cmp.Or(key, "…"),
+	).Replace
+	return []Snippet{
+		{"Express", with(`import express from "express";
+import { Toll } from "@tollhq/toll";
+import { paid } from "@tollhq/toll/express";
+
+const price = paid({
+  toll: new Toll({ url: "$SERVICE" }), // reads TOLL_API_KEY
+  plan: "$PLAN",
+  agent: "$AGENT",
+  publicUrl: "$ORIGIN",
+  credits: $CREDITS,
+});
+
+const app = express();
+app.$verb("$PATH", price, express.json(), (req, res) => {
+  res.json({ text: "It works." });
+});
+app.listen($PORT);`)},
+		{"Hono", with(`import { Hono } from "hono";
+import { Toll } from "@tollhq/toll";
+import { paid } from "@tollhq/toll/hono";
+
+const price = paid({
+  toll: new Toll({ url: "$SERVICE" }), // reads TOLL_API_KEY
+  plan: "$PLAN",
+  agent: "$AGENT",
+  publicUrl: "$ORIGIN",
+  credits: $CREDITS,
+});
+
+const app = new Hono();
+app.$verb("$PATH", price, (c) => c.json({ text: "It works." }));
+
+export default { port: $PORT, fetch: app.fetch };`)},
+		{"Next", with(`// app$DIR/route.ts
+import { Toll } from "@tollhq/toll";
+import { paid } from "@tollhq/toll/next";
+
+const answer = () => Response.json({ text: "It works." });
+
+export const $VERB = paid(answer, {
+  toll: new Toll({ url: "$SERVICE" }), // reads TOLL_API_KEY
+  plan: "$PLAN",
+  agent: "$AGENT",
+  publicUrl: "$ORIGIN",
+  credits: $CREDITS,
+});`)},
+		{"FastAPI", with(`from fastapi import FastAPI
+from toll import AsyncToll
+from toll.asgi import Middleware, paid
+
+app = FastAPI()
+app.add_middleware(
+    Middleware,
+    client=AsyncToll(url="$SERVICE"),  # reads TOLL_API_KEY
+    plan="$PLAN",
+    agent="$AGENT",
+    public_url="$ORIGIN",
+)
+
+
+@app.$verb("$PATH")
+@paid(credits=$CREDITS)
+async def answer() -> dict[str, str]:
+    return {"text": "It works."}`)},
+		{"Flask", with(`from flask import Flask
+from toll import Toll
+from toll.wsgi import Middleware, paid
+
+app = Flask(__name__)
+app.wsgi_app = Middleware(
+    app.wsgi_app,
+    Toll(url="$SERVICE"),  # reads TOLL_API_KEY
+    plan="$PLAN",
+    agent="$AGENT",
+    public_url="$ORIGIN",
+)
+
+
+@app.$verb("$PATH")
+@paid(credits=$CREDITS)
+def answer():
+    return {"text": "It works."}`)},
+		{"Go", with(`package main
+
+import (
+	"io"
+	"log"
+	"net/http"
+
+	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/paid"
+)
+
+func main() {
+	service := client.New("", client.WithURL("$SERVICE")) // reads TOLL_API_KEY
+	answer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		io.WriteString(w, "It works.\n")
+	})
+	http.Handle("$VERB $PATH", paid.Handler(service, answer,
+		paid.Plan("$PLAN"),
+		paid.Agent("$AGENT"),
+		paid.PublicURL("$ORIGIN"),
+		paid.Credits($CREDITS),
+	))
+	log.Fatal(http.ListenAndServe("127.0.0.1:$PORT", nil))
+}`)},
+		{"MCP", with(`$REGISTERimport { Toll } from "@tollhq/toll";
+import { seller } from "@tollhq/toll/mcp";
+import { z } from "zod";
+
+const sell = seller({
+  toll: new Toll({ url: "$SERVICE" }), // reads TOLL_API_KEY
+  plan: "$PLAN",
+  agent: "$AGENT",
+  serverName: "$NAME",
+});
+
+// server is your McpServer.
+server.registerTool(
+  "echo",
+  { description: "Returns a text.", inputSchema: { text: z.string() } },
+  sell.tool("echo", { credits: $CREDITS }, ({ text }) => ({
+    content: [{ type: "text", text }],
+  })),
+);`)},
+		{"toll gate", with(`# Charges for requests to a server on port $UPSTREAM, in any language.
+export TOLL_API_KEY='$KEY'
+toll gate --url '$SERVICE' --upstream http://127.0.0.1:$UPSTREAM \
+  --listen $LISTEN \
+  --public-url '$ORIGIN' \
+  --plan $PLAN \
+  --agent $AGENT \
+  --credits $CREDITS`)},
+	}
+}
+
+// CallOnce is a command that calls an agent once, paid with an access token.
+func CallOnce(a *toll.Agent, token string) string {
+	verb, address := snippetEndpoint(a)
+	body := " \\\n  -H 'content-type: application/json' -d '{}'"
+	if verb == "GET" || verb == "HEAD" {
+		body = ""
+	}
+	return "curl -i -X " + verb + " '" + address + "' \\\n  -H 'payment-signature: " + token + "'" + body
+}
