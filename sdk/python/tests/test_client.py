@@ -606,6 +606,26 @@ def test_requests(svc: Service) -> None:
         assert e.value.status == 404
 
 
+def test_registers_once(svc: Service) -> None:
+    """The same nonce and content is the same agent and plan; other content is an error."""
+    with svc.client() as builder:
+        made = [
+            builder.agents.create_with_plan(
+                name="Again", endpoints=[{"POST": "https://again.example.com/ask"}], plan_name="Again",
+                price=builders.free_price(), credits=builders.fixed_credits(10), nonce=nonce,
+            )
+            for nonce in (77, 77, 78)
+        ]
+        assert made[0].agent_id == made[1].agent_id != made[2].agent_id
+        assert made[0].plan_id == made[1].plan_id != made[2].plan_id
+        with pytest.raises(errors.BusinessError) as e:
+            builder.agents.create_with_plan(
+                name="Other", endpoints=[], plan_name="Again", price=builders.free_price(),
+                credits=builders.fixed_credits(10), nonce=77,
+            )
+        assert e.value.code == "BCK.PROTOCOL.0906"
+
+
 def test_more_of_a_builder(svc: Service) -> None:
     """The catalogue, signed offers, calls of a key and a pretended agent."""
     with svc.client() as builder:

@@ -131,13 +131,15 @@ class AsyncAgents(AsyncResource):
         access_limit: str | None = None,
         max_orders: int | None = None,
         is_trial: bool | None = None,
+        nonce: int | None = None,
     ) -> m.AgentAndPlanRegistered:
         """Registers an agent and a plan for it, atomically. Build price and credits with
-        toll.builders."""
+        toll.builders. nonce is the same as for a plan: the same nonce and content is the same agent
+        and plan."""
         agent = _agent_body(name, endpoints, description, tags, agent_definition_url, metadata, api)
         plan = _plan_body(
             plan_name, price, credits, None, None, plan_metadata, access_limit, max_orders,
-            is_trial, None,
+            is_trial, nonce,
         )
         body = {"agent": agent, "plan": plan}
         path = f"{AGENTS}/plans"
