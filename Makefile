@@ -1,6 +1,6 @@
 # make prints these targets.
 .DEFAULT_GOAL := help
-.PHONY: help test test-all test-short test-race test-plain test-stores test-interop mutate crash fuzz bench bench-guard screens release lint clean
+.PHONY: help test test-all test-short test-race test-plain test-stores test-interop mutate crash fuzz bench bench-guard screens sdk release lint clean
 
 help: ## print this
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -47,6 +47,9 @@ bench-guard: ## compare verify and settle with the commit in bench/BASE, fail be
 
 screens: ## pictures of every page, light, dark and narrow, in screens/, and those of the documents
 	TOLL_TEST_PICTURES="$(CURDIR)/screens" go test -count=1 -timeout 30m -v -run 'TestScreens|TestJourney|TestPeopleInABrowser|TestPagesOfOrders' ./interop
+
+sdk: ## build the packages of the SDKs that the service serves (sdk/packages), after a change of their sources
+	python3 sdk/build.py
 
 release: ## build programs and packages in dist/, without publishing them
 	sh scripts/package.sh release --snapshot

@@ -41,6 +41,10 @@ var rooms = map[string]room{
 	},
 
 	// evm signs and recovers what wallets sign off the chain.
+	"sdk": {
+		what:  "the packages of the SDKs for TypeScript and Python, which the service serves, and the commands that install an SDK",
+		layer: "public",
+	},
 	"evm": {
 		what:  "what wallets sign off the chain: authorizations of tokens, texts; strict recovery",
 		layer: "public",
@@ -374,7 +378,7 @@ var rooms = map[string]room{
 	"internal/web/public": {
 		what:  "pages for everybody: catalogue, agents, plans, receipts, orders by signed links, cards",
 		layer: "doors",
-		ours: "toll x402 internal/auth internal/meter internal/list internal/plain internal/rail internal/records internal/web/offer internal/web/page " +
+		ours: "toll x402 sdk internal/auth internal/meter internal/list internal/plain internal/rail internal/records internal/web/offer internal/web/page " +
 			"internal/web/session",
 	},
 	"internal/web/offer": {
@@ -396,7 +400,7 @@ var rooms = map[string]room{
 	"internal/web/page": {
 		what:  "toolkit of pages: context of a request, views, errors, frame, forms, tables, charts, formats",
 		layer: "doors",
-		ours:  "toll x402 client internal/auth internal/gzipped internal/list internal/plain internal/web/session",
+		ours:  "toll x402 client sdk internal/auth internal/gzipped internal/list internal/plain internal/web/session",
 	},
 	"internal/web/session": {
 		what:  "sessions of browsers, tickets of forms, and acts that run once",
@@ -437,7 +441,7 @@ var rooms = map[string]room{
 		ours: "toll x402 internal/tempfile internal/apiversion internal/check internal/seal internal/store internal/alarm internal/traces " +
 			"internal/ledger internal/jobs internal/auth internal/catalogue internal/tokens internal/purchases internal/pay internal/checkout " +
 			"internal/api internal/backup internal/oauth internal/records internal/web internal/web/operator internal/web/page internal/web/public internal/web/session internal/web/workspace internal/events " +
-			"internal/outbound internal/pace internal/metrics internal/rails internal/people",
+			"internal/outbound internal/pace internal/metrics internal/rails internal/people sdk",
 		third: []string{"golang.org/x/sys/unix", "go.opentelemetry.io/otel"}, // the filter of a listener that ends
 		tests: []string{
 			"github.com/go-jose/go-jose/v4", "github.com/jackc/pgx/v5",

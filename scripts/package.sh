@@ -76,6 +76,13 @@ image)
     image "$arch=build/toll-$arch"
     ;;
 release)
+    case " $* " in
+    *" --snapshot "*) ;;
+    *) if grep -q '"released": false' sdk/packages/index.json; then
+        echo "a package of the SDKs is not marked as released: run python3 sdk/build.py --release, and commit sdk/packages" >&2
+        exit 1
+    fi ;;
+    esac
     tools
     goreleaser release --clean "$@"
     version=$(sed -n 's/.*"version":"\([^"]*\)".*/\1/p' dist/metadata.json)
