@@ -177,6 +177,9 @@ var forPrograms = []string{"/api/", "/.well-known/"}
 // notServed answers requests with an unknown path or method: with a page for a browser, otherwise with JSON.
 func (c *call) notServed(code toll.Code) {
 	e := toll.NewError(code)
+	if code == toll.CodePathNotFound && strings.HasPrefix(c.r.URL.Path, "/sdk/") {
+		e = e.WithHint("This service does not have this SDK package. GET /sdk lists its packages.")
+	}
 	reads := c.r.Method == http.MethodGet || c.r.Method == http.MethodHead
 	forProgram := func(prefix string) bool { return strings.HasPrefix(c.r.URL.Path, prefix) }
 	if c.h.noPage == nil || !reads || !c.fromPerson() || len(c.r.Header["Authorization"]) > 0 || slices.ContainsFunc(forPrograms, forProgram) {

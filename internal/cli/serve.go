@@ -80,6 +80,9 @@ new requests for the time in --drain, and it then finishes the requests in fligh
 	fl.StringVar(&f.cfg.Brand.Name, "brand-name", "", "name of the service on its pages; default Toll")
 	fl.StringVar(&f.cfg.Brand.Color, "brand-color", "", "accent color of the pages, such as #0b6e63")
 	fl.StringVar(&f.cfg.Brand.Logo, "brand-logo", "", "logo on the pages: a PNG or SVG file of at most 256 KiB")
+	fl.StringVar(&f.cfg.Published, "published", "", "registries on which you have published the SDKs, separated by commas: npm, pypi, go; "+
+		"default none, and pages show how to install the SDKs from this service")
+	fl.StringVar(&f.cfg.GoRepository, "go-repository", "", "module path of your repository of the Go SDK, such as git.example.com/acme/toll@v1.1.0; default none")
 	fl.BoolVar(&f.cfg.LoopbackWebhooks, "loopback-webhooks", false, "allow webhooks of a sandbox to addresses on this machine, also with http")
 	fl.StringVar(&f.cfg.Exact, "x402-exact", "",
 		"payments that wallets without an account can make: off, plans (default), or open, which adds payments to other servers")

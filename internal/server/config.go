@@ -24,6 +24,7 @@ import (
 	"github.com/tollhq/toll/internal/rails"
 	"github.com/tollhq/toll/internal/seal"
 	"github.com/tollhq/toll/internal/web/page"
+	"github.com/tollhq/toll/sdk"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -124,6 +125,11 @@ type Config struct {
 	// account could reach what listens here for the machine alone. Live refuses it.
 	LoopbackWebhooks bool
 	Brand            page.Brand // the look of the pages
+	// Published are the registries, separated by commas, on which the operator has published the SDKs: npm, pypi, go. Pages name only
+	// these, and otherwise the packages that the service serves.
+	Published string
+	// GoRepository is the module path of a repository of the Go SDK, such as git.example.com/acme/toll@v1.1.0.
+	GoRepository string
 	// Clock tells the time; nil is the clock of the machine.
 	Clock func() time.Time
 	// Log is where the service reports; nil is silence. No line carries a key or a token.
@@ -195,6 +201,12 @@ func (c Config) check() error {
 	}
 	if _, err := api.ParseProxies(c.TrustedProxies); err != nil {
 		return fmt.Errorf("trusted proxies: %w", err)
+	}
+	if _, err := sdk.ParseRegistries(c.Published); err != nil {
+		return err
+	}
+	if err := sdk.CheckRepository(c.GoRepository); err != nil {
+		return err
 	}
 	if c.Database == "" {
 		return checkMode(filepath.Join(c.Data, databaseName))

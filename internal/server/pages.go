@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/api"
@@ -18,6 +19,7 @@ import (
 	"github.com/tollhq/toll/internal/web/public"
 	"github.com/tollhq/toll/internal/web/session"
 	"github.com/tollhq/toll/internal/web/workspace"
+	"github.com/tollhq/toll/sdk"
 )
 
 // site has the routes for people, and for programs that ask them; its NoPage answers people everywhere else.
@@ -26,18 +28,20 @@ func (s *Server) site() (api.Site, error) {
 	if err != nil {
 		return api.Site{}, err
 	}
-	return api.Site{Pages: append(peoplePages(w), s.oauthPages()...), Look: w, NoPage: w.NoPage}, nil
+	return api.Site{Pages: slices.Concat(peoplePages(w), s.oauthPages(), packagePages()), Look: w, NoPage: w.NoPage}, nil
 }
 
 // web is the room of the pages.
 func (s *Server) web() (*page.Site, error) {
 	cards, _ := s.rails.Rails[store.RailCard].(public.Cards)
 	proxies := s.cfg.limits().Proxies
+	registries, _ := sdk.ParseRegistries(s.cfg.Published) // check has read them
 	return web.New(web.Deps{
 		Pages: page.Config{
 			Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }), Namespace: s.cfg.Namespace,
 			PublicURL: s.PublicURL(), Environment: s.base.auth.Environment(), Clock: s.cfg.Clock, Machine: s.base.clock.machine, Address: func(r *http.Request) string { return api.Source(r, proxies).String() },
 			Log: s.cfg.Log, Brand: s.cfg.Brand, CloseReads: s.cfg.CloseReads, Source: func(r *http.Request) string { return s.rails.Cards.Source(api.Source(r, proxies)) },
+			SDK: sdk.Source{URL: s.PublicURL(), Published: registries, Go: s.cfg.GoRepository},
 		},
 		Session: session.Config{
 			Store: s.base.store, Auth: s.base.auth, People: s.people, Seal: s.base.ring.Seal, Open: s.base.ring.Open, PublicURL: s.PublicURL(), Clock: s.cfg.Clock,
@@ -88,6 +92,14 @@ func callsLoopback(env toll.Environment, listen, publicURL string) bool {
 func peoplePages(w *page.Site) (pages []api.Page) {
 	w.Routes(func(method, path string, h http.Handler) {
 		pages = append(pages, api.Page{Method: method, Path: path, Handler: h})
+	})
+	return pages
+}
+
+// packagePages are the packages of the SDKs.
+func packagePages() (pages []api.Page) {
+	sdk.Routes(func(path string, h http.Handler) {
+		pages = append(pages, api.Page{Method: http.MethodGet, Path: path, Handler: h})
 	})
 	return pages
 }

@@ -66,7 +66,11 @@ func laterOnce(name string, migrations map[string]string) func(t *testing.T) str
 	return func(t *testing.T) string {
 		t.Helper()
 		once.Do(func() {
-			program = servertest.Later(t, name, migrations)
+			files := map[string]string{}
+			for file, text := range migrations {
+				files["internal/store/migrations/"+file] = text
+			}
+			program = servertest.Later(t, name, files)
 		})
 		if program == "" {
 			t.Fatal("the later release was not built")

@@ -80,17 +80,16 @@ func moduleDir(t testing.TB) string {
 	return strings.TrimSpace(string(dir))
 }
 
-// Later builds a program that is this one with further migrations: what a later release is to this one. It lies beside Program under name
-// and is removed with it. The texts of the migrations are keyed by the names of their files, such as 9001_next.sql.
-func Later(t testing.TB, name string, migrations map[string]string) string {
+// Later builds a program that is this one with other files, such as further migrations: what a later release is to this one. It lies beside
+// Program under name and is removed with it. The texts of the files are keyed by their paths in the module.
+func Later(t testing.TB, name string, files map[string]string) string {
 	t.Helper()
 	mod, dir := moduleDir(t), t.TempDir()
 	replace := map[string]string{}
-	for name, text := range migrations {
-		file := filepath.Join(dir, name)
+	for name, text := range files {
+		file := filepath.Join(dir, strings.ReplaceAll(name, "/", "-"))
 		must.Do(t, os.WriteFile(file, []byte(text), 0o600))
-		into := filepath.Join(mod, "internal", "store", "migrations", name)
-		replace[into] = file
+		replace[filepath.Join(mod, name)] = file
 	}
 	text := must.Get(json.Marshal(map[string]any{"Replace": replace}))(t)
 	overlay := filepath.Join(dir, "overlay.json")

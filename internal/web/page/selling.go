@@ -77,8 +77,9 @@ func Selling(c *Context, a *toll.Agent, plan toll.PlanID, credits toll.Credits, 
 		"$DIR", strings.TrimRight(u.EscapedPath(), "/"), "$PLAN", cmp.Or(string(plan), "PLAN"), "$AGENT", string(a.ID), "$CREDITS", max(credits, 1).String(), "$PORT", port, "$LISTEN", listen,
 		"$UPSTREAM", upstream, "$NAME", name, "$REGISTER", register, "$KEY", cmp.Or(key, "…"),
 	).Replace
+	npm := installed("// ", c.SDK.Install("typescript"))
 	return []Snippet{
-		{"Express", with(`import express from "express";
+		{"Express", npm + with(`import express from "express";
 import { Toll } from "@tollhq/toll";
 import { paid } from "@tollhq/toll/express";
 
@@ -95,7 +96,7 @@ app.$verb("$PATH", price, express.json(), (req, res) => {
   res.json({ text: "It works." });
 });
 app.listen($PORT);`)},
-		{"Hono", with(`import { Hono } from "hono";
+		{"Hono", npm + with(`import { Hono } from "hono";
 import { Toll } from "@tollhq/toll";
 import { paid } from "@tollhq/toll/hono";
 
@@ -111,7 +112,7 @@ const app = new Hono();
 app.$verb("$PATH", price, (c) => c.json({ text: "It works." }));
 
 export default { port: $PORT, fetch: app.fetch };`)},
-		{"Next", with(`// app$DIR/route.ts
+		{"Next", npm + with(`// app$DIR/route.ts
 import { Toll } from "@tollhq/toll";
 import { paid } from "@tollhq/toll/next";
 
@@ -124,7 +125,7 @@ export const $VERB = paid(answer, {
   publicUrl: "$ORIGIN",
   credits: $CREDITS,
 });`)},
-		{"FastAPI", with(`from fastapi import FastAPI
+		{"FastAPI", installed("# ", c.SDK.Install("python")) + with(`from fastapi import FastAPI
 from toll import AsyncToll
 from toll.asgi import Middleware, paid
 
@@ -142,7 +143,7 @@ app.add_middleware(
 @paid(credits=$CREDITS)
 async def answer() -> dict[str, str]:
     return {"text": "It works."}`)},
-		{"Flask", with(`from flask import Flask
+		{"Flask", installed("# ", c.SDK.Install("python")) + with(`from flask import Flask
 from toll import Toll
 from toll.wsgi import Middleware, paid
 
@@ -160,7 +161,7 @@ app.wsgi_app = Middleware(
 @paid(credits=$CREDITS)
 def answer():
     return {"text": "It works."}`)},
-		{"Go", with(`package main
+		{"Go", installed("// ", c.SDK.Install("go")) + with(`package main
 
 import (
 	"io"
@@ -184,7 +185,7 @@ func main() {
 	))
 	log.Fatal(http.ListenAndServe("127.0.0.1:$PORT", nil))
 }`)},
-		{"MCP", with(`$REGISTERimport { Toll } from "@tollhq/toll";
+		{"MCP", npm + with(`$REGISTERimport { Toll } from "@tollhq/toll";
 import { seller } from "@tollhq/toll/mcp";
 import { z } from "zod";
 

@@ -21,6 +21,7 @@ import (
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/internal/auth"
 	"github.com/tollhq/toll/internal/web/session"
+	"github.com/tollhq/toll/sdk"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -42,6 +43,7 @@ type Config struct {
 	CloseReads  bool // public pages are for people who signed in
 	SignIn      SignIn
 	Cards       bool // the service takes cards
+	SDK         sdk.Source
 }
 
 // Set is the pages of one package.

@@ -38,14 +38,14 @@ token=$(curl -s $SERVICE/api/v1/x402/permissions \
   jq -r .accessToken)
 curl -i -X $VERB '$URL' \
   -H "payment-signature: $token" -d '{}'`)},
-		{"Go", with(`c := client.New(os.Getenv("TOLL_API_KEY"), client.WithURL("$SERVICE"))
+		{"Go", installed("// ", c.SDK.Install("go")) + with(`c := client.New(os.Getenv("TOLL_API_KEY"), client.WithURL("$SERVICE"))
 purse := client.NewPurse(client.Limits{
 	Hosts: []string{"$HOST"}, CreditsPerCall: 5, Credits: 100,
 })
 payer := c.Payer("$PLAN")
 h := &http.Client{Transport: client.NewTransport(purse, payer)}
 res, err := h.Post("$URL", "application/json", strings.NewReader("{}"))`)},
-		{"TypeScript", with(`import { Toll } from "@tollhq/toll";
+		{"TypeScript", installed("// ", c.SDK.Install("typescript")) + with(`import { Toll } from "@tollhq/toll";
 
 const toll = new Toll({ url: "$SERVICE" }); // TOLL_API_KEY
 const { accessToken } = await toll.tokens.create({
@@ -56,7 +56,7 @@ const res = await fetch("$URL", {
   headers: { "payment-signature": accessToken },
   body: "{}",
 });`)},
-		{"Python", with(`import httpx
+		{"Python", installed("# ", c.SDK.Install("python")) + with(`import httpx
 from toll import Toll
 from toll.http import Budget, HTTPXPayer, Limits
 
@@ -66,4 +66,9 @@ with httpx.Client(transport=payer) as http:
     print(http.request("$VERB", "$URL", json={}).text)`)},
 		{"MCP settings", string(settings)},
 	}
+}
+
+// installed returns commands as a comment above code.
+func installed(mark, commands string) string {
+	return mark + strings.ReplaceAll(commands, "\n", "\n"+mark) + "\n"
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/tollhq/toll/internal/meter"
 	"github.com/tollhq/toll/internal/records"
 	"github.com/tollhq/toll/internal/web/page"
+	"github.com/tollhq/toll/sdk"
 )
 
 //go:embed *.html
@@ -34,5 +35,6 @@ func Pages(d Deps) page.Set {
 	return page.Set{Templates: files, Routes: append(w.orderRoutes(),
 		open(page.PathExplore, w.explore, nil), open(page.PathAgent, showPublicAgent, nil), open(page.PathPlan, w.showPublicPlan, w.postPlan),
 		open(page.PathReceipts, askReceipt, w.checkReceipt), page.Route{Path: page.PathEnroll, Get: w.enroll, Post: w.beginEnroll},
+		page.Route{Path: sdk.Path, Raw: listSDKs},
 	)}
 }
