@@ -8,7 +8,7 @@ import (
 	"github.com/tollhq/toll/internal/store"
 )
 
-// AccountsOfPlan lists the accounts of a plan that ever had credits, by the address of their subscriber. It names no account: on a sharded
+// AccountsOfPlan lists the accounts of a plan that ever had credits, by the address of their subscriber. On a sharded
 // store it asks every shard.
 func (l *Ledger) AccountsOfPlan(ctx context.Context, plan toll.PlanID, page store.Page) (store.List[Account], error) {
 	return l.accounts(ctx, store.Listing{
@@ -16,7 +16,7 @@ func (l *Ledger) AccountsOfPlan(ctx context.Context, plan toll.PlanID, page stor
 	}, page)
 }
 
-// AccountsHeld lists the accounts of a subscriber that ever had credits, by the id of their plan. An order that is not paid does not count.
+// AccountsHeld lists the accounts of a subscriber that ever had credits, by the id of their plan. An unpaid order does not count.
 // It does not name an account, so a sharded store reads every shard.
 func (l *Ledger) AccountsHeld(ctx context.Context, subscriber toll.Address, page store.Page) (store.List[Account], error) {
 	return l.accounts(ctx, store.Listing{

@@ -36,7 +36,7 @@ type view struct {
 	Parent  string // origin of the page around the frame
 }
 
-// typed has the fields that a form shows again after a declined card: all fields except those of the card.
+// typed has the fields that a form shows again after a declined card.
 type typed struct{ Email, Name string }
 
 func notice(status int, title, message string) view {
@@ -260,8 +260,7 @@ func (c *call) afterChallenge(ch challenge) view {
 	return view{Redirect: c.base + "/c/pay/" + ch.session.ID}
 }
 
-// script serves a script: the one that stands in for Stripe.js and mounts the page of an embedded session in a frame, or the one of a
-// frame that is left.
+// script serves stripe.js, which mounts the page of an embedded session in a frame as Stripe.js does, and leave.js, which closes the frame.
 func script(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/javascript; charset=utf-8")
 	w.Header().Set("X-Content-Type-Options", "nosniff")

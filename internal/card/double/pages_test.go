@@ -95,7 +95,7 @@ func TestSession_Embedded(t *testing.T) {
 	if got := s.open(s.url + "/dahlia/stripe.js"); !strings.Contains(got.body, "createEmbeddedCheckoutPage") {
 		t.Errorf("got %+v", got)
 	}
-	// A declined card stays in the frame. The form keeps what was typed, except for the card.
+	// A declined card stays in the frame. The form keeps email and name, but not the card.
 	got := s.submit(at, typed("4000000000000002"))
 	if got.status != http.StatusPaymentRequired || !strings.Contains(got.body, "Your card was declined.") || !strings.Contains(got.body, `action="`+at+`"`) ||
 		!strings.Contains(got.body, `value="ada@example.com"`) || !strings.Contains(got.body, `value="Ada"`) || strings.Contains(got.body, "4000000000000002") ||

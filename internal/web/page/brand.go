@@ -124,7 +124,7 @@ func luminance(color string) float64 {
 	return sum
 }
 
-// brandRoutes are the routes of the look. Without a brand only the icon is left, for browsers that ask for it by its usual path.
+// brandRoutes are the routes of the look. Without a brand, the only route is the icon at the path that browsers try.
 func (w *Site) brandRoutes() []Route {
 	serve := func(at, media string, body []byte) Route {
 		return Route{Path: at, Handler: http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {

@@ -17,7 +17,7 @@ import (
 	"github.com/tollhq/toll/internal/web/page"
 )
 
-// listOrders shows the orders of one side. It filters by the plans that the workspace sells, or by those that it bought.
+// listOrders shows the orders of one side. Its filter lists the plans that the workspace sells or bought.
 func listOrders(w *pages) func(*page.Context) (page.View, error) {
 	return func(c *page.Context) (page.View, error) {
 		buyer := c.R.URL.Query().Get("role") == "buyer"
@@ -57,7 +57,7 @@ func listOrders(w *pages) func(*page.Context) (page.View, error) {
 	}
 }
 
-// orderPlans returns the field that filters orders by plan. The API rejects a value that is not a plan id.
+// orderPlans returns the field that filters orders by plan. The API rejects an invalid id.
 func orderPlans(c *page.Context, buyer bool) (page.Field, error) {
 	f := page.Field{Name: "planId", Label: "Plan", Options: []page.Option{{Text: "All plans"}}}
 	add := func(id toll.PlanID, name string) {

@@ -78,7 +78,7 @@ func TestStoryOf_Times(t *testing.T) {
 	}
 }
 
-// TestOrderState: refunds, disputes, and expired pages have words of their own.
+// TestOrderState: refunds, disputes, and expired pages have their own words.
 func TestOrderState(t *testing.T) {
 	price := toll.UnitsOfCents(500)
 	for want, o := range map[string]toll.Order{
