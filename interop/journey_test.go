@@ -200,7 +200,7 @@ func (w *town) inShell(command string, background bool) {
 	must.Do(w, os.Symlink(servertest.Program(w.T), filepath.Join(bin, "toll")))
 	ctx, stop := context.WithCancel(w.Context())
 	cmd := exec.CommandContext(ctx, "sh", "-c", command)
-	cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "TOLL_CONFIG="+filepath.Join(bin, "config.json"))
+	cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "HOME="+bin, "XDG_CONFIG_HOME="+bin)
 	if !background {
 		defer stop()
 		if out, err := cmd.CombinedOutput(); err != nil {

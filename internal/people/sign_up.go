@@ -13,7 +13,7 @@ import (
 
 type SignUp struct {
 	Name      string // shown to others; at most 100 printable characters
-	Workspace string // name of the person's own workspace, as in [Members.Rename]; may be empty
+	Workspace string // name of the person's workspace, as in [Members.Rename]; may be empty
 	Login     string // with which the person signs in by password
 	Secret    string // the password
 	Link      string // secret of a link that lets the person in; may be empty where registration is open
@@ -56,7 +56,7 @@ func (su *SignUps) admit(ctx context.Context, source, secret string) error {
 type newPerson struct {
 	id         toll.UUID // zero: a new one
 	name, link string
-	workspace  string // name of the person's own workspace; "" for none
+	workspace  string // name of the person's workspace; may be empty
 	first      store.Credential
 	state      string // with which the person came, which is used up; "" for none
 	ends       time.Time

@@ -27,8 +27,8 @@ type Group struct {
 	Folded           bool // closed until the person opens it by its title
 }
 
-// Faulty reports whether something is wrong with a field of the group.
-func (g Group) Faulty() bool {
+// HasFault reports whether something is wrong with a field of the group.
+func (g Group) HasFault() bool {
 	return slices.ContainsFunc(g.Fields, func(f Field) bool { return f.Fault != "" })
 }
 

@@ -118,7 +118,9 @@ func (c *Context) Finish(act func() (Outcome, error)) (View, error) {
 
 // Resume is [Context.Finish] for an act whose steps are all idempotent. If its outcome is unknown, the same form runs it again.
 func Resume(c *Context, act func() (Outcome, error)) (View, error) {
-	return finish(c, c.Sessions.Resume, act)
+	return finish(c, func(ctx context.Context, ticket string, act func() (string, error)) (string, error) {
+		return session.Resume(ctx, c.Sessions, ticket, act)
+	}, act)
 }
 
 func finish(

@@ -206,7 +206,8 @@ server.registerTool(
 );`)},
 		{"toll gate", with(`# Charges for requests to a server on port $UPSTREAM, in any language.
 export TOLL_API_KEY='$KEY'
-toll gate --url '$SERVICE' --upstream http://127.0.0.1:$UPSTREAM \
+toll gate --url '$SERVICE' \
+  --upstream http://127.0.0.1:$UPSTREAM \
   --listen $LISTEN \
   --public-url '$ORIGIN' \
   --plan $PLAN \

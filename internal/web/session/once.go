@@ -45,12 +45,12 @@ func (s *Sessions) Once(ctx context.Context, ticket string, act func() (string, 
 	if err != nil {
 		return "", err
 	}
-	return answer, s.keep(ctx, form, answer)
+	return answer, keep(ctx, s, form, answer)
 }
 
 // Resume is [Sessions.Once] for an act that has the same effect however often it runs. If the outcome of the first run is unknown, it
 // runs again.
-func (s *Sessions) Resume(ctx context.Context, ticket string, act func() (string, error)) (string, error) {
+func Resume(ctx context.Context, s *Sessions, ticket string, act func() (string, error)) (string, error) {
 	answer, err := s.Once(ctx, ticket, act)
 	if !errors.Is(err, ErrAnswered) {
 		return answer, err
@@ -58,11 +58,11 @@ func (s *Sessions) Resume(ctx context.Context, ticket string, act func() (string
 	if answer, err = act(); err != nil {
 		return "", err
 	}
-	return answer, s.keep(ctx, formSum(ticket), answer)
+	return answer, keep(ctx, s, formSum(ticket), answer)
 }
 
 // keep stores the answer to a form.
-func (s *Sessions) keep(ctx context.Context, form []byte, answer string) error {
+func keep(ctx context.Context, s *Sessions, form []byte, answer string) error {
 	sealed, err := s.Seal([]byte(answer), AnswerOf(form))
 	if err != nil {
 		return err

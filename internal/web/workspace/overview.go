@@ -15,7 +15,7 @@ import (
 	"github.com/tollhq/toll/internal/web/page"
 )
 
-// overviewPage shows what needs attention, the sales of a workspace that sells, and the plans, spending, and receipts of one that buys.
+// overviewPage has tasks, the sales of a seller, and the plans, spending, and receipts of a buyer.
 type overviewPage struct {
 	Live   page.Live
 	Range  []page.Segment
@@ -31,7 +31,7 @@ type overviewPage struct {
 	New    bool        // nothing was bought, and nothing is sold
 	Start  string      // page that starts selling; "" for a person who may not
 
-	Receipts, Spent *page.Table // of a workspace that only buys
+	Receipts, Spent *page.Table // of a buyer
 
 	ToFilter string
 }
@@ -94,7 +94,7 @@ func (w *pages) showOverview(c *page.Context) (page.View, error) {
 	return c.Draw("Overview", body)
 }
 
-// selling adds the figures of what the workspace sells.
+// selling adds the figures of a seller.
 func (w *pages) selling(c *page.Context, body *overviewPage, p page.Period, q url.Values) error {
 	body.ToFilter = c.Base() + "?filter=yes&range=" + p.Key
 	u, err1 := usage(c, p, q)
@@ -138,7 +138,7 @@ func (w *pages) selling(c *page.Context, body *overviewPage, p page.Period, q ur
 	return nil
 }
 
-// buying adds the figures of a workspace that sells nothing: its credits and tokens, what it spent, and its receipts.
+// buying adds the figures of a workspace that only buys: its credits, access tokens, spending, and receipts.
 func (w *pages) buying(c *page.Context, body *overviewPage, p page.Period, held page.List[*toll.Balance]) error {
 	recent := strconv.Itoa(mostRecent)
 	u, err1 := usage(c, p, url.Values{"role": {"buyer"}})
@@ -265,7 +265,7 @@ func settlements(c *page.Context, r Records, n int) (sold []toll.Settlement, pla
 	return sold, plans, len(events.Items) == n, err
 }
 
-// tasks are what needs attention, the worst first.
+// tasks returns the tasks of the workspace, the most urgent first.
 func (w *pages) tasks(c *page.Context) (out []page.Task, err error) {
 	hooks, err1 := page.PartOf[*toll.Webhook](c, list.Webhooks, newest)
 	keys, err2 := w.endingKeys(c)

@@ -43,7 +43,7 @@ func (d *Deps) askStart(c *page.Context) (page.View, error) {
 	}
 	f := c.FormOf("start", "Start selling",
 		page.Group{Fields: []page.Field{
-			{Name: "name", Label: "Name", Max: toll.MaxNameRunes, Required: true, Hint: "What you sell. Buyers see this name."},
+			{Name: "name", Label: "Name", Max: toll.MaxNameRunes, Required: true, Hint: "The name that buyers see."},
 			{
 				Name: "endpoints", Label: "Endpoint", Max: toll.MaxURLRunes, Required: true,
 				Hint: "The URL that callers pay for, such as https://agent.example.com/ask. For a method other than POST, write it first: GET https://… " +
@@ -92,8 +92,8 @@ func (d *Deps) startInput(c *page.Context) (*toll.AgentPlanInput, error) {
 	}, nil
 }
 
-// start creates what the form asks for. Every creation has the ticket of the form as its idempotency key, so that a form that is sent again
-// after a failure finds what exists. Only the agent and the plan are required: the page that follows offers the rest again.
+// start creates an agent, a plan, an API key, and a test command. Every creation has the ticket of the form as its idempotency key, so that
+// a repetition after a failure returns the existing records. Only the agent and the plan are required: the page that follows offers the rest again.
 func (d *Deps) start(c *page.Context) (page.View, error) {
 	if err := page.NeedProof(c, startWhy); err != nil {
 		return nil, err
@@ -125,7 +125,7 @@ func (d *Deps) start(c *page.Context) (page.View, error) {
 	})
 }
 
-// testLife is how long the access token of a test command is valid.
+// testLife is the life of the access token of a test command.
 const testLife = time.Hour
 
 // testCall returns a command that calls an agent once. The workspace sells the plan, and gets the credits for this call from itself.
@@ -149,7 +149,7 @@ func testCall(c *page.Context, id toll.AgentID, plan toll.PlanID) (*page.Secret,
 	return &page.Secret{Label: "curl", Text: page.CallOnce(a, token.AccessToken)}, nil
 }
 
-// startPage is what a seller needs up to the first settlement of an agent.
+// startPage leads a seller to the first settlement of an agent.
 type startPage struct {
 	Done    string
 	Secret  *page.Secret // API key of the server, shown once
@@ -206,7 +206,7 @@ func (d *Deps) showStart(c *page.Context) (page.View, error) {
 	if body.First, err = d.firstSettled(c, a); err != nil {
 		return nil, c.Failed("agent", err)
 	}
-	return c.Draw("Start selling "+page.NameOf(a.Metadata.Name), body)
+	return c.Draw("Sell "+page.NameOf(a.Metadata.Name), body)
 }
 
 // makeTest makes another test command.
@@ -226,14 +226,14 @@ func makeTest(c *page.Context) (page.View, error) {
 	})
 }
 
-// firstSettled is a table of the newest settlements of an agent, or says that the page waits for the first one.
+// firstSettled returns a table of the newest settlements of an agent. It is empty until the first settlement.
 func (d *Deps) firstSettled(c *page.Context, a *toll.Agent) (*page.Table, error) {
 	all, plans, _, err := settlements(c, d.Records, page.MostRows)
 	if err != nil {
 		return nil, err
 	}
 	all = slices.DeleteFunc(all, func(s toll.Settlement) bool { return s.AgentID == nil || *s.AgentID != a.ID })
-	if len(all) == 0 { // the last one may be older than what was read
+	if len(all) == 0 { // older settlements were not read
 		q := url.Values{"agentId": {string(a.ID)}, "status": {"settled"}, "pageSize": {"1"}}
 		old, err := page.PartOf[toll.Settlement](c, list.Requests, q)
 		if err != nil {
@@ -257,16 +257,16 @@ func (d *Deps) firstSettled(c *page.Context, a *toll.Agent) (*page.Table, error)
 	return t, err
 }
 
-// mostUnattached is how many plans without an agent the overview names.
+// mostUnattached bounds the tasks for plans without an agent.
 const mostUnattached = 3
 
-// unattached are tasks for the plans that are sold, but that no agent accepts.
+// unattached returns tasks for listed plans without an agent.
 func unattached(c *page.Context, plans []*toll.Plan, agents page.List[*toll.Agent]) (out []page.Task, err error) {
 	for _, p := range plans {
 		if !p.IsListed || slices.ContainsFunc(agents.Items, func(a *toll.Agent) bool { return a.HasPlan(p.ID) }) {
 			continue
 		}
-		if agents.Next != "" { // one of the agents that were not read may accept it
+		if agents.Next != "" { // not all agents were read
 			some, err := page.PartOf[*toll.Agent](c, list.AgentsOfPlan.Under(string(p.ID)), url.Values{"pageSize": {"1"}})
 			if err != nil {
 				return nil, err
@@ -285,7 +285,7 @@ func unattached(c *page.Context, plans []*toll.Plan, agents page.List[*toll.Agen
 	return out, nil
 }
 
-// noAgent says that a plan is attached to no agent.
+// noAgent is the text for a plan without an agent.
 const noAgent = "No agent accepts it yet."
 
 // attachDialog attaches a plan to an agent of the workspace; a zero dialog where there is none.
