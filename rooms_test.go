@@ -573,6 +573,7 @@ var goroutines = map[string]string{
 	"internal/cli/serve.go":                 "listeners",
 	"internal/cli/dev.go":                   "listeners",
 	"internal/cli/login.go":                 "the listener of one sign-in",
+	"internal/cli/plans_create.go":          "one read of a terminal, which does not end with its context",
 	"internal/pace/unread.go":               "the time of one connection",
 	"internal/ledger/ledger.go":             "the writer: it has requests of callers and no turns",
 	"internal/ledger/audit_journal.go":      "pages and accounts of one audit",
