@@ -31,7 +31,7 @@ const (
 var exportTypes = map[string]string{"csv": "text/csv", "ndjson": "application/x-ndjson"}
 
 var exportQuery = query{
-	"format", "csv or ndjson: return the whole list as a file, with the same filters and order. The last columns of a csv file repeat amounts of money in whole units. Paging is ignored. An export takes at most 60 s. " +
+	"format", "csv or ndjson: return the whole list as a file, with the same filters and order. The last columns of a csv file repeat amounts of money as whole units. Paging is ignored. An export takes at most 60 s. " +
 		"If an export fails, the service closes the connection. A workspace can run two exports at a time.",
 }
 
@@ -122,7 +122,7 @@ func export[T any](ctx context.Context, c *call, of list.List, p store.Page, for
 
 type rows struct {
 	columns []string      // of CSV: members, those of members with dots; nil: NDJSON
-	whole   []list.Column // of CSV: members that it repeats in whole units after the others
+	whole   []list.Column // of CSV: members to repeat as whole units, in the last columns
 	begun   bool
 }
 

@@ -63,7 +63,7 @@ func TestExport(t *testing.T) {
 			t.Errorf("members of members are no columns: %v", table[0])
 		}
 		if members := list.Orders.Members(); !slices.Equal(table[0], append(members, "amountWhole", "refundedWhole")) || table[1][len(members)+1] != "0.00" {
-			t.Errorf("no columns in whole units after the members: %v of %v", table[1], table[0])
+			t.Errorf("no columns with whole units after the members: %v of %v", table[1], table[0])
 		}
 
 		// An empty list is a file with its header.

@@ -53,7 +53,7 @@ For orders, enter at least 13 characters of the id.
 
 Every command that takes PLAN, AGENT, ORDER, or another id also accepts at least four characters from the beginning of the id, or the full
 name of a plan, an agent, an API key, or a payment method, if only one record matches. You can name your own records, the plans of which you
-have or had credits, and the agents of these plans.`,
+have or had credits, and their agents.`,
 		example: "toll search basic --type plan",
 		flags: []flag{
 			{"type", "type", oneOf("plan", "agent", "order", "apiKey", "permission", "delegation", "webhook"), "only records of this type"},
@@ -233,7 +233,7 @@ func waitFlag(c *cobra.Command, wait *time.Duration) {
 	c.Flags().Lookup("wait").NoOptDefVal = defaultOrderWait.String()
 }
 
-// showOrder prints an order, after it is decided or the time is over. With --quiet, it prints only the id.
+// showOrder prints an order, after the decision or the timeout. With --quiet, it prints only the id.
 func showOrder(ctx context.Context, a *app, got json.RawMessage, wait time.Duration) error {
 	end := time.Now().Add(wait)
 	told := ""

@@ -83,7 +83,7 @@ func (con *console) show(v any) error {
 	return con.writeRows(nil, rows)
 }
 
-// withWhole adds the amount in whole units to a member in cents.
+// withWhole adds the amount as whole units to a member in cents.
 func withWhole(member, value, currency string) string {
 	if whole := list.CentsToWhole(value); whole != "" && strings.HasSuffix(member, "Cents") {
 		return strings.TrimSpace(value+" ("+whole+" "+currency) + ")"
@@ -212,7 +212,7 @@ func (con *console) rows(items []json.RawMessage, titles []string, of list.List)
 		for i, c := range of.Columns {
 			row[i] = con.cell(item, c)
 			if of.Path == list.PlansOfAgent.Path || of.Path == list.AgentsOfPlan.Path {
-				row[i] = wordsOf(con, item, c) // records of others, which only their whole id names
+				row[i] = wordsOf(con, item, c) // commands accept only whole ids of records that belong to another workspace
 			}
 		}
 		if con.set.output == formatCSV {
@@ -242,7 +242,7 @@ func (con *console) cell(item json.RawMessage, c list.Column) string {
 	return value
 }
 
-// wordsOf is the value of a column. A table shows plans in words, money in whole units, and times with their unit.
+// wordsOf is the value of a column. A table shows plans in words, money as whole units, and times with their unit.
 func wordsOf(con *console, item json.RawMessage, c list.Column) string {
 	value := at(item, c.Path)
 	if con.set.output != formatTable {
@@ -260,7 +260,7 @@ func wordsOf(con *console, item json.RawMessage, c list.Column) string {
 	return cmp.Or(wholeAt(item, c), value)
 }
 
-// wholeAt is a member of an object in whole units, "" if it has none.
+// wholeAt converts a member of an object to whole units. It returns "" if that is not possible.
 func wholeAt(item json.RawMessage, c list.Column) string {
 	var record list.Record
 	if json.Unmarshal(item, &record) != nil {

@@ -138,7 +138,7 @@ func plansCommand(a *app) *cobra.Command {
 func plansCreate(a *app, kind string, trial bool) *cobra.Command {
 	c := a.resource(call{
 		use: "create", short: "Create a plan",
-		long: `Create a plan. On a terminal, the command asks for the values that are missing.
+		long: `Create a plan. On a terminal, the command prompts for missing values.
 
 To set more than the flags can describe, use JSON: --plan-metadata, --price-config (see toll price), and --credits-config (see toll credits).
 You cannot change the price and the credits later, so the command rejects JSON with unknown members unless you set --yes.`,

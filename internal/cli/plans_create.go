@@ -21,7 +21,7 @@ var (
 	planWordFlags = []flag{
 		{"name", "name", word, "name of the plan"},
 		{"description", "description", word, "description of the plan"},
-		{"price", "price", money(usdcDecimals), "price per order in whole units, such as 20 or 4.99; 0 for a free plan"},
+		{"price", "price", money(usdcDecimals), "price per order, such as 20 or 4.99; 0 for a free plan"},
 		{"currency", "currency", currencyWord, "currency of the price: usd and eur are paid by card, usdc and eurc on the chain"},
 		{"receiver", "receiver", token, "address to pay; default your wallet"},
 		{"credits", "credits", credits, "credits per order"},
@@ -57,8 +57,8 @@ var lifetime = kind{name: "duration", read: readLast(func(s string) (toll.Units,
 	return toll.UnitsOf(int64(d.Seconds())), nil
 })}
 
-// describePlan replaces the flags that describe a plan in words by the members of the request. On a terminal, it asks for the values that
-// are missing. limit is the access limit that --type sets, or empty.
+// describePlan replaces the flags that describe a plan in words by the members of the request. On a terminal, it prompts for missing
+// values. limit is the access limit that --type sets, or empty.
 func describePlan(cmd *cobra.Command, a *app, in body, limit string) error {
 	given := func(flags []flag) (all []string) {
 		for _, f := range flags {
@@ -87,7 +87,7 @@ func describePlan(cmd *cobra.Command, a *app, in body, limit string) error {
 	return planOfWords(cmd.Context(), a, in)
 }
 
-// completePlan asks for the values that a plan needs and that were not given. Without a terminal, it returns an error that names them.
+// completePlan prompts for missing values of a plan. Without a terminal, it returns an error with the names of their flags.
 func completePlan(cmd *cobra.Command, a *app, in body, limit string) error {
 	lines := bufio.NewReader(io.LimitReader(a.in, maxArgument))
 	for {

@@ -190,10 +190,10 @@ func eurcOfService(ctx context.Context, a *app) toll.Address {
 	return token
 }
 
-// currencies are the currencies of prices in whole units, and of delegations.
+// currencies are the currencies of plans and delegations.
 var currencies = []string{"usd", "eur", "usdc", "eurc"}
 
-// priceInWhole is the command for prices in whole units of a currency.
+// priceInWhole is the command for a price such as 5.00.
 func priceInWhole(a *app, currency, short, long, receiver string) call {
 	name := strings.ToLower(currency)
 	return call{

@@ -20,8 +20,8 @@ import (
 // reference is a kind of record that arguments and flags name: by its id, the beginning of it, or its name.
 type reference struct {
 	kind     string         // as a search calls it; "": the list is short, and is read instead
-	whole    *regexp.Regexp // ids that are not looked up
-	of       list.List      // of one's own records, whose id is in the first column
+	whole    *regexp.Regexp // ids that need no search
+	of       list.List      // the list of the workspace, with the id in the first column
 	ofPerson bool           // the list requires the session of a person
 }
 
@@ -73,14 +73,14 @@ func referenceOf(word, path string) (reference, bool) {
 // named is a record that a text may name.
 type named struct{ id, name string }
 
-// Bounds of what is read to resolve a name.
+// Limits of the requests that resolve a name.
 const (
 	maxHoldings = 5  // pages of 100 balances
 	maxBought   = 10 // plans whose agents are read
 )
 
-// resolve returns the id of the record that a text names: one's own, or a plan of which one has credits and its agents. A text that names
-// none stays as it is, as records of others are named by their whole id.
+// resolve returns the id of a record from its name or the beginning of its id. The record belongs to the workspace, or is a plan of which the
+// workspace has credits, or an agent of such a plan. It returns any other text unchanged, such as the whole id of another record.
 func (a *app) resolve(ctx context.Context, r reference, text string) (string, error) {
 	text = strings.TrimSuffix(text, "…")
 	if r.whole.MatchString(text) || text == "" || a.set.key == "" {
@@ -89,11 +89,11 @@ func (a *app) resolve(ctx context.Context, r reference, text string) (string, er
 	own, more := ownRecords(ctx, a, r, text)
 	all := own
 	if r.kind == "plan" || r.kind == "agent" && len(fitting(own, text)) == 0 {
-		others, moreOthers := boughtRecords(ctx, a, r.kind)
-		more = more || moreOthers
-		for _, o := range others {
-			if !slices.ContainsFunc(own, func(n named) bool { return n.id == o.id }) {
-				all = append(all, o)
+		bought, moreBought := boughtRecords(ctx, a, r.kind)
+		more = more || moreBought
+		for _, b := range bought {
+			if !slices.ContainsFunc(own, func(n named) bool { return n.id == b.id }) {
+				all = append(all, b)
 			}
 		}
 	}
@@ -110,7 +110,7 @@ func (a *app) resolve(ctx context.Context, r reference, text string) (string, er
 	return "", usagef("%q is ambiguous; it matches %s", text, candidates(found, more))
 }
 
-// fitting returns the records with this name, in any case, or else those whose id begins with the text.
+// fitting returns the records with this name, in any case. Without such a record, it returns the records whose id begins with the text.
 func fitting(all []named, text string) []named {
 	keep := func(fits func(named) bool) []named {
 		return slices.DeleteFunc(slices.Clone(all), func(n named) bool { return !fits(n) })
@@ -134,13 +134,13 @@ func candidates(found []named, more bool) string {
 		texts = append(texts, text)
 	}
 	if more || len(found) > len(texts) {
-		texts = append(texts, "and perhaps others")
+		texts = append(texts, "and perhaps more")
 	}
 	return strings.Join(texts, ", ")
 }
 
-// ownRecords returns one's own records that a text may name, with an empty text the latest, and whether there are more. It returns none if
-// the service does not answer.
+// ownRecords returns records of the workspace that match a text, and whether there are more. For an empty text, it returns the latest records,
+// and on an error nothing.
 func ownRecords(ctx context.Context, a *app, r reference, text string) (all []named, more bool) {
 	path, query, member, id, name := r.of.Path, url.Values{"pageSize": {"100"}}, r.of.Member, r.of.Columns[0].Path, "name"
 	if i := slices.IndexFunc(r.of.Columns, func(c list.Column) bool { return c.Kind == list.KindName }); i >= 0 {
@@ -172,7 +172,7 @@ func namesIn(got json.RawMessage, member, id, name string) (all []named) {
 	return all
 }
 
-// boughtRecords returns the plans of which the caller has had credits, or agents of these plans, and whether there are more.
+// boughtRecords returns plans with a balance of the workspace, or their agents, and whether there are more.
 func boughtRecords(ctx context.Context, a *app, kind string) (all []named, more bool) {
 	of, query := list.Holdings, url.Values{"pageSize": {"100"}}
 	for range maxHoldings {
@@ -315,7 +315,7 @@ func refOrID[T ~string](parse func(string) (T, error)) func(*app, string, []stri
 	})
 }
 
-// resolveFlags puts ids in place of what flags name. A text that is no id of a plan or an agent and names none is refused.
+// resolveFlags replaces the values of flags by ids. It rejects a value that is neither the id nor the name of a plan or an agent.
 func (a *app) resolveFlags(ctx context.Context, flags []flag, in body) (err error) {
 	for _, f := range flags {
 		r, ok := references[f.kind.ref]

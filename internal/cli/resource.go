@@ -208,7 +208,7 @@ var (
 	moment  = kind{name: "time", read: readLast(readMoment)}
 	planID  = kind{name: "plan", ref: "PLAN", read: refOrID(toll.ParsePlanID)}
 	agentID = kind{name: "agent", ref: "AGENT", read: refOrID(toll.ParseAgentID)}
-	// Kinds of other records: the service reports a text that names none.
+	// Kinds of other records: the service reports an unknown id.
 	delegationID = word.naming(refDelegation)
 	keyID        = word.naming(refKey)
 	methodID     = word.naming(refMethod)
@@ -236,7 +236,7 @@ func (k kind) naming(ref string) kind {
 	return k
 }
 
-// offering is a kind with values that are completed, beside which the service may accept others.
+// offering is a kind with values for completion. The service may accept further values.
 func (k kind) offering(words ...string) kind {
 	k.words = words
 	return k

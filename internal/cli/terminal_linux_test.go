@@ -61,7 +61,7 @@ func atTerminal(ctx context.Context, t *testing.T, env map[string]string, typed 
 	return strings.ReplaceAll(shown.String(), "\r\n", "\n"), stderr.String(), code
 }
 
-// TestTerminal_PlanForm: a person is asked for what is missing of a plan, again after a wrong answer. When the input ends, nothing is created.
+// TestTerminal_PlanForm: the form prompts for missing values, and repeats the prompt after a wrong answer. When the input ends, it creates no plan.
 func TestTerminal_PlanForm(t *testing.T) {
 	svc := tolltest.New(t)
 	env := map[string]string{"TOLL_URL": svc.URL(), "TOLL_API_KEY": must.Get(svc.NewKey("builder"))(t).Key, "NO_COLOR": "1"}
@@ -135,7 +135,7 @@ func TestTerminal_Orders(t *testing.T) {
 	}
 }
 
-// TestFullIDs_NoLookup: a whole id costs no further request.
+// TestFullIDs_NoLookup: a whole id needs only the request of the command.
 func TestFullIDs_NoLookup(t *testing.T) {
 	svc := tolltest.New(t)
 	at := must.Get(url.Parse(svc.URL()))(t)

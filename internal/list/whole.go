@@ -8,10 +8,10 @@ import (
 	"github.com/tollhq/toll"
 )
 
-// wholeKinds are the kinds of columns whose values are not in whole units.
+// wholeKinds are the kinds of columns whose values are smaller units.
 var wholeKinds = []Kind{KindMoney, KindCents, KindMicros}
 
-// ToWhole returns the columns whose values a CSV file repeats in whole units. A column of money needs the currency of its record.
+// ToWhole returns the columns whose values a CSV file repeats as whole units. A column of money needs the currency of its record.
 func (l List) ToWhole() (columns []Column) {
 	hasCurrency := slices.ContainsFunc(l.Columns, func(c Column) bool { return c.Path == "currency" })
 	for _, c := range l.Columns {
@@ -33,7 +33,7 @@ func (l List) MembersToWhole() []Column {
 	return columns
 }
 
-// WholeTitle returns the title of the column that repeats c in whole units.
+// WholeTitle returns the title of the column that repeats c as whole units.
 func (c Column) WholeTitle() string {
 	if c.Kind == KindMicros {
 		return c.Title + " (seconds)"
@@ -41,7 +41,7 @@ func (c Column) WholeTitle() string {
 	return c.Title + " (whole units)"
 }
 
-// WholeMember returns the name of the column that repeats a member in whole units: amount is amountWhole, and refundedCents is refundedWhole.
+// WholeMember returns the name of the column that repeats a member as whole units: amount is amountWhole, and refundedCents is refundedWhole.
 func (c Column) WholeMember() string {
 	if c.Kind == KindMicros {
 		return strings.TrimSuffix(c.Path, "Micros") + "Seconds"
@@ -49,7 +49,7 @@ func (c Column) WholeMember() string {
 	return strings.TrimSuffix(c.Path, "Cents") + "Whole"
 }
 
-// Whole returns the value of a column in whole units: money in its currency, cents, or microseconds in seconds. It returns "" if the record
+// Whole converts the value of a column to whole units: base units and cents to units of the currency, and microseconds to seconds. It returns "" if the record
 // has no value, and for money of an unknown token, whose decimals are unknown.
 func (c Column) Whole(r Record) string {
 	text := TextOf(r.At(c.Path))

@@ -35,7 +35,7 @@ func TestWhole(t *testing.T) {
 	}
 }
 
-// TestToWhole: each list of money has columns in whole units, under names of their own.
+// TestToWhole: each list of money has columns with whole units, whose names no other column has.
 func TestToWhole(t *testing.T) {
 	names := func(columns []list.Column) (all []string) {
 		for _, c := range columns {
@@ -52,7 +52,7 @@ func TestToWhole(t *testing.T) {
 		{names(list.DelegationTransactions.MembersToWhole()), []string{"amountWhole"}},
 		{names(list.Delegations.ToWhole()), []string{"spendingLimitWhole", "amountSpentWhole", "remainingBudgetWhole"}},
 		{names(list.RecentCalls.ToWhole()), []string{"durationSeconds"}},
-		{names(list.Plans.ToWhole()), nil}, // their price is in whole units
+		{names(list.Plans.ToWhole()), nil}, // the price has whole units
 	} {
 		if !slices.Equal(tt.got, tt.want) {
 			t.Errorf("%v, want %v", tt.got, tt.want)
