@@ -260,7 +260,7 @@ func wordsOf(con *console, item json.RawMessage, c list.Column) string {
 	return cmp.Or(wholeAt(item, c), value)
 }
 
-// wholeAt converts a member of an object to whole units. It returns "" if that is not possible.
+// wholeAt converts a member of an object to whole units. It returns "" for other members.
 func wholeAt(item json.RawMessage, c list.Column) string {
 	var record list.Record
 	if json.Unmarshal(item, &record) != nil {

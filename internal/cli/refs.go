@@ -56,7 +56,7 @@ var references = map[string]reference{
 	"CREDENTIAL":   {whole: uuid, of: list.Credentials, ofPerson: true},
 }
 
-// referenceOf returns what a word of a use line names in a path, false when it names no record that can be searched for.
+// referenceOf returns the kind of record for a word of a use line and a path, or false for another word.
 func referenceOf(word, path string) (reference, bool) {
 	word = strings.Trim(word, "[]")
 	if r, ok := references[word]; ok {
@@ -100,7 +100,7 @@ func (a *app) resolve(ctx context.Context, r reference, text string) (string, er
 	found := fitting(all, text)
 	switch {
 	case len(found) == 0:
-		return text, nil // the call that follows says what is wrong
+		return text, nil // the next request reports the error
 	case len(found) == 1 && !more:
 		if n := found[0]; !slices.Contains(own, n) {
 			a.say("note", "%q is %s %s, %s", text, r.kind, n.id, cmp.Or(n.name, "without a name"))

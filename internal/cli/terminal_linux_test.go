@@ -44,7 +44,7 @@ func openTerminal(t *testing.T) (person, program *os.File) {
 	return person, program
 }
 
-// atTerminal runs a command for a person at a terminal: typed is what the person types. It returns what the terminal and stderr show.
+// atTerminal runs a command at a terminal with typed input. It returns the text on the terminal, and stderr.
 func atTerminal(ctx context.Context, t *testing.T, env map[string]string, typed string, args ...string) (out, errs string, code int) {
 	t.Helper()
 	person, program := openTerminal(t)

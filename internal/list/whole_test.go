@@ -35,7 +35,7 @@ func TestWhole(t *testing.T) {
 	}
 }
 
-// TestToWhole: each list of money has columns with whole units, whose names no other column has.
+// TestToWhole: each list of money has columns with whole units, under unique names.
 func TestToWhole(t *testing.T) {
 	names := func(columns []list.Column) (all []string) {
 		for _, c := range columns {
