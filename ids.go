@@ -272,7 +272,7 @@ func (t *Time) UnmarshalJSON(b []byte) error {
 }
 
 // clip limits caller text in an error to 80 bytes plus "..." and replaces all but printable ASCII by '?', as logs and headers may echo it.
-// It cuts a short API key, sent in the wrong place, after its prefix; of a long one, 80 bytes hold no secret.
+// It cuts a short API key, sent in the wrong place, after its prefix; the first 80 bytes of a long key are not secret.
 func clip(s string) string {
 	for _, env := range []Environment{Sandbox, Live} {
 		if i := strings.Index(s, env.ShortKeyPrefix()); i >= 0 {

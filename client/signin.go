@@ -94,7 +94,7 @@ func (c *Client) oauth(ctx context.Context, path string, form url.Values, out an
 	return a, nil
 }
 
-// KeyClaims are what an API key says about itself. Only the service can verify it.
+// KeyClaims are the unverified claims of an API key.
 type KeyClaims struct {
 	Address toll.Address `json:"sub"` // zero for a short key: see [Client.Address]
 	ID      toll.Hash    `json:"jti"`

@@ -65,8 +65,8 @@ func (d *delegated) of(dir, account string) ([]string, error) {
 	return ids, err
 }
 
-// recordKey returns the key of the account in the record.
-func (c *call) recordKey() string { return string(c.account.environment) + " " + c.address.Lower() }
+// recordKey returns the key of the account of a call in the record.
+func recordKey(c *call) string { return string(c.account.environment) + " " + c.address.Lower() }
 
 // delegation returns the id of a delegation for a budget: a recorded delegation that covers it, with known true, or a new one,
 // created with an Idempotency-Key derived from key.
@@ -106,7 +106,7 @@ func (c *call) forget(ctx context.Context, id string) bool {
 
 // record changes the recorded ids of the account and reports whether it succeeded. An unrecorded delegation is not reused.
 func (c *call) record(ctx context.Context, f func(ids []string) []string) bool {
-	err := c.core.delegated.change(c.core.opts.Dir, c.recordKey(), f)
+	err := c.core.delegated.change(c.core.opts.Dir, recordKey(c), f)
 	if err != nil {
 		c.core.log.WarnContext(ctx, "the file with the delegations cannot be written", "err", err)
 	}
@@ -115,7 +115,7 @@ func (c *call) record(ctx context.Context, f func(ids []string) []string) bool {
 
 // covering returns the newest recorded delegation that covers a budget, or "". It removes ended delegations from the record.
 func (c *call) covering(ctx context.Context, d *budget) (string, error) {
-	ids, err := c.core.delegated.of(c.core.opts.Dir, c.recordKey())
+	ids, err := c.core.delegated.of(c.core.opts.Dir, recordKey(c))
 	if err != nil {
 		c.core.log.WarnContext(ctx, "the file with the delegations cannot be read", "err", err)
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"sync"
 	"time"
@@ -192,7 +193,7 @@ func (c *Core) finishLogin(ctx context.Context, p *pendingLogin, key string, lif
 	if life > 0 {
 		l.Ends = toll.AtPtr(c.now().Add(life).UTC().Truncate(time.Second))
 	}
-	announced := c.announce(ctx, l)
+	announced := announce(ctx, c.client(key, p.baseURL), l, c.log)
 	c.mu.Lock()
 	current := c.signIn.pending == p
 	var old *login
@@ -220,12 +221,12 @@ func (c *Core) finishLogin(ctx context.Context, p *pendingLogin, key string, lif
 }
 
 // announce returns a sentence with the account of a login for [Core.announcement]. The service names it if the key does not.
-func (c *Core) announce(ctx context.Context, l *login) string {
+func announce(ctx context.Context, service *client.Client, l *login, log *slog.Logger) string {
 	ctx, cancel := context.WithTimeout(ctx, announceTime)
 	defer cancel()
-	address, err := c.client(l.Key, l.BaseURL).Address(ctx)
+	address, err := service.Address(ctx)
 	if err != nil {
-		c.log.Warn("the workspace of a login cannot be read", "error", err)
+		log.WarnContext(ctx, "the workspace of a login cannot be read", "error", err)
 		return fmt.Sprintf("Logged in to %s. The service did not name the workspace: check it before you spend.", l.Environment)
 	}
 	return fmt.Sprintf("Logged in to %s as %s. If this is not your workspace, log out.", l.Environment, address)

@@ -15,7 +15,7 @@ const removed = "[key removed]"
 // on the length of the header keeps backtracking engines linear, at about a second per MiB.
 const jwtPattern = `eyJ[A-Za-z0-9_-]{8,200}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{16,}`
 
-// shortPattern matches a short API key, also one that is cut or in capital letters.
+// shortPattern matches short API keys, even if they are truncated or in capital letters.
 const shortPattern = `[Tt][Kk]_(?:sandbox|live|SANDBOX|LIVE)_[A-Za-z0-9_-]{16,}`
 
 // secretPatterns returns regular expressions, valid in Go and JavaScript, for texts that must not reach models, transcripts, or

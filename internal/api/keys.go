@@ -66,7 +66,7 @@ type KeyInput struct {
 	Ends          *toll.Time `json:"ends,omitzero" doc:"Alias of expiresAt."`
 	ExpiresInSecs *toll.Int  `json:"expiresInSecs,omitzero" minimum:"60" doc:"Lifetime in seconds, instead of expiresAt."`
 	Version       *string    `json:"version,omitzero" doc:"Pinned API version. Defaults to the current version."`
-	Form          *string    `json:"form,omitzero" enum:"short,long" doc:"The form of the key. A short key has about 45 characters; a long key is a JWT behind a prefix and contains the address of the workspace. Defaults to short; to long with prefix, and for a service with a namespace or key prefix of its own."`
+	Form          *string    `json:"form,omitzero" enum:"short,long" doc:"The form of the key. A short key has about 45 characters; a long key is a JWT behind a prefix and contains the address of the workspace. Defaults to short; to long with prefix, or if the operator set a namespace or key prefix."`
 	Prefix        *string    `json:"prefix,omitzero" doc:"Prefix of a long key: one of the prefixes of this service. Defaults to the operator's setting."`
 	Rights        []string   `json:"rights,omitzero" doc:"Rights of the new key: any of read, sell, spend, manage, money, and keys. Only rights of the calling key are allowed. Defaults to all of these rights that the calling key has."`
 }

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/go-jose/go-jose/v4/json"
@@ -27,7 +28,7 @@ type KeyParams struct {
 	Version string
 	// Form of the key; empty is the long form with a Prefix, else the form of the service.
 	Form toll.KeyForm
-	// Prefix of a long key is one that this service uses: the environment or the operator's word; empty is the latter.
+	// Prefix of a long key, the environment or the prefix of the operator; empty is the latter.
 	Prefix string
 	// Issue is what the authorization server records with the key; nil: it is not made of a grant.
 	Issue *store.OAuthIssue
@@ -125,7 +126,7 @@ func (a *Auth) CreateKey(ctx context.Context, m Maker, p KeyParams, once *store.
 		return toll.APIKey{}, toll.Errorf(toll.CodeBadRequest, "A name must be at most 100 printable characters.")
 	}
 	p.Version = cmp.Or(p.Version, a.version)
-	prefix, err := a.prefixFor(p)
+	prefix, err := prefixFor(a, p)
 	if err != nil {
 		return toll.APIKey{}, err
 	}
@@ -174,7 +175,7 @@ func (a *Auth) CreateKey(ctx context.Context, m Maker, p KeyParams, once *store.
 }
 
 // prefixFor returns the prefix of a new key, which determines its form. Errors: [toll.CodeBadRequest].
-func (a *Auth) prefixFor(p KeyParams) (string, error) {
+func prefixFor(a *Auth, p KeyParams) (string, error) {
 	short, form := a.environment.ShortKeyPrefix(), p.Form
 	if form == "" && p.Prefix == "" {
 		form = a.KeyForm()
@@ -196,8 +197,12 @@ func (a *Auth) prefixFor(p KeyParams) (string, error) {
 
 // signKey returns the text of a key with its prefix, and sets what the row keeps of it; for a short key, that includes the id.
 func (a *Auth) signKey(row *store.APIKey) (string, error) {
-	if isShort(row) {
-		return a.makeShortKey(row)
+	if strings.HasPrefix(row.Prefix, shortMark) {
+		key, err := signerOf(a.keys().keys, row.CreatedAt)
+		if err != nil {
+			return "", err
+		}
+		return key.newShortKey(row), nil
 	}
 	word := make([]byte, 8)
 	_, _ = rand.Read(word) // never fails since Go 1.24

@@ -36,7 +36,7 @@ type Config struct {
 	ClaimObject string
 	// Prefix of new long API keys, [a-z0-9-]{1,32}; empty is the environment.
 	Prefix string
-	// ShortKeys makes the short form the default of new API keys, unless the service has a prefix of its own.
+	// ShortKeys makes the short form the default of new API keys, unless Prefix differs from the environment.
 	ShortKeys bool
 	// Version is the pin of API keys that are created without one; empty is 1.0.
 	Version string
@@ -86,11 +86,11 @@ type Auth struct {
 	refresh sync.Mutex
 
 	tokens     *cache.Cache[[32]byte, *Claims]       // by SHA-256 of the JWS: signature and claims are good
-	signatures *cache.Cache[[32]byte, *keyClaims]    // by SHA-256 of an API key without its prefix, or of a short key: the signature is good
+	signatures *cache.Cache[[32]byte, *keyClaims]    // valid claims, by SHA-256 of the JWT or the short key
 	records    *cache.Cache[[32]byte, *store.APIKey] // by key id; nil = no such key
 	reads      [keyLocks]chan struct{}
 	tokenSums  *cache.Sums // of good access tokens
-	lineSums   *cache.Sums // the same hashes, by Authorization lines that were good
+	lineSums   *cache.Sums // these hashes, by accepted Authorization lines
 
 	tokensBy atomic.Pointer[Tokens]
 

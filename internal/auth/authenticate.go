@@ -75,8 +75,8 @@ func (a *Auth) CallerOf(ctx context.Context, address toll.Address, id toll.Hash)
 	return callerOf(row), nil
 }
 
-// keyOf returns the claims of the API key in the Authorization lines, and the hash of its text without a prefix. known says that the
-// line was good before, so that neither was taken from its text.
+// keyOf returns the claims of the API key in the Authorization lines, and the SHA-256 of its JWT or short key. known reports whether
+// the line was accepted before, in which case its text was not parsed again.
 func (a *Auth) keyOf(lines []string, now time.Time) (c *keyClaims, sum [32]byte, known bool, err error) {
 	if len(lines) == 1 {
 		sum, known = a.lineSums.Get(lines[0])
@@ -98,7 +98,7 @@ func (a *Auth) keyOf(lines []string, now time.Time) (c *keyClaims, sum [32]byte,
 		}
 	}
 	if strings.HasPrefix(jwt, shortMark) {
-		c, err = a.shortKeySigned(ks, jwt)
+		c, err = ks.shortKey(a.environment, jwt)
 	} else {
 		c, err = a.keySigned(ks, jwt)
 	}
@@ -141,7 +141,7 @@ func (a *Auth) bearer(lines []string) (string, error) {
 	return jwt, nil
 }
 
-// keySigned returns the claims of a long API key that this service signed for this environment. It makes no query.
+// keySigned returns the claims of a long API key that this service signed for this environment, without a query.
 func (a *Auth) keySigned(ks *keySet, jwt string) (*keyClaims, error) {
 	_, segment, _, ok := splitCompact(jwt)
 	if !ok {

@@ -73,7 +73,7 @@ func FuzzClaims(f *testing.F) {
 	})
 }
 
-// FuzzAuthorization holds that one JWT passes, behind a prefix at most, and one short key, and that every refusal has a code of its own kind.
+// FuzzAuthorization holds that one JWT passes, with or without a prefix, and one short key, and that every refusal has an expected code.
 func FuzzAuthorization(f *testing.F) {
 	a, _ := known(f)
 	k := newKey(f, a, KeyParams{})

@@ -9,7 +9,6 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -52,13 +51,13 @@ func (k shortKeys) hashOf(sum [32]byte, row *store.APIKey) []byte {
 	return h.Sum(nil)
 }
 
-// shortClaims are what is known of a short key whose MAC is valid. The rest is in its record.
+// shortClaims belong to a short key with a valid MAC. Its record has the rest.
 type shortClaims struct {
 	key     *signingKey
 	checked atomic.Pointer[store.APIKey] // the last record that passed: it is checked once per reading
 }
 
-// of reports whether a record is that of the key with this SHA-256.
+// of reports whether the key with this SHA-256 has this record.
 func (c *shortClaims) of(row *store.APIKey, sum [32]byte) bool {
 	if c.checked.Load() == row {
 		return true
@@ -70,7 +69,7 @@ func (c *shortClaims) of(row *store.APIKey, sum [32]byte) bool {
 	return true
 }
 
-// of reports whether a record is that of the key with these claims, whose text has this SHA-256.
+// of reports whether the key with these claims and this SHA-256 has this record and has not reached its signed expiry.
 func (c *keyClaims) of(row *store.APIKey, sum [32]byte, now time.Time) bool {
 	if c.short != nil {
 		return c.short.of(row, sum)
@@ -79,14 +78,14 @@ func (c *keyClaims) of(row *store.APIKey, sum [32]byte, now time.Time) bool {
 	return !expired && bytes.Equal(row.Hash, sum[:]) && row.Address == c.Subject
 }
 
-// shortKeySigned returns the claims of a short API key that this service created. It makes no query. A retired signing key still
-// vouches for the keys from before its retirement, so each one that is not ended is tried, the newest first.
-func (a *Auth) shortKeySigned(ks *keySet, text string) (*keyClaims, error) {
+// shortKey returns the claims of a short API key that this service created, without a query. It tries the signing keys, newest first,
+// because keys from before a retirement stay valid; it skips compromised signing keys.
+func (ks *keySet) shortKey(want toll.Environment, text string) (*keyClaims, error) {
 	env, body, ok := toll.ParseShortKey(text)
 	switch {
 	case !ok:
 		return nil, toll.NewError(toll.CodeKeyMalformed)
-	case env != a.environment:
+	case env != want:
 		return nil, toll.NewError(toll.CodeKeyWrongEnvironment)
 	}
 	for i := len(ks.keys) - 1; i >= 0; i-- {
@@ -98,19 +97,12 @@ func (a *Auth) shortKeySigned(ks *keySet, text string) (*keyClaims, error) {
 	return nil, toll.NewError(toll.CodeKeyForeign).WithCause(errBadSignature)
 }
 
-// isShort reports whether a record is that of a short key.
-func isShort(row *store.APIKey) bool { return strings.HasPrefix(row.Prefix, shortMark) }
-
-// makeShortKey returns the text of a new short key, and sets what its record keeps of it, with its id.
-func (a *Auth) makeShortKey(row *store.APIKey) (string, error) {
-	key, err := signerOf(a.keys().keys, row.CreatedAt)
-	if err != nil {
-		return "", err
-	}
+// newShortKey returns the text of a new short key, and sets the id, hash, and tail of its record.
+func (k *signingKey) newShortKey(row *store.APIKey) string {
 	random := make([]byte, 16, 24)
 	_, _ = rand.Read(random) // never fails since Go 1.24
-	text := row.Prefix + base64.RawURLEncoding.EncodeToString(append(random, key.short.macOf(row.Prefix, random)...))
+	text := row.Prefix + base64.RawURLEncoding.EncodeToString(append(random, k.short.macOf(row.Prefix, random)...))
 	row.ID = toll.ShortKeyID(text)
-	row.Hash, row.Tail = key.short.hashOf(sumOf(text), row), text[len(text)-6:]
-	return text, nil
+	row.Hash, row.Tail = k.short.hashOf(sumOf(text), row), text[len(text)-6:]
+	return text
 }

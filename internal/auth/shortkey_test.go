@@ -73,7 +73,7 @@ func TestShortKeyLife(t *testing.T) {
 	})
 }
 
-// The form of a new key: that of the call, else long with a prefix, else that of the service.
+// The call determines the form of a new key, else a prefix makes it long, else the service determines it.
 func TestShortKey_Form(t *testing.T) {
 	for _, c := range []struct {
 		short       bool // of the configuration
@@ -116,7 +116,7 @@ func TestShortKey_Form(t *testing.T) {
 	}
 }
 
-// Whatever is not, byte for byte, a short key of this service is refused without a query.
+// Any text except a short key of this service, byte for byte, is refused without a query.
 func TestShortKey_Forged(t *testing.T) {
 	st := must.Get(store.Open(t.Context(), store.Config{Data: storetest.Dir(t)}))(t)
 	cfg, clock := testConfig()
@@ -195,13 +195,13 @@ func TestShortKey_Forged(t *testing.T) {
 func TestShortKey_Unknown(t *testing.T) {
 	a, _ := known(t)
 	row := store.APIKey{Prefix: "tk_sandbox_", CreatedAt: a.clock()}
-	text := must.Get(a.makeShortKey(&row))(t)
+	text := must.Get(a.signKey(&row))(t)
 	if got := try(t, a, "Bearer "+text); got != toll.CodeNotAuthenticated {
 		t.Errorf("a key without a record: %q", got)
 	}
 }
 
-// A retired signing key vouches for the short keys from before its retirement, an ended one for none, also where they are remembered.
+// Short keys from before the retirement of their signing key stay valid. The end of a signing key ends its short keys, cached or not.
 func TestShortKey_Generations(t *testing.T) {
 	a, clock := known(t)
 	old := newKey(t, a, KeyParams{Form: toll.KeyShort})

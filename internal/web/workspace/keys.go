@@ -9,6 +9,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/auth"
 	"github.com/tollhq/toll/internal/list"
 	"github.com/tollhq/toll/internal/plain"
 	"github.com/tollhq/toll/internal/web/page"
@@ -77,12 +78,12 @@ var rightHints = map[toll.Right]string{
 }
 
 // keyForms returns the forms of a key, the default of the service first.
-func (w *pages) keyForms() []page.Option {
+func keyForms(a *auth.Auth) []page.Option {
 	forms := []page.Option{
-		{Value: string(toll.KeyShort), Text: "Short, such as " + w.Auth.Environment().ShortKeyPrefix() + "…"},
+		{Value: string(toll.KeyShort), Text: "Short, such as " + a.Environment().ShortKeyPrefix() + "…"},
 		{Value: string(toll.KeyLong), Text: "Long, for programs that read the workspace from the key"},
 	}
-	if w.Auth.KeyForm() == toll.KeyLong {
+	if a.KeyForm() == toll.KeyLong {
 		slices.Reverse(forms)
 	}
 	return forms
@@ -98,7 +99,7 @@ func (w *pages) askKey(c *page.Context) (page.View, error) {
 	}
 	f := c.FormOf("make", "Create API key", page.Group{Fields: []page.Field{
 		{Name: "name", Label: "Name", Max: 100, Hint: "The program that will use the key."}, rights,
-		{Name: "ends", Label: "Expires", Options: lives, Members: []string{"expiresInSecs"}}, {Name: "form", Label: "Form", Options: w.keyForms()},
+		{Name: "ends", Label: "Expires", Options: lives, Members: []string{"expiresInSecs"}}, {Name: "form", Label: "Form", Options: keyForms(w.Auth)},
 	}})
 	f.Cancel = c.To("keys")
 	return c.Record("Create API key", page.Record{Lead: "You can see the key only once.", Forms: []*page.Form{f}})

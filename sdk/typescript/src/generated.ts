@@ -952,7 +952,7 @@ export interface KeyInput {
   /**
    * The form of the key. A short key has about 45 characters; a long key is a JWT behind a
    * prefix and contains the address of the workspace. Defaults to short; to long with
-   * prefix, and for a service with a namespace or key prefix of its own.
+   * prefix, or if the operator set a namespace or key prefix.
    */
   form?: "short" | "long";
   name?: string;
