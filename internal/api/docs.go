@@ -20,7 +20,7 @@ import (
 
 // Look draws the frame of the pages of the documentation.
 type Look interface {
-	// Theme returns the color theme that the browser chose; "" for that of the system.
+	// Theme returns the color theme that the browser chose; "" for the theme of the system.
 	Theme(r *http.Request) string
 	// Document returns a page with a menu and a main part.
 	Document(theme, title string, menu, main template.HTML) []byte
@@ -53,9 +53,9 @@ func render(name string, data any) []byte {
 	return b.Bytes()
 }
 
-// docPages are all pages of the documentation, in the order of the menu.
+// docPages are all pages of the documentation.
 type docPages struct {
-	all      []docs.Guide
+	all      []docs.Guide // in the order in which a search finds them
 	menu     []docsMenuGroup
 	look     Look
 	html     map[docsView]func() rendered
@@ -78,8 +78,10 @@ func (g docsMenuGroup) Has(path string) bool {
 
 func newDocPages(api *huma.OpenAPI, service string, look Look) *docPages {
 	p := &docPages{look: look, html: map[docsView]func() rendered{}, markdown: map[string]func() rendered{}}
-	p.all = slices.Concat(reference(api, toll.Changelog), docs.Guides(service))
-	for _, g := range p.all {
+	about, operations := reference(api, toll.Changelog)
+	guides := docs.Guides(service)
+	p.all = slices.Concat(operations, guides, about)
+	for _, g := range slices.Concat(about, operations, guides) {
 		if n := len(p.menu); n == 0 || p.menu[n-1].Name != g.Group {
 			p.menu = append(p.menu, docsMenuGroup{Name: g.Group, Operations: strings.HasPrefix(g.Slug, pathOperations)})
 		}
@@ -141,7 +143,7 @@ func pageHeaders(w http.ResponseWriter) {
 	w.Header().Add("Vary", "Cookie") // has the theme
 }
 
-// docRoutes are the pages that are no part of the OpenAPI document.
+// docRoutes are the pages that the OpenAPI document leaves out.
 func (d *documents) docRoutes() []Page {
 	get := func(path string, f http.HandlerFunc) Page {
 		return Page{Method: http.MethodGet, Path: path, Handler: f}
@@ -168,7 +170,7 @@ func writeDoc(w http.ResponseWriter, r *http.Request, status int, media []string
 	body := t.forClient(w, r)
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)
-	_, _ = w.Write(body) // the caller has gone; there is nobody to tell
+	_, _ = w.Write(body) // fails only if the caller has closed the connection
 }
 
 // page is GET of a page, or of its Markdown.

@@ -94,16 +94,16 @@ func (d *docText) table(head []string, rows [][]string) {
 	d.add("\n")
 }
 
-// reference returns the pages that are made of the OpenAPI document and of the table of codes. Their Markdown is the one model of a page.
-func reference(api *huma.OpenAPI, changelog string) []docs.Guide {
+// reference returns the pages about the whole API, and the pages of its operations. Their Markdown is the one model of a page.
+func reference(api *huma.OpenAPI, changelog string) (about, operations []docs.Guide) {
 	groups := groupsOf(api)
-	pages := []docs.Guide{indexPage(api, groups), errorsPage(), recordsPage(api), docs.Reference("changelog", groupAPI, []byte(changelog), false)}
+	about = []docs.Guide{indexPage(api, groups), errorsPage(), recordsPage(api), docs.Reference("changelog", groupAPI, []byte(changelog), false)}
 	for _, g := range groups {
 		for i := range g.Operations {
-			pages = append(pages, operationPage(api, &g.Operations[i], g.Tag))
+			operations = append(operations, operationPage(api, &g.Operations[i], g.Tag))
 		}
 	}
-	return pages
+	return about, operations
 }
 
 type docsOperation struct {
@@ -197,7 +197,7 @@ func indexPage(api *huma.OpenAPI, groups []docsGroup) docs.Guide {
 	d.paragraph("Requests and responses consist of these records: " + strings.Join(names, ", ") + ".")
 	page := docs.Reference("", groupAPI, d.Bytes(), false)
 	page.HTML = template.HTML(tagIDs.Replace(pageLink.ReplaceAllString(string(page.HTML), `<a id="$2" $1`)))
-	page.Sections = page.Sections[:2] // the rest is on pages of its own
+	page.Sections = page.Sections[:2] // the other sections repeat other pages
 	return page
 }
 
@@ -208,7 +208,7 @@ func errorsPage() docs.Guide {
 	d.paragraph("# Error codes")
 	d.paragraph("Clients must branch only on `code`. If a code is marked as retryable, the same call can succeed later. See also the [API reference](/docs).")
 	var rows [][]string
-	var sections []docs.Section
+	sections := []docs.Section{{Text: "Every error code with its status, its message, and the next step."}}
 	for _, c := range toll.Codes() {
 		retryable := "no"
 		if c.Retryable {
@@ -222,7 +222,7 @@ func errorsPage() docs.Guide {
 	page.HTML = template.HTML(codeRow.ReplaceAllStringFunc(string(page.HTML), func(row string) string {
 		return `<tr id="` + anchor(toll.Code(codeRow.FindStringSubmatch(row)[1])) + `">` + strings.TrimPrefix(row, "<tr>")
 	}))
-	page.Sections = append(page.Sections, sections...)
+	page.Sections = sections
 	return page
 }
 
@@ -373,7 +373,7 @@ func (d *docText) body(api *huma.OpenAPI, content map[string]*huma.MediaType) {
 	}
 }
 
-// resolved returns a schema, or the one that it refers to.
+// resolved returns a schema, or the schema to which it refers.
 func resolved(api *huma.OpenAPI, s *huma.Schema) *huma.Schema {
 	if s.Ref != "" {
 		return api.Components.Schemas.Map()[strings.TrimPrefix(s.Ref, schemaPrefix)]

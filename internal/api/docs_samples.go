@@ -31,7 +31,7 @@ func samplesOf(api *huma.OpenAPI, o *docsOperation) []sample {
 }
 
 // methodFile has the methods of the SDKs, by operation id. The first word of a method is its name, with an asterisk if it returns a list to
-// iterate over. The others are its arguments: a part of the path or of the query, a member of the body, "body" for the whole body,
+// iterate over. The other words are its arguments: a part of the path or of the query, a member of the body, "body" for the whole body,
 // "rest" for the members that no other argument has. NAME= before an argument makes it a keyword argument, # a number, ? a boolean.
 //
 //go:embed docs_samples.json
@@ -151,7 +151,7 @@ func (c *sampleCall) python() string {
 	return head + "result = toll.request(" + args + ").json()"
 }
 
-// inCall returns the arguments of a call, each on a line of its own if several do not fit on one.
+// inCall returns the arguments of a call, each on its own line if several do not fit on one line.
 func inCall(args []string) string {
 	if len(args) < 2 {
 		return "(" + strings.Join(args, "") + ")"
@@ -233,12 +233,11 @@ func orAny(s *huma.Schema) *huma.Schema {
 
 // language writes values of JSON.
 type language struct {
-	words  map[string]string // true, false, and null
-	bare   *regexp.Regexp    // names of members without quotes; nil: none
-	spaced bool              // within the braces of a short object
-	amount string            // follows an amount, which is a number; "": amounts are strings, as in JSON
-	// fraction is the format of a number with a fraction; "": as in JSON.
-	fraction string
+	words    map[string]string // true, false, and null
+	bare     *regexp.Regexp    // names of members without quotes; nil: none
+	spaced   bool              // within the braces of a short object
+	amount   string            // follows an amount, which is a number; "": amounts are strings, as in JSON
+	fraction string            // format of a number with a fraction; "": as in JSON
 }
 
 var (
@@ -251,7 +250,7 @@ var (
 // decimals are the patterns of amounts: credits, base units, cents, and seconds. The TypeScript SDK takes them as bigint.
 var decimals = regexp.MustCompile(`^\^\(0\|\[1-9\]\[0-9\](\*|\{0,\d+\})\)\$$`)
 
-// widest is how long an object or a list may be to stay on its line.
+// widest bounds an object or a list on one line, in characters.
 const widest = 72
 
 // literal returns a value of JSON, which the schema describes if it is known.
@@ -299,7 +298,7 @@ func (l language) literal(api *huma.OpenAPI, raw json.RawMessage, s *huma.Schema
 	return string(raw)
 }
 
-// lines returns parts between brackets, each on a line of its own if one line would be too long.
+// lines returns parts between brackets, each on its own line if one line would be too long.
 func lines(opening, closing, space string, parts []string, indent string) string {
 	short := opening + space + strings.Join(parts, ", ") + space + closing
 	switch {

@@ -103,7 +103,7 @@ func checkDocument(t *testing.T, path string, res shown) {
 		t.Errorf("%s has a style or a script in a tag: %s", path, found)
 	}
 	if !strings.Contains(res.body, `<link rel="stylesheet" href="/assets/style.`) || !strings.Contains(res.body, `class="logo"`) || !strings.Contains(res.body, `id="jump"`) {
-		t.Errorf("%s has not the look of the application", path)
+		t.Errorf("%s does not have the look of the application", path)
 	}
 	seen := map[string]bool{}
 	for _, m := range docsIDs.FindAllStringSubmatch(res.body, -1) {

@@ -102,8 +102,9 @@
     jumps.replaceChildren(...items.slice(0, 12).map((item, at) => {
       const row = document.createElement("li");
       const link = document.createElement("a");
-      row.setAttribute("role", "option");
-      row.setAttribute("aria-selected", String(at === 0));
+      row.setAttribute("role", "none");
+      link.setAttribute("role", "option");
+      link.setAttribute("aria-selected", String(at === 0));
       const to = new URL(item.getAttribute("href"), location.origin);
       link.href = to.pathname + to.hash;
       link.append(item.querySelector("bdi").textContent, Object.assign(document.createElement("small"), { textContent: item.querySelector("small").textContent }));
@@ -116,11 +117,11 @@
     later = setTimeout(found, 120);
   });
   jump?.addEventListener("keydown", (event) => {
-    const rows = [...jumps.children];
+    const rows = [...jumps.querySelectorAll("a")];
     const at = rows.findIndex((row) => row.getAttribute("aria-selected") === "true");
     if (event.key === "Enter" && at >= 0 && rows.length) {
       event.preventDefault();
-      rows[at].firstChild.click();
+      rows[at].click();
     } else if (event.key === "Escape" && !palette) {
       jumps.replaceChildren();
     } else if ((event.key === "ArrowDown" || event.key === "ArrowUp") && rows.length) {
