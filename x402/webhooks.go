@@ -49,7 +49,7 @@ func SignWebhook(key, text []byte) []byte {
 }
 
 // WebhookHeader returns the headers of a delivery that is sent at a time: the event id, the time, and one signature for each secret, in
-// the order of the secrets, both in the format of the namespace and in that of Standard Webhooks.
+// the order of the secrets, both in the format of the namespace and in the Standard Webhooks format.
 func WebhookHeader(n Namespace, id string, at time.Time, body []byte, secrets ...string) http.Header {
 	stamp := strconv.FormatInt(at.Unix(), 10)
 	text := slices.Concat([]byte(id+"."+stamp+"."), body)

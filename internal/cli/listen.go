@@ -23,7 +23,7 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-// hookTimeout is how long a target has to respond, as long as to a delivery of the service.
+// hookTimeout is the time limit of a target for its response, the same as for a delivery of the service.
 const hookTimeout = 10 * time.Second
 
 // hookTarget is a server of the user that gets events in the form of webhook deliveries.
@@ -39,7 +39,7 @@ type forwarded struct {
 	Type           toll.EventType `json:"type"`
 	ID             string         `json:"id"` // of the event
 	URL            string         `json:"url"`
-	Status         *int           `json:"status"` // of the response; nil for none
+	Status         *int           `json:"status"` // of the response; nil without a response
 	DurationMicros int64          `json:"durationMicros"`
 	Error          *string        `json:"error"`
 }
@@ -203,9 +203,7 @@ func announced(con *console) (all []*hookTarget, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := announcement.Clean(dir); err != nil { // of processes that were killed
-		return nil, err
-	}
+	_, _ = announcement.Clean(dir) // of processes that were killed; best effort, as some systems do not remove open files
 	paths, err := filepath.Glob(filepath.Join(dir, announcement.Prefix+"*"+announcement.Suffix))
 	for _, path := range paths {
 		var r hookTarget

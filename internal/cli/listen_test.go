@@ -107,8 +107,8 @@ func (l *listening) line(t *testing.T) (f forwarded) {
 	return f
 }
 
-// TestListen: a forwarded event is what a webhook delivers, with headers that the SDK verifies, and toll trigger sends samples in the same
-// form without a new event of the service.
+// TestListen: toll listen forwards an event as a webhook delivers it, with headers that the SDK verifies. toll trigger sends samples in the
+// same form, and the service has no new event.
 func TestListen(t *testing.T) {
 	svc := tolltest.New(t)
 	h := newHooks(t, "/webhook", "/hooks", "/other")

@@ -15,7 +15,7 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-// eventSamples has one event of each type, as the service creates them in TestEventSamples. {{scheme}} stands for a word of the brand.
+// eventSamples has one event of each type, as the service creates them in TestEventSamples. {{scheme}} is replaced by the word of the brand.
 //
 //go:embed event_samples.json
 var eventSamples string

@@ -143,7 +143,7 @@ func (s *sampleScene) credits() {
 	must.Get(s.builder.Mint(ctx, s.plan, s.holder, 20, 0))(s)
 	token := must.Get(s.subscriber.AccessToken(ctx, s.plan, client.WithRedemptionLimit(20)))(s)
 	h := paid.Handler(s.builder, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), paid.Plan(s.plan), paid.Agent(s.agent), paid.Credits(10))
-	for range 2 { // no credits are left then, and no limit
+	for range 2 { // uses up the credits and the limit
 		req := httptest.NewRequest(http.MethodPost, "/translate", nil)
 		req.Header.Set(x402.HeaderSignature, token.AccessToken)
 		res := httptest.NewRecorder()
@@ -158,7 +158,7 @@ func (s *sampleScene) credits() {
 	must.Get(s.builder.Mint(ctx, s.plan, s.holder, 7, time.Hour))(s)
 }
 
-// money creates the events of orders and delegations, but for those of time.
+// money creates the events of orders and delegations. Expiry is in times.
 func (s *sampleScene) money() {
 	ctx, c := s.Context(), s.subscriber
 	delegate := func(limit toll.Cents) string {
