@@ -93,7 +93,7 @@ func (a *Auth) decodeKey(payload []byte) (*keyClaims, toll.Environment, error) {
 	var env environmentClaim
 	raw := members[a.claimObject]
 	if raw == nil {
-		return nil, "", a.otherBrand(members)
+		return nil, "", otherBrand(a.claimObject, members)
 	}
 	if decodeStrict(raw, &env) != nil || c.IssuedAt == nil {
 		return nil, "", toll.NewError(toll.CodeKeyForeign)
@@ -101,16 +101,16 @@ func (a *Auth) decodeKey(payload []byte) (*keyClaims, toll.Environment, error) {
 	return &c, env.Environment, nil
 }
 
-// otherBrand is the refusal of a key without our claim of the environment. It names the brand of the key when another claim is one; that is
-// what the key says, and nobody has checked its signature.
-func (a *Auth) otherBrand(members map[string]json.RawMessage) *toll.Error {
+// otherBrand returns the error for a key without the claim of this namespace. If another claim names an environment, the error names its
+// brand, which is not verified because the signature belongs to another service.
+func otherBrand(ours string, members map[string]json.RawMessage) *toll.Error {
 	for _, name := range slices.Sorted(maps.Keys(members)) {
 		var env environmentClaim
 		if memberSyntax.MatchString(name) && !reserved[name] &&
 			decodeStrict(members[name], &env) == nil &&
 			(env.Environment == toll.Sandbox || env.Environment == toll.Live) {
 			return toll.Errorf(toll.CodeKeyForeign, "This API key belongs to the namespace %q; the namespace here is %q.",
-				name, a.claimObject).
+				name, ours).
 				WithHint("Use an API key of this service, or call the service that created this key.")
 		}
 	}

@@ -171,18 +171,18 @@ func (w *pages) showHolding(c *page.Context) (page.View, error) {
 	}
 	if c.Person.Rights.Has(toll.RightSpend) {
 		s.Links = []page.Link{{Text: "Create access token", To: c.To("tokens", "new") + "?plan=" + url.QueryEscape(string(p.ID)), Plain: true}}
-		s.Acts, s.Note = w.orderDialog(c, p)
+		s.Acts, s.Note = orderDialog(c, p, w.Cards)
 	}
 	s.Parts = append(s.Parts, page.Part{Title: "Access tokens", Table: tokens})
 	return c.Record(page.NameOf(p.Metadata.Name), s)
 }
 
 // orderDialog returns the dialog that orders a plan again, or the reason why the person cannot order it here.
-func (w *pages) orderDialog(c *page.Context, p *toll.Plan) ([]page.Dialog, string) {
+func orderDialog(c *page.Context, p *toll.Plan, cards bool) ([]page.Dialog, string) {
 	if !p.Kind().Prepaid() {
 		return nil, ""
 	}
-	button, why := page.OrderButton(c.Person, p, w.Cards)
+	button, why := page.OrderButton(c.Person, p, cards)
 	payers := page.Field{Name: "payer", Label: "Pay with", Members: []string{"delegationId"}}
 	if button != "" {
 		payers.Options = append(payers.Options, page.Option{Value: "", Text: map[bool]string{true: "This workspace's wallet", false: "Card, on the next page"}[p.Price.IsCrypto]})
