@@ -155,7 +155,7 @@ func (r *hookTarget) deliver(ctx context.Context, con *console, e *toll.Event) (
 	} else {
 		text := cause(err).Error()
 		if errors.Is(err, context.DeadlineExceeded) {
-			text = fmt.Sprintf("no response within %v", hookTimeout)
+			text = fmt.Sprintf("no response within %v", hookClient.Timeout)
 		}
 		out.Error = &text
 	}

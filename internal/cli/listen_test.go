@@ -40,6 +40,10 @@ func newHooks(t *testing.T, paths ...string) *hooks {
 		if r.URL.Path == "/moved" {
 			http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
 		}
+		if r.URL.Path == "/slow" {
+			<-r.Context().Done()
+			return
+		}
 		h.arrived[r.URL.Path] <- r.Clone(context.WithValue(context.Background(), rawBody{}, string(body)))
 	}))
 	t.Cleanup(h.Close)
@@ -191,19 +195,21 @@ func runWith(t *testing.T, variables map[string]string, args ...string) (code in
 // TestTrigger_Fails: redirects are not followed, failures are printed and not retried, and an unknown type is corrected.
 func TestTrigger_Fails(t *testing.T) {
 	h := newHooks(t, "/moved", "/elsewhere")
+	defer func(d time.Duration) { hookClient.Timeout = d }(hookClient.Timeout)
+	hookClient.Timeout = 2 * time.Second
 	for _, c := range []struct {
 		to     string
 		status int
 		error  string
 	}{
 		{h.URL + "/moved", http.StatusTemporaryRedirect, ""},
-		{"127.0.0.1:1/hooks", 0, "refused"},
+		{"127.0.0.1:1/hooks", 0, "refused"}, {h.URL + "/slow", 0, "no response within 2s"},
 	} {
 		code, out, said := runWith(t, nil, "trigger", "plan.created", "--forward-to", c.to, "--secret", "s", "-o", "json")
 		var f forwarded
 		must.Do(t, json.Unmarshal([]byte(out), &f))
 		if code != exitFailed || said != "" || (f.Status == nil) != (c.status == 0) || f.Status != nil && *f.Status != c.status ||
-			f.Error != nil && !strings.Contains(*f.Error, c.error) {
+			(f.Error == nil) != (c.error == "") || f.Error != nil && !strings.Contains(*f.Error, c.error) {
 			t.Errorf("%s: exit %d, %s, %s", c.to, code, out, said)
 		}
 	}
