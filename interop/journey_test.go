@@ -196,11 +196,11 @@ func (w *town) waitFor(address string) {
 // inShell runs a command that a page printed, in the background until the test ends or to its end. The toll on its path is the tested one.
 func (w *town) inShell(command string, background bool) {
 	w.Helper()
-	bin := w.TempDir()
+	bin, home := w.TempDir(), w.TempDir()
 	must.Do(w, os.Symlink(servertest.Program(w.T), filepath.Join(bin, "toll")))
 	ctx, stop := context.WithCancel(w.Context())
 	cmd := exec.CommandContext(ctx, "sh", "-c", command)
-	cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "HOME="+bin, "XDG_CONFIG_HOME="+bin)
+	cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "HOME="+home, "XDG_CONFIG_HOME="+home)
 	if !background {
 		defer stop()
 		if out, err := cmd.CombinedOutput(); err != nil {
