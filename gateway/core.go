@@ -69,7 +69,7 @@ type Core struct {
 
 	acts       acts            // confirmations
 	delegated  delegated       // delegations that the core created
-	registered map[string]pair // last registration of a conversation, by [call.subject]; guarded by mu
+	registered map[string]pair // last registration of a conversation, by [conversation]; guarded by mu
 }
 
 // guards reports which guards of a host keep keys away from models and transcripts (design 11).

@@ -153,11 +153,14 @@ type pair struct {
 	plan  toll.PlanID
 }
 
+// conversation identifies the conversation and the API key of a call, without a request for the workspace of the key.
+func conversation(c *call) string { return digest(c.account.keyID.String(), c.caller.SessionKey) }
+
 // registered returns the last registration of this conversation, or a zero pair.
 func (c *call) registered() pair {
 	c.core.mu.Lock()
 	defer c.core.mu.Unlock()
-	return c.core.registered[c.subject("registered")]
+	return c.core.registered[conversation(c)]
 }
 
 // maxRegistered is the maximum number of conversations whose last registration is kept.
@@ -171,5 +174,5 @@ func (c *call) setRegistered(p pair) {
 	if c.core.registered == nil || len(c.core.registered) >= maxRegistered {
 		c.core.registered = map[string]pair{}
 	}
-	c.core.registered[c.subject("registered")] = p
+	c.core.registered[conversation(c)] = p
 }

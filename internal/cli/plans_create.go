@@ -2,7 +2,6 @@ package cli
 
 import (
 	"bufio"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -133,7 +132,7 @@ func missingOf(in body, limit string) (missing []string) {
 	need("name", in["name"] == nil)
 	need("price", !isPriced)
 	need("currency", in["currency"] == nil && (!isPriced || !price.IsZero()))
-	if limit == string(toll.LimitTime) {
+	if toll.AccessLimit(limit).Kind().NeedsPeriod() {
 		need("expires-after", in["expires"] == nil)
 	} else {
 		need("credits", in["credits"] == nil && in["expires"] == nil)
@@ -184,13 +183,15 @@ func planOfWords(ctx context.Context, a *app, in body) error {
 		return usagef("--credits-per-request must not exceed --max-credits-per-request")
 	case in["credits"] == nil && (in["least"] != nil || in["most"] != nil):
 		return usagef("--credits-per-request and --max-credits-per-request need --credits")
-	case in["credits"] == nil:
+	case in["credits"] == nil: // a plan with a period and no other access limit sells the period
 		config = toll.CreditsExpirable(toll.Units{})
-		in.text("accessLimit", cmp.Or(value[string](in, "accessLimit"), string(toll.LimitTime)))
 	case in["most"] != nil:
 		config = toll.CreditsDynamic(last[toll.Credits](in, "credits", 0), least, most)
 	}
 	config.DurationSecs = value[toll.Units](in, "expires")
+	if in["credits"] != nil && in["accessLimit"] == nil { // the period is the life of the credits
+		in["accessLimit"] = string(toll.LimitCredits)
+	}
 	metadata := body{"name": in["name"]}
 	metadata.text("description", value[string](in, "description"))
 	for _, f := range planWordFlags {
