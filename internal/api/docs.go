@@ -114,7 +114,8 @@ func (p *docPages) draw(theme, title string, here *docs.Guide, main []byte) []by
 func (p *docPages) llms() []byte {
 	var b docText
 	b.add("# Toll\n\n> A payment gate for AI agents: plans, credits, access tokens, and receipts over HTTP 402 (x402).\n\n" +
-		"The API is also described by an [OpenAPI document](/openapi.json). To add payments to a service, start with [this prompt](/docs/prompt.md).\n")
+		"The API is also described by an [OpenAPI document](/openapi.json). The [SDKs](/sdk) are packages of this service. To add payments to a " +
+		"service, start with [this prompt](/docs/prompt.md).\n")
 	for _, operations := range []bool{false, true} {
 		for _, g := range p.menu {
 			if g.Operations != operations {

@@ -20,7 +20,7 @@ import (
 )
 
 var (
-	keyShown   = regexp.MustCompile(`<span class="command"><code>(sandbox:[^<]+)</code>`)
+	keyShown   = regexp.MustCompile(`<span class="command"><code>((?:sandbox:|tk_sandbox_)[^<]+)</code>`)
 	tokenShown = regexp.MustCompile(`payment-signature: ([A-Za-z0-9._=-]+)'`)
 	codeShown  = regexp.MustCompile(`(?s)<summary>([^<]+)</summary><div><pre class="code" tabindex="0">(.*?)</pre>`)
 )
