@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/yuin/goldmark"
 	"github.com/yuin/goldmark/ast"
@@ -352,35 +353,56 @@ const (
 	excerptLen = 160
 )
 
-// Search returns the sections that have each word of a query, those with a word in the heading
-// first. A query beyond the bounds finds nothing.
-func Search(guides []Guide, query string) []Found {
+// Index finds sections of guides by their words.
+type Index struct{ entries []entry }
+
+type entry struct {
+	guide          *Guide
+	section        *Section
+	heading, lower string // with the title of the guide, and the text, both in lowercase
+}
+
+// NewIndex returns the index of guides, which must not change afterwards.
+func NewIndex(guides []Guide) Index {
+	var x Index
+	for i := range guides {
+		g := &guides[i]
+		for j := range g.Sections {
+			s := &g.Sections[j]
+			x.entries = append(x.entries, entry{g, s, strings.ToLower(g.Title + " " + s.Heading), strings.ToLower(s.Text)})
+		}
+	}
+	return x
+}
+
+// Search returns the sections that have each word of a query, those with a word in the heading first, at most 30. A query with more than
+// [MaxQuery] bytes or [MaxWords] words finds nothing.
+func (x Index) Search(query string) (found []Found) {
 	words := strings.Fields(strings.ToLower(query))
 	if len(words) == 0 || len(words) > MaxWords || len(query) > MaxQuery {
 		return nil
 	}
-	var inHeading, inText []Found
-	for _, g := range guides {
-		for _, s := range g.Sections {
-			heading := strings.ToLower(g.Title + " " + s.Heading)
-			body := strings.ToLower(s.Text)
-			missing := slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(heading, w) && !strings.Contains(body, w) })
-			if missing {
-				continue
-			}
-			f := Found{To: g.Path(), Title: g.Title, Heading: s.Heading, Excerpt: excerpt(s.Text, body, words)}
-			if s.Anchor != "" {
-				f.To += "#" + s.Anchor
-			}
-			if slices.ContainsFunc(words, func(w string) bool { return strings.Contains(heading, w) }) {
-				inHeading = append(inHeading, f)
-			} else {
-				inText = append(inText, f)
-			}
+	var inHeading, inText []*entry
+	for i := range x.entries {
+		e := &x.entries[i]
+		has := func(w string) bool { return strings.Contains(e.heading, w) }
+		switch {
+		case slices.ContainsFunc(words, func(w string) bool { return !has(w) && !strings.Contains(e.lower, w) }):
+		case slices.ContainsFunc(words, has):
+			inHeading = append(inHeading, e)
+		default:
+			inText = append(inText, e)
 		}
 	}
-	found := append(inHeading, inText...)
-	return found[:min(len(found), mostFound)]
+	all := append(inHeading, inText...)
+	for _, e := range all[:min(len(all), mostFound)] {
+		f := Found{To: e.guide.Path(), Title: e.guide.Title, Heading: e.section.Heading, Excerpt: excerpt(e.section.Text, e.lower, words)}
+		if e.section.Anchor != "" {
+			f.To += "#" + e.section.Anchor
+		}
+		found = append(found, f)
+	}
+	return found
 }
 
 // excerpt is the text around the first word that it has.
@@ -394,7 +416,8 @@ func excerpt(text, lower string, words []string) string {
 			}
 		}
 	}
-	runes := []rune(strings.ToValidUTF8(text[at:], ""))
+	end := min(len(text), at+utf8.UTFMax*(excerptLen+4)) // enough for the excerpt and for a character that is cut at each end
+	runes := []rune(strings.ToValidUTF8(text[at:end], ""))
 	out := strings.Join(strings.Fields(string(runes[:min(len(runes), excerptLen)])), " ")
 	if at > 0 {
 		out = "…" + out

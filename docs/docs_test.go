@@ -48,12 +48,12 @@ func TestRender(t *testing.T) {
 			t.Errorf("%q in\n%s", not, html)
 		}
 	}
-	found := Search([]Guide{g}, "CALL cell")
+	found := NewIndex([]Guide{g}).Search("CALL cell")
 	if len(found) != 1 || found[0].To != "/docs/guide-x#part-one" || !strings.Contains(found[0].Excerpt, "cell") {
 		t.Errorf("%+v", found)
 	}
 	for _, query := range []string{"", "zebra", strings.Repeat("a ", MaxWords+1), strings.Repeat("a", MaxQuery+1)} {
-		if found := Search([]Guide{g}, query); len(found) != 0 {
+		if found := NewIndex([]Guide{g}).Search(query); len(found) != 0 {
 			t.Errorf("%.20q: %+v", query, found)
 		}
 	}

@@ -52,6 +52,9 @@ func benchmark(b *testing.B, method, path, key string, body func(i int) string) 
 
 func BenchmarkHealth(b *testing.B) { benchmark(b, "GET", "/health", "", nil) }
 
+// A search reads all pages. The query "a" is in most sections.
+func BenchmarkSearchDocs(b *testing.B) { benchmark(b, "GET", "/docs/search?q=a", "", nil) }
+
 func BenchmarkVerify(b *testing.B) {
 	benchmark(b, "POST", base+"/x402/verify", "b1", func(int) string { return paymentBody("{plan}", "{token}", "") })
 }

@@ -55,7 +55,7 @@ func render(name string, data any) []byte {
 
 // docPages are all pages of the documentation.
 type docPages struct {
-	all      []docs.Guide // in the order in which a search finds them
+	index    docs.Index
 	menu     []docsMenuGroup
 	look     Look
 	html     map[docsView]func() rendered
@@ -80,7 +80,7 @@ func newDocPages(api *huma.OpenAPI, service string, look Look) *docPages {
 	p := &docPages{look: look, html: map[docsView]func() rendered{}, markdown: map[string]func() rendered{}}
 	about, operations := reference(api, toll.Changelog)
 	guides := docs.Guides(service)
-	p.all = slices.Concat(operations, guides, about)
+	p.index = docs.NewIndex(slices.Concat(operations, guides, about))
 	for _, g := range slices.Concat(about, operations, guides) {
 		if n := len(p.menu); n == 0 || p.menu[n-1].Name != g.Group {
 			p.menu = append(p.menu, docsMenuGroup{Name: g.Group, Operations: strings.HasPrefix(g.Slug, pathOperations)})
@@ -192,6 +192,6 @@ func (d *documents) page(w http.ResponseWriter, r *http.Request) {
 func (d *documents) writeFound(w http.ResponseWriter, r *http.Request, status int, query string) {
 	query = strings.ToValidUTF8(query[:min(len(query), docs.MaxQuery)], "")
 	p := d.pages()
-	found := render("found", map[string]any{"Query": query, "Found": docs.Search(p.all, query)})
+	found := render("found", map[string]any{"Query": query, "Found": p.index.Search(query)})
 	writeDoc(w, r, status, htmlType, rendered{plain: p.draw(p.look.Theme(r), "Search", nil, found)})
 }
