@@ -1,18 +1,16 @@
 // Package sdk has the packages of the SDKs for TypeScript and Python as a service serves them, and the commands that install an SDK.
 //
 // sdk/build.py builds the packages. The path of a package contains the start of its SHA-256 hash and so names its content. A released
-// package stays in the program, so lock files and pinned requirements keep working after an upgrade. There is no address for the newest
-// package: npm and pip store an address with the hash of its content, so an upgrade would break installations.
+// package stays in the program, so lock files and pinned requirements keep working after an upgrade. No address returns the newest
+// package, because npm and pip store an address with the hash of its content, and an upgrade would break installations.
 package sdk
 
 import (
-	"bytes"
 	"embed"
 	"encoding/json"
 	"net/http"
 	"path"
 	"sync"
-	"time"
 )
 
 // Path is the page that lists the packages, which are below it.
@@ -35,19 +33,15 @@ type Package struct {
 
 // index returns all packages. The current package for a language comes last.
 var index = sync.OnceValue(func() (all []Package) {
-	if err := json.Unmarshal(read("index.json"), &all); err != nil {
+	text, err := files.ReadFile("packages/index.json")
+	if err == nil {
+		err = json.Unmarshal(text, &all)
+	}
+	if err != nil {
 		panic(err) // part of the program
 	}
 	return all
 })
-
-func read(name string) []byte {
-	body, err := files.ReadFile("packages/" + name)
-	if err != nil {
-		panic(err) // part of the program
-	}
-	return body
-}
 
 // current returns the newest package for a language.
 func current(language string) (last Package) {
@@ -69,7 +63,7 @@ func Routes(add func(path string, h http.Handler)) {
 			h.Set("Content-Type", mediaTypes[path.Ext(p.Path)])
 			h.Set("Cache-Control", "public, max-age=31536000, immutable")
 			h.Set("ETag", `"`+p.SHA256+`"`)
-			http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(read(p.Path)))
+			http.ServeFileFS(w, r, files, "packages/"+p.Path)
 		}))
 	}
 }

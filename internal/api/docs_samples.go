@@ -175,8 +175,8 @@ func flat(query url.Values) map[string]string {
 	return out
 }
 
-// arguments returns the name of a method and its arguments for the example. It reports false if there is no method, or if its arguments
-// cannot express the example.
+// arguments returns the name of a method and its arguments for the example. ok is false for an operation without a method, and for an
+// example that the arguments cannot express.
 func (c *sampleCall) arguments(method []string, l language) (name string, args []string, ok bool) {
 	if len(method) == 0 {
 		return "", nil, false

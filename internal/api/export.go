@@ -121,7 +121,7 @@ func export[T any](ctx context.Context, c *call, of list.List, p store.Page, for
 }
 
 type rows struct {
-	columns []string      // of CSV: members, those of members with dots; nil: NDJSON
+	columns []string      // of CSV: paths of members, such as planId or registry.price; nil for NDJSON
 	whole   []list.Column // of CSV: members to repeat as whole units, in the last columns
 	begun   bool
 }

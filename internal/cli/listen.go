@@ -170,7 +170,7 @@ var announcement = tempfile.Kind{Prefix: "listen-", Suffix: ".json"}
 func announcements(con *console) (string, error) {
 	path, _ := con.configPath()
 	if path == "" {
-		return "", errors.New("there is no home directory for the state of toll listen: set TOLL_CONFIG to a configuration file")
+		return "", errors.New("toll listen has no directory for its state: set TOLL_CONFIG to the path of a configuration file")
 	}
 	return filepath.Dir(path), nil
 }

@@ -70,9 +70,9 @@ type checkoutPage struct {
 	Why     string      // why nothing was paid, of orderFailed
 	Back    []string    // what went back of a paid order, in sentences; none when all of it stands
 	Pay     string      // address of the page of the processor, of orderPay
-	Link    string      // path and query of this page; of orderUnpaid that of the page on which to pay
+	Link    string      // path and query of this page; for orderUnpaid, of the payment page
 	Then    []page.Link // next steps of the subscriber after a payment; nil for other people
-	Next    *leave      // where the program that made the order wants the person to go on; nil: nowhere
+	Next    *leave      // return address in the order; nil without one
 }
 
 type leave struct{ URL, Host string }
