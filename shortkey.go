@@ -34,5 +34,5 @@ func ParseShortKey(key string) (env Environment, body [24]byte, ok bool) {
 	return "", body, false
 }
 
-// ShortKeyID returns the id of the record of a short API key.
+// ShortKeyID returns the id of the record of a short API key: the SHA-256 of "toll short key id " and the key. It does not check the key.
 func ShortKeyID(key string) Hash { return sha256.Sum256([]byte("toll short key id " + key)) }

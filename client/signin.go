@@ -120,7 +120,7 @@ func ReadKey(key string) (c KeyClaims, err error) {
 }
 
 // Address returns the address of the workspace of the client's API key. A long key contains it. For a short key, the first call asks
-// the service, and the client keeps the response.
+// the service, and the client keeps the response. Errors: [toll.CodeKeyMalformed], and the errors of [Client.Key].
 func (c *Client) Address(ctx context.Context) (toll.Address, error) {
 	claims, err := ReadKey(c.key)
 	if err != nil || !claims.Address.IsZero() {
