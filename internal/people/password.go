@@ -51,17 +51,23 @@ func parseLogin(s string) (string, error) {
 	return s, nil
 }
 
-// checkPassword refuses a password that is easy to guess.
+// checkPassword refuses a password that is easy to guess. The login adds nothing to a password, so what remains must be a
+// good password by itself: a long random text may contain a short login by chance.
 func checkPassword(s, login string) error {
-	n, lower := utf8.RuneCountInString(s), strings.ToLower(s)
+	lower := strings.ToLower(s)
+	without := strings.ReplaceAll(lower, login, "")
 	switch {
-	case !utf8.ValidString(s) || n < shortestPassword || len(s) > longestPassword:
+	case !utf8.ValidString(s) || utf8.RuneCountInString(s) < shortestPassword || len(s) > longestPassword:
 		return toll.Errorf(toll.CodeBadRequest, "A password must have at least 8 characters and at most 256 bytes.")
-	case badPasswords[lower], badPasswords[strings.TrimRight(lower, "0123456789!.?")], strings.Contains(lower, login),
-		strings.Trim(lower, lower[:1]) == "": // one character, repeated
+	case isGuessed(lower), utf8.RuneCountInString(without) < shortestPassword, isGuessed(without):
 		return toll.Errorf(toll.CodeBadRequest, "This password is easy to guess. Choose another password, such as four random words.")
 	}
 	return nil
+}
+
+// isGuessed reports whether a text in lower case is a common password, alone or before digits, or one repeated character.
+func isGuessed(s string) bool {
+	return badPasswords[s] || badPasswords[strings.TrimRight(s, "0123456789!.?")] || strings.Trim(s, s[:1]) == ""
 }
 
 type Passwords struct {
