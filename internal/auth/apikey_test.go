@@ -250,7 +250,7 @@ func TestSignedEndAndRetiredSigner(t *testing.T) {
 		if got := try(t, a, "Bearer "+later.Key); got != toll.CodeKeyForeign {
 			t.Errorf("%s: signed at the retirement: %q", when, got)
 		}
-		a.signatures.Clear()
+		a.keys().signatures.Clear()
 	}
 }
 

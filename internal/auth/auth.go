@@ -85,12 +85,10 @@ type Auth struct {
 	set     atomic.Pointer[keySet]
 	refresh sync.Mutex
 
-	tokens     *cache.Cache[[32]byte, *Claims]       // by SHA-256 of the JWS: signature and claims are good
-	signatures *cache.Cache[[32]byte, *keyClaims]    // valid claims, by SHA-256 of the JWT or the short key
-	records    *cache.Cache[[32]byte, *store.APIKey] // by key id; nil = no such key
-	reads      [keyLocks]chan struct{}
-	tokenSums  *cache.Sums // of good access tokens
-	lineSums   *cache.Sums // these hashes, by accepted Authorization lines
+	records   *cache.Cache[[32]byte, *store.APIKey] // by key id; nil = no such key
+	reads     [keyLocks]chan struct{}
+	tokenSums *cache.Sums // of good access tokens
+	lineSums  *cache.Sums // of API keys, by accepted Authorization lines
 
 	tokensBy atomic.Pointer[Tokens]
 
@@ -111,14 +109,12 @@ func Bootstrap(ctx context.Context, st *store.Store, ring *seal.Ring, first Conf
 	a := &Auth{
 		store: st, ring: ring, log: cmp.Or(first.Log, slog.New(slog.DiscardHandler)), clock: first.Clock,
 		claimObject: first.ClaimObject, prefix: first.Prefix, version: cmp.Or(first.Version, "1.0"),
-		tokens:     cache.OfHashes[*Claims](tokenCacheEntries),
-		signatures: cache.OfHashes[*keyClaims](keyCacheEntries),
-		records:    cache.OfHashes[*store.APIKey](keyCacheEntries),
-		tokenSums:  cache.NewSums(tokenSums),
-		lineSums:   cache.NewSums(lineSums),
-		touched:    cache.OfHashes[struct{}](keyCacheEntries),
-		touches:    make(chan touch, 1024),
-		noted:      jobs.NewSignal(),
+		records:   cache.OfHashes[*store.APIKey](keyCacheEntries),
+		tokenSums: cache.NewSums(tokenSums),
+		lineSums:  cache.NewSums(lineSums),
+		touched:   cache.OfHashes[struct{}](keyCacheEntries),
+		touches:   make(chan touch, 1024),
+		noted:     jobs.NewSignal(),
 	}
 	for i := range a.reads {
 		a.reads[i] = make(chan struct{}, 1)

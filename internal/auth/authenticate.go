@@ -88,8 +88,8 @@ func (a *Auth) keyOf(lines []string, now time.Time) (c *keyClaims, sum [32]byte,
 		}
 		sum = sumOf(jwt)
 	}
-	ks := a.keys() // first, as it forgets what a change of keys makes doubtful
-	if c, ok := a.signatures.Get(sum, now); ok {
+	ks := a.keys()
+	if c, ok := ks.signatures.Get(sum, now); ok {
 		return c, sum, known, nil
 	}
 	if known {
@@ -103,7 +103,7 @@ func (a *Auth) keyOf(lines []string, now time.Time) (c *keyClaims, sum [32]byte,
 		c, err = a.keySigned(ks, jwt)
 	}
 	if err == nil {
-		a.signatures.Put(sum, c, now.Add(signatureLife), now)
+		ks.signatures.Put(sum, c, now.Add(signatureLife), now)
 	}
 	return c, sum, known, err
 }

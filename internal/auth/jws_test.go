@@ -252,7 +252,7 @@ func TestExoticJOSE(t *testing.T) {
 		const runs = 20
 		runtime.ReadMemStats(&before)
 		for range runs {
-			a.tokens.Clear()
+			a.keys().tokens.Clear()
 			began := time.Now()
 			_, _ = a.VerifyToken(jws)
 			best = min(best, time.Since(began))

@@ -64,6 +64,46 @@ func TestRetiredTwice(t *testing.T) {
 	})
 }
 
+// A check that began before its signing key ended may still accept, but leaves nothing for later checks.
+func TestSigningKeyEndsDuringCheck(t *testing.T) {
+	apiKey := func(form toll.KeyForm) func(*testing.T, *Auth) func() error {
+		return func(t *testing.T, a *Auth) func() error {
+			k := newKey(t, a, KeyParams{Form: form})
+			return func() error { return second(a.Authenticate(t.Context(), []string{"Bearer " + k.Key})) }
+		}
+	}
+	for what, c := range map[string]struct {
+		checkOf func(*testing.T, *Auth) func() error
+		want    toll.Code
+	}{
+		"access token": {func(t *testing.T, a *Auth) func() error {
+			return func() error { return second(a.VerifyToken(exampleJWS)) }
+		}, toll.CodeTokenSignature},
+		"long API key":  {apiKey(toll.KeyLong), toll.CodeKeyForeign},
+		"short API key": {apiKey(toll.KeyShort), toll.CodeKeyForeign},
+	} {
+		t.Run(what, func(t *testing.T) {
+			a, clock := known(t)
+			check := c.checkOf(t, a)
+			readings := 0
+			a.clock = func() time.Time {
+				if readings++; readings == 2 { // in Auth.keys, which has loaded the set
+					must.Get(a.EndSigningKey(t.Context(), "", testKID))(t)
+				}
+				return clock.now()
+			}
+			if got := code(t, check()); got != "" {
+				t.Errorf("the check that began before the end: %s", got)
+			}
+			if got := code(t, check()); got != c.want {
+				t.Errorf("the next check: %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
+
 // A token that was verified is remembered with its times: after the clock was set back it is refused as issued in the future.
 // T06
 func TestRememberedTokenOfTheFuture(t *testing.T) {

@@ -220,7 +220,7 @@ func TestShortKey_Generations(t *testing.T) {
 				t.Errorf("%s, %s: %q, want %q", when, c.what, got, c.want)
 			}
 		}
-		a.signatures.Clear()
+		a.keys().signatures.Clear()
 	}
 	must.Get(a.EndSigningKey(t.Context(), "", testKID))(t)
 	if got := try(t, a, "Bearer "+old.Key); got != toll.CodeKeyForeign {

@@ -18,6 +18,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/cache"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -56,7 +57,7 @@ var endedKey = time.UnixMicro(-1 << 61)
 // ended reports whether the key is compromised: nothing that it ever signed counts.
 func (k *signingKey) ended() bool { return k.retiredAt.Equal(endedKey) }
 
-// keySet is one reading of signing keys and issuers. It never changes.
+// keySet is one reading of signing keys and issuers. Only its caches change.
 type keySet struct {
 	keys     []*signingKey // of API keys and access tokens, oldest first
 	byID     map[string]*signingKey
@@ -68,6 +69,10 @@ type keySet struct {
 	issuer     string // current
 	jwks, did  []byte
 	loadedAt   time.Time
+	// tokens and signatures cache what the keys of the set verified. Sets with the same keys share them; other keys come with
+	// empty ones, so that a check that began before a change of keys cannot add its result to those of later checks.
+	tokens     *cache.Cache[[32]byte, *Claims]    // by SHA-256 of the JWS
+	signatures *cache.Cache[[32]byte, *keyClaims] // by SHA-256 of the JWT or the short key
 }
 
 // signerOf returns the oldest key that signs, so that the next one has been published for long when its turn comes.
@@ -146,21 +151,11 @@ func (a *Auth) reread(age time.Duration) (*keySet, error) {
 		a.set.Store(&again)
 		return &again, err
 	}
-	a.install(old, set)
+	a.set.Store(set)
 	return set, nil
 }
 
-// install makes a set current. What was verified under other terms is forgotten.
-func (a *Auth) install(old, set *keySet) {
-	a.set.Store(set)
-	same := func(x, y *signingKey) bool { return x.id == y.id && x.retiredAt.Equal(y.retiredAt) }
-	if !slices.EqualFunc(old.keys, set.keys, same) {
-		a.tokens.Clear()
-		a.signatures.Clear()
-	}
-}
-
-// load reads keys and issuers. Private keys that are open already are not opened again.
+// load reads keys and issuers. It takes opened private keys from the old set, and the caches if the keys are the same.
 func (a *Auth) load(ctx context.Context, old *keySet) (*keySet, error) {
 	set := &keySet{
 		byID: make(map[string]*signingKey), byHeader: make(map[string]*signingKey), issuers: make(map[string]bool),
@@ -204,6 +199,12 @@ func (a *Auth) load(ctx context.Context, old *keySet) (*keySet, error) {
 	}
 	slices.SortFunc(set.keys, compareSigningKeys)
 	slices.SortFunc(set.statements, compareSigningKeys)
+	same := func(x, y *signingKey) bool { return x.id == y.id && x.retiredAt.Equal(y.retiredAt) }
+	if old != nil && slices.EqualFunc(old.keys, set.keys, same) {
+		set.tokens, set.signatures = old.tokens, old.signatures
+	} else {
+		set.tokens, set.signatures = cache.OfHashes[*Claims](tokenCacheEntries), cache.OfHashes[*keyClaims](keyCacheEntries)
+	}
 	set.did = didDocument(did, published(set.statements, set.loadedAt))
 	set.jwks, err = publicKeys(slices.Concat(published(set.keys, set.loadedAt), published(set.statements, set.loadedAt)))
 	return set, err
@@ -403,7 +404,7 @@ func (a *Auth) readKeysNow(ctx context.Context) error {
 	old := a.set.Load()
 	set, err := a.load(ctx, old)
 	if err == nil {
-		a.install(old, set)
+		a.set.Store(set)
 	}
 	return err
 }

@@ -16,9 +16,10 @@ type Suspension struct {
 	Suspended bool         `json:"suspended"`
 }
 
-// Suspend suspends or resumes a workspace by its address, a plan by its id, or an API key by its id. Other processes see it within a
-// second. A suspended workspace or plan gets no orders, top-ups and holds; a suspended key is refused. The logs of the operator and
-// of the workspace note it. Errors: [store.ErrNotFound], [toll.CodeBadID], [toll.CodeBadAddress].
+// Suspend suspends or resumes a workspace by its address, a plan by its id, or an API key by its id. A suspended key is refused, in
+// this process at once and in others within a second. A suspended workspace or plan gets no orders, top-ups, and holds, in every
+// process within a second. The logs of the operator and of the workspace record it. Errors: [store.ErrNotFound], [toll.CodeBadID],
+// [toll.CodeBadAddress].
 func (a *Auth) Suspend(ctx context.Context, id string, suspended bool) (out Suspension, err error) {
 	since, act := a.clock(), ".suspended"
 	if !suspended {

@@ -61,7 +61,7 @@ func (a *Auth) VerifyToken(jws string) (*Claims, error) {
 	if !known {
 		sum = sumOf(jws)
 	}
-	if c, ok := a.tokens.Get(sum, now); ok {
+	if c, ok := ks.tokens.Get(sum, now); ok {
 		if err := c.timely(now); err != nil {
 			return nil, err
 		}
@@ -90,7 +90,7 @@ func (a *Auth) VerifyToken(jws string) (*Claims, error) {
 		}
 		return nil, err
 	}
-	a.tokens.Put(sum, c, c.ExpiresAt, now)
+	ks.tokens.Put(sum, c, c.ExpiresAt, now)
 	return c, nil
 }
 

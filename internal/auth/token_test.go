@@ -251,7 +251,7 @@ func TestClaimGames(t *testing.T) {
 		for _, cached := range []bool{false, true} {
 			clock.set(c.at)
 			if !cached {
-				a.tokens.Clear()
+				a.keys().tokens.Clear()
 			}
 			claims, err := a.VerifyToken(exampleJWS)
 			if got := code(t, err); got != c.want {
@@ -270,28 +270,28 @@ func TestClaimGames(t *testing.T) {
 func TestTokenCacheIsBounded(t *testing.T) {
 	a, clock := known(t)
 	const most = 320
-	a.tokens = cache.OfHashes[*Claims](most)
+	a.keys().tokens = cache.OfHashes[*Claims](most)
 	for i := range 5 * most {
 		c := exampleClaims
 		c.Hash = toll.NewHash()
 		c.ExpiresAt = c.IssuedAt.Add(time.Duration(200+i) * time.Second)
 		jws := must.Get(a.SignToken(c))(t)
 		must.Get(a.VerifyToken(jws))(t)
-		if n := a.tokens.Len(); n > most {
+		if n := a.keys().tokens.Len(); n > most {
 			t.Fatalf("%d tokens in a cache of %d", n, most)
 		}
 	}
-	if n := a.tokens.Len(); n < most*3/4 {
+	if n := a.keys().tokens.Len(); n < most*3/4 {
 		t.Errorf("%d tokens kept of %d", n, most)
 	}
 	must.Get(a.VerifyToken(exampleJWS))(t)
 	clock.add(time.Hour)
 	sum := sha256.Sum256([]byte(exampleJWS))
-	if _, ok := a.tokens.Get(sum, clock.now()); ok {
+	if _, ok := a.keys().tokens.Get(sum, clock.now()); ok {
 		t.Error("a token is remembered after its end")
 	}
 	clock.add(-time.Hour)
-	if _, ok := a.tokens.Get(sum, clock.now()); ok {
+	if _, ok := a.keys().tokens.Get(sum, clock.now()); ok {
 		t.Error("a token that ended was not dropped")
 	}
 }
@@ -308,7 +308,7 @@ func BenchmarkVerifyTokenMiss(b *testing.B) {
 	a, _ := known(b)
 	b.ReportAllocs()
 	for b.Loop() {
-		a.tokens.Clear()
+		a.keys().tokens.Clear()
 		must.Get(a.VerifyToken(exampleJWS))(b)
 	}
 }
