@@ -164,7 +164,8 @@ func (b *bearers) signed(ctx context.Context, jws string) (*claims, string) {
 // revoked returns a problem if the service considers the token expired, revoked or forged. It ignores refusals because of plan,
 // agent or balance, and an unreachable service: the paid call reports them.
 func (b *bearers) revoked(ctx context.Context, digest, token string, c *claims) string {
-	if problem, known := b.verdicts.Get(digest, b.clock()); known {
+	began := b.clock()
+	if problem, known := b.verdicts.Get(digest, began); known {
 		return problem
 	}
 	required := x402.PaymentRequired{
@@ -190,8 +191,8 @@ func (b *bearers) revoked(ctx context.Context, digest, token string, c *claims) 
 			problem = problemSignature
 		}
 	}
-	now := b.clock()
-	b.verdicts.Put(digest, problem, now.Add(verdictLife), now)
+	// The service may have decided before a revocation and answered after it, so the life of its verdict starts with the call.
+	b.verdicts.Put(digest, problem, began.Add(verdictLife), began)
 	return problem
 }
 

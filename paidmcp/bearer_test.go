@@ -1,6 +1,7 @@
 package paidmcp_test
 
 import (
+	"context"
 	"encoding/base64"
 	"fmt"
 	"net/http"
@@ -8,6 +9,7 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -16,6 +18,7 @@ import (
 
 	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/paidmcp"
+	"github.com/tollhq/toll/x402"
 )
 
 // TestKeys: the keys of the service are read once, again for a new one, and never for every invented one; while they cannot
@@ -115,4 +118,40 @@ func TestKeys(t *testing.T) {
 	away.Store(false)
 	svc.Advance(11 * time.Second)
 	invented("back", http.StatusUnauthorized)
+}
+
+// late runs a function between the verdict of the service and its arrival.
+type late struct {
+	x402.Facilitator
+	arrives func()
+}
+
+func (f *late) Verify(ctx context.Context, req *x402.VerifyRequest) (*x402.VerifyResponse, error) {
+	v, err := f.Facilitator.Verify(ctx, req)
+	f.arrives()
+	return v, err
+}
+
+// A token that was revoked while its verdict was on the way is refused five seconds after the call, not after the answer.
+func TestBearer_LateVerdict(t *testing.T) {
+	svc := service(t)
+	ann := svc.Subscriber(5)
+	f := &late{Facilitator: svc.Facilitator(), arrives: sync.OnceFunc(func() {
+		must.Do(t, ann.Client.RevokePermission(t.Context(), ann.Permission))
+		svc.Advance(4 * time.Second)
+	})}
+	h := &hosted{t: t, svc: svc, mcp: mcp.NewServer(&mcp.Implementation{Name: "demo", Version: "1"}, nil)}
+	h.pay = paidmcp.New(f, paidmcp.Config{PlanID: svc.Plan(), AgentID: svc.Agent(), ServerName: "demo", Clock: svc.Now})
+	server := must.Get(paidmcp.NewServer(h.pay, h.mcp, paidmcp.ServerConfig{ServiceURL: svc.URL()}))(t)
+	ts := httptest.NewServer(server.Handler())
+	t.Cleanup(ts.Close)
+	h.url = ts.URL
+	ping := message(1, "ping", nil)
+	if a := h.post(ping, bearer(ann.AccessToken)); a.status != http.StatusOK {
+		t.Fatalf("before the revocation: %d %s", a.status, a.body)
+	}
+	svc.Advance(time.Second)
+	if a := h.post(ping, bearer(ann.AccessToken)); a.status != http.StatusUnauthorized {
+		t.Errorf("five seconds after the call: %d %s", a.status, a.body)
+	}
 }
