@@ -116,6 +116,7 @@ func (c *Cache[K, V]) put(ctx context.Context, key K, q *question[V], ask Ask[K,
 	}
 	q.v, q.err = v, err
 	if err != nil && keep == 0 {
+		delete(c.known, key) // an old record must not return with the next failure
 		return
 	}
 	if len(c.known) >= maxCached {

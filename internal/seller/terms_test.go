@@ -63,9 +63,11 @@ func TestTermsCache_Life(t *testing.T) {
 		want("and are asked for again", 4, nil)
 		f.ask = fails(toll.CodePlanNotFound)
 		want("the plan is gone", 5, toll.ErrPlanNotFound)
+		f.ask = fails(toll.CodeUnavailable)
+		want("older terms of a plan that is gone", 6, toll.NewError(toll.CodeUnavailable))
 		f.ask = tells
-		want("it is back", 6, nil)
-		want("fresh again", 6, nil)
+		want("it is back", 7, nil)
+		want("fresh again", 7, nil)
 	})
 }
 
