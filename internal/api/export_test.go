@@ -47,8 +47,8 @@ func Routes() []RouteInfo {
 func RememberKeys(keys int, busy toll.Hash) int {
 	var r recentCalls
 	for i := range keys {
-		r.of(toll.Hash{1, byte(i), byte(i >> 8)}, true).add(recentCall{}, "x")
-		r.of(busy, true).add(recentCall{}, "x")
+		r.of(toll.Hash{1, byte(i), byte(i >> 8)}, true).add(toll.Address{}, recentCall{}, "x")
+		r.of(busy, true).add(toll.Address{}, recentCall{}, "x")
 	}
 	if len(r.of(busy, true).calls) != keptCalls {
 		return -1

@@ -2,7 +2,9 @@ package api
 
 import (
 	"encoding/json"
+	"maps"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -222,9 +224,10 @@ type recentCalls struct {
 }
 
 type callRing struct {
-	mu    sync.Mutex
-	calls []recentCall
-	next  int // the place of the next call, once all are taken
+	mu        sync.Mutex
+	workspace toll.Address // of the key
+	calls     []recentCall
+	next      int // the place of the next call, once all are taken
 }
 
 type recentCall struct {
@@ -257,9 +260,31 @@ func (r *recentCalls) of(key toll.Hash, add bool) *callRing {
 	return ring
 }
 
-func (r *callRing) add(c recentCall, correlation string) {
+// keysOf returns the keys of a workspace, at most most, that made a call with this correlation id.
+func (r *recentCalls) keysOf(workspace toll.Address, correlation string, most int) (keys []toll.Hash) {
+	rings := map[toll.Hash]*callRing{}
+	r.mu.Lock()
+	maps.Copy(rings, r.old)
+	maps.Copy(rings, r.young)
+	r.mu.Unlock()
+	for key, ring := range rings {
+		if len(keys) < most && ring.has(workspace, correlation) {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+func (r *callRing) has(workspace toll.Address, correlation string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	return r.workspace == workspace && slices.ContainsFunc(r.calls, func(c recentCall) bool { return string(c.correlation) == correlation })
+}
+
+func (r *callRing) add(workspace toll.Address, c recentCall, correlation string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.workspace = workspace
 	if len(r.calls) < keptCalls {
 		c.correlation = []byte(correlation)
 		r.calls = append(r.calls, c)
@@ -304,7 +329,7 @@ func (c *call) remember() {
 	if c.route != nil {
 		r.method = c.route.method
 	}
-	c.h.recent.of(c.caller.KeyID, true).add(r, c.correlation.ID)
+	c.h.recent.of(c.caller.KeyID, true).add(c.caller.Address, r, c.correlation.ID)
 }
 
 type RecentCalls struct {

@@ -384,6 +384,7 @@ func TestSearch(t *testing.T) {
 			return ids
 		}
 		key := "apiKey " + s.b1.keyID.String()
+		s.do(s.b1, "GET", base+"/protocol/plans/11", "", "X-Correlation-Id", "call-of-b1")
 		for _, tt := range []struct {
 			who  actor
 			q    string
@@ -408,6 +409,10 @@ func TestSearch(t *testing.T) {
 			{s.s1, "q=0x", []string{"apiKey " + s.s1.keyID.String()}},
 			{s.b1, "q=" + permission, nil},
 			{s.b1, "q=0xzz", nil},
+			{s.b1, "q=call-of-b1", []string{key}},
+			{s.b1, "q=call-of-b1&type=apiKey", nil},
+			{s.b1, "q=call-of-b", nil},
+			{s.b2, "q=call-of-b1", nil},
 		} {
 			if got := find(tt.who, tt.q); !slices.Equal(got, tt.want) {
 				t.Errorf("%s: %v, not %v", tt.q, got, tt.want)

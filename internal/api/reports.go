@@ -240,12 +240,12 @@ const (
 	maxSearch = 128
 )
 
-func searchRoutes(db store.Querier) []route {
+func searchRoutes(db store.Querier, recent *recentCalls) []route {
 	return []route{{
 		op: "search", method: "GET", path: Base + "/protocol/search", auth: keyed, right: toll.RightRead, tag: "Search",
-		summary: "Search your records by id, beginning of the id, or beginning of the name", action: reads(func(c *call) (*SearchResults, error) { return search(c, db) }),
+		summary: "Search your records by id, beginning of the id, or beginning of the name", action: reads(func(c *call) (*SearchResults, error) { return search(c, db, recent) }),
 		query: []query{
-			{"q", "Search text, 1 to 128 characters. An order id requires at least 13 characters, and the id of an access token at least 6. Required."},
+			{"q", "Search text, 1 to 128 characters. An order id requires at least 13 characters, and the id of an access token at least 6. Without type, the correlation id of one of the last 200 calls of an API key to this server process, except verify and settle, finds the key. Required."},
 			{"type", "Only records of this type: " + strings.Join(searched, ", ") + "."},
 		},
 		codes: []toll.Code{toll.CodeBadRequest, toll.CodeQueryTooLong},
@@ -266,7 +266,7 @@ type SearchResults struct {
 	More    bool           `json:"more"` // there are further ones
 }
 
-func search(c *call, db store.Querier) (*SearchResults, error) {
+func search(c *call, db store.Querier, recent *recentCalls) (*SearchResults, error) {
 	q, err := c.values()
 	if err != nil {
 		return nil, err
@@ -288,6 +288,17 @@ func search(c *call, db store.Querier) (*SearchResults, error) {
 		found, err := store.Search(c.context, db, of, c.caller.Address, text, maxFound+1)
 		if err != nil {
 			return nil, err
+		}
+		if kind == "" && of == store.FoundKey { // with a type, the text may name the record of a command: a correlation id must not
+			for _, id := range recent.keysOf(c.caller.Address, text, maxFound+1) {
+				key, there, err := store.IfThere(store.APIKeyByID(c.context, db, id))
+				if err != nil {
+					return nil, err
+				}
+				if there {
+					found = append(found, store.Found{ID: id.String(), Name: key.Name, CreatedAt: key.CreatedAt})
+				}
+			}
 		}
 		if len(found) > maxFound {
 			out.More, found = true, found[:maxFound]

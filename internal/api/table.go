@@ -304,7 +304,7 @@ func table(d Deps, recent *recentCalls) []route {
 		requests{d.Facilitator.Requests}.subTaskRoutes(),
 		delegations{d.Checkout, d.Facilitator.Tokens, limited}.routes(),
 		keys{d.Auth, limited, now, recent}.routes(),
-		searchRoutes(d.Store),
+		searchRoutes(d.Store, recent),
 		workspaces{d.Store, d.Auth, d.People, d.Checkout, now}.routes(),
 		members{d.Store, d.People}.routes(sessions{d.People}),
 		eventLog{d.Events, d.Auth, d.Telemetry.Log}.routes(),

@@ -49,7 +49,8 @@ func searchCommand(a *app) *cobra.Command {
 	return a.resource(call{
 		use: "search TEXT", short: "Find your records by the beginning of their id or name", path: "/protocol/search",
 		long: `Find your records by the beginning of their id or name: plans, agents, orders, API keys, access tokens, delegations, and webhooks.
-For orders, enter at least 13 characters of the id.
+For orders, enter at least 13 characters of the id. The correlation id of a recent call, except verify and settle, finds the API key that
+made the call: toll keys calls ID then shows its outcome.
 
 Every command that takes PLAN, AGENT, ORDER, or another id also accepts at least four characters from the beginning of the id, or the full
 name of a plan, an agent, an API key, or a payment method, if only one record matches. You can name your own records, the plans of which you
