@@ -160,15 +160,16 @@ func (c *call) source() string { return Source(c.r, c.h.Limits.Proxies).String()
 
 // SignUpInput makes a person.
 type SignUpInput struct {
-	Name     string `json:"name,omitzero" maxLength:"100" doc:"Display name. Defaults to the login name."`
-	Login    string `json:"login" doc:"3 to 64 characters from a-z, 0-9, and . _ + @ -."`
-	Password string `json:"password" doc:"At least 8 characters, at most 256 bytes, and not easy to guess."`
-	Link     string `json:"link,omitzero" doc:"An invitation link or a link from the operator. You can also send only the secret in the link. Required if registration is not open."`
+	Name      string `json:"name,omitzero" maxLength:"100" doc:"Display name. Defaults to the login name."`
+	Workspace string `json:"workspace,omitzero" maxLength:"100" doc:"Name of your new workspace: at most 100 printable characters. Without it, the workspace has no name."`
+	Login     string `json:"login" doc:"3 to 64 characters from a-z, 0-9, and . _ + @ -."`
+	Password  string `json:"password" doc:"At least 8 characters, at most 256 bytes, and not easy to guess."`
+	Link      string `json:"link,omitzero" doc:"An invitation link or a link from the operator. You can also send only the secret in the link. Required if registration is not open."`
 }
 
 func (s sessions) signUp(c *call, in *SignUpInput) (*toll.SignedIn, error) {
 	u, _, err := s.people.Passwords.SignUp(c.unnamed(), c.source(), people.SignUp{
-		Name: in.Name, Login: in.Login, Secret: in.Password, Link: secretOf(in.Link),
+		Name: in.Name, Workspace: in.Workspace, Login: in.Login, Secret: in.Password, Link: secretOf(in.Link),
 	})
 	if err != nil {
 		return nil, err

@@ -107,10 +107,12 @@ func sessionStart(a *app) *cobra.Command {
 func sessionSignUp(a *app) *cobra.Command {
 	return beginSession(a, "sign-up LOGIN", "Sign up with a password", "Sign up with a login name and a password, and get a workspace.", []flag{
 		{"name", "name", word, "display name; default the login name"},
+		{"workspace", "workspace", word, "name of your new workspace"},
 		{"link", "link", word, "link from the operator, or invitation link; required if registration is not open"},
 	}, func(ctx context.Context, login string, in body) (*toll.SignedIn, error) {
 		return a.client().SignUp(ctx, client.SignUpParams{
-			Login: login, Password: value[string](in, "password"), Name: value[string](in, "name"), Link: value[string](in, "link"),
+			Login: login, Password: value[string](in, "password"), Name: value[string](in, "name"),
+			Workspace: value[string](in, "workspace"), Link: value[string](in, "link"),
 		})
 	})
 }

@@ -10,7 +10,10 @@ from toll.testing import Service
 def test_people_and_usage(svc: Service) -> None:
     """A person signs up, invites another one, who joins and leaves; usage names what was burned."""
     anybody = toll.Toll(url=svc.url, api_key="")
-    owner = anybody.session.sign_up("owner-py", "four words are enough", name="Owner")
+    owner = anybody.session.sign_up(
+        "owner-py", "four words are enough", name="Owner", workspace="Acme"
+    )
+    assert owner.organizations[0].name == "Acme"
     guest = anybody.session.sign_up("guest-py", "four words are enough")
     at = owner.organizations[0].id
     shop = toll.Toll(url=svc.url, api_key=owner.token, workspace=at)

@@ -1966,6 +1966,11 @@ export interface SignUpInput {
   name?: string;
   /** At least 8 characters, at most 256 bytes, and not easy to guess. */
   password: string;
+  /**
+   * Name of your new workspace: at most 100 printable characters. Without it, the
+   * workspace has no name.
+   */
+  workspace?: string;
 }
 
 export interface SignedIn {

@@ -1064,11 +1064,25 @@ class Sessions(Resource):
     """
 
     def sign_up(
-        self, login: str, password: str, *, name: str | None = None, link: str | None = None
+        self,
+        login: str,
+        password: str,
+        *,
+        name: str | None = None,
+        workspace: str | None = None,
+        link: str | None = None,
     ) -> m.SignedIn:
-        """Creates a person and a workspace. With an invitation link, the person also joins that
-        workspace."""
-        body = trim({"login": login, "password": password, "name": name, "link": link})
+        """Creates a person and a workspace with the name in workspace. With an invitation link,
+        the person also joins that workspace."""
+        body = trim(
+            {
+                "login": login,
+                "password": password,
+                "name": name,
+                "workspace": workspace,
+                "link": link,
+            }
+        )
         return self._send(Call("POST", "/api/v1/people", m.SignedIn, body=body, key=False))
 
     def sign_in(self, login: str, password: str) -> m.SignedIn:
