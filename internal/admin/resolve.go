@@ -44,6 +44,13 @@ func UnmatchedPayments(ctx context.Context, cfg server.Config) ([]rails.Unmatche
 	})
 }
 
+// FindPlans returns plans of all workspaces whose id or name begins with a text: at most limit, in the order of their ids.
+func FindPlans(ctx context.Context, cfg server.Config, text string, limit int) ([]store.Found, error) {
+	return server.Administer(ctx, cfg, server.Reading, func(db *server.Database) ([]store.Found, error) {
+		return store.Search(ctx, db.Store, store.FoundPlan, toll.Address{}, text, limit)
+	})
+}
+
 // ResolvePayment resolves a payment without an order, in one transaction. A repeat of what was done changes nothing. Errors: a payment
 // that is unknown or was resolved otherwise, and those of [checkout.Checkout.RestoreOrder].
 func ResolvePayment(ctx context.Context, cfg server.Config, in Resolve) (rails.Unmatched, error) {

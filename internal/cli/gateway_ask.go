@@ -74,29 +74,35 @@ func (f *coreAddress) do(ctx context.Context, method, path, token string, in, ou
 
 func gatewayAsk(a *app) *cobra.Command {
 	var f coreAddress
-	var plan, agent, payment string
-	var most int64
-	c := command("ask URL PROMPT", "Call a paid agent through a running core", func(cmd *cobra.Command, args []string) error {
-		params := map[string]any{"agentUrl": args[0], "prompt": args[1]}
-		for name, value := range map[string]string{"planId": plan, "agentId": agent, "paymentType": payment} {
-			if value != "" {
-				params[name] = value
+	flags := []flag{
+		{"plan", "planId", planID, "plan whose credits pay for the call; default the plan of the core"},
+		{"agent-id", "agentId", agentID, "restrict the payment to one agent; default the agent of the core"},
+		{"payment-type", "paymentType", word.offering("crypto", "fiat"), "crypto or fiat; default the type of the core"},
+		{"max-credits", "maxCredits", digits, "maximum credits to pay; default the maximum of the plan"},
+	}
+	c := command("ask URL PROMPT", "Call a paid agent through a running core", nil)
+	f.add(c)
+	inputs := a.inputs(c, flags)
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		in, err := inputs()
+		if err != nil {
+			return err
+		}
+		if in["planId"] != nil || in["agentId"] != nil {
+			if err := a.loadProfile(); err != nil {
+				return err
+			}
+			if err := a.resolveFlags(cmd.Context(), flags, in); err != nil {
+				return err
 			}
 		}
-		if most > 0 {
-			params["maxCredits"] = most
-		}
-		return askAgent(cmd.Context(), a, &f, params)
-	})
+		in["agentUrl"], in["prompt"] = args[0], args[1]
+		return askAgent(cmd.Context(), a, &f, in)
+	}
 	c.Long = `Send a prompt to a paid agent through a running core, as a chat host would. The response goes to stdout, the cost to stderr.
-The call spends credits of the core's workspace and does not buy any.`
+The call spends credits of the core's workspace and does not buy any. Names of plans and agents are looked up with your API key, not
+with the API key of the core.`
 	c.Example = `toll gateway ask https://agent.example.com/ask "What is in this week's report?"`
-	f.add(c)
-	fl := c.Flags()
-	fl.StringVar(&plan, "plan", "", "plan whose credits pay for the call; default the plan of the core")
-	fl.StringVar(&agent, "agent-id", "", "restrict the payment to one agent; default the agent of the core")
-	fl.StringVar(&payment, "payment-type", "", "crypto or fiat; default the type of the core")
-	fl.Int64Var(&most, "max-credits", 0, "maximum credits to pay; default the maximum of the plan")
 	return c
 }
 
@@ -111,7 +117,7 @@ type agentAnswer struct {
 	Warnings []string `json:"warnings"`
 }
 
-func askAgent(ctx context.Context, a *app, f *coreAddress, params map[string]any) error {
+func askAgent(ctx context.Context, a *app, f *coreAddress, params body) error {
 	token, err := f.coreToken(a)
 	if err != nil {
 		return err

@@ -1,6 +1,9 @@
 package cli
 
 import (
+	"cmp"
+	"context"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -76,9 +79,9 @@ func ordersResolve(con *console) *cobra.Command {
 		case refund:
 			in.How = admin.Refunded
 		}
-		if in.Plan = toll.PlanID(plan); plan != "" {
-			if in.Plan, err = toll.ParsePlanID(plan); err != nil {
-				return usagef("--plan: %s", err)
+		if plan != "" {
+			if in.Plan, err = localPlan(cmd.Context(), con, cfg, plan); err != nil {
+				return err
 			}
 		}
 		if subscriber != "" {
@@ -102,7 +105,7 @@ func ordersResolve(con *console) *cobra.Command {
 	f.BoolVar(&grant, "grant", false, "record the lost order and grant its credits")
 	f.BoolVar(&refund, "refund", false, "refund the payment at the card processor")
 	f.StringVar(&in.Note, "settled", "", "mark the payment as resolved by other means; the audit log stores this text")
-	f.StringVar(&plan, "plan", "", "plan that was paid for, if the payment does not name it")
+	f.StringVar(&plan, "plan", "", "plan that was paid for, by its id or name, if the payment does not name it")
 	f.StringVar(&subscriber, "subscriber", "", "address that receives the credits, if the payment does not name it")
 	c.MarkFlagsOneRequired("grant", "refund", "settled")
 	c.MarkFlagsMutuallyExclusive("grant", "refund", "settled")
@@ -114,4 +117,35 @@ record this with --settled. Running the command again changes nothing. The audit
 	c.Example = "toll orders resolve pi_3Qx1 --grant\ntoll orders resolve 0x5b…:12 --grant --plan 123 --subscriber 0x52…\ntoll orders " +
 		"resolve re_1Qx --settled \"paid back by bank, note 7\""
 	return c
+}
+
+// maxFoundPlans bounds the plans that a name is compared with.
+const maxFoundPlans = 100
+
+// localPlan returns the id of a plan in the database, from --plan: its id, the beginning of its id, or its name. The plan may belong to any
+// workspace.
+func localPlan(ctx context.Context, con *console, cfg server.Config, text string) (toll.PlanID, error) {
+	id := strings.TrimSuffix(text, "…")
+	if !id256.MatchString(id) {
+		plans, err := admin.FindPlans(ctx, cfg, id, maxFoundPlans)
+		if err != nil {
+			return "", err
+		}
+		var all []named
+		for _, p := range plans {
+			all = append(all, named{p.ID, p.Name})
+		}
+		found := fitting(all, id)
+		if id, err = onlyID(found, len(all) == maxFoundPlans, id); err != nil {
+			return "", flagError("plan", err)
+		}
+		if len(found) == 1 {
+			con.say("note", "%q is plan %s, %s", text, id, cmp.Or(found[0].name, "without a name"))
+		}
+	}
+	plan, err := toll.ParsePlanID(id)
+	if err != nil {
+		return "", flagError("plan", err)
+	}
+	return plan, nil
 }

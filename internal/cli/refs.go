@@ -98,13 +98,19 @@ func (a *app) resolve(ctx context.Context, r reference, text string) (string, er
 		}
 	}
 	found := fitting(all, text)
+	id, err := onlyID(found, more, text)
+	if err == nil && len(found) == 1 && !slices.Contains(own, found[0]) {
+		a.say("note", "%q is %s %s, %s", text, r.kind, id, cmp.Or(found[0].name, "without a name"))
+	}
+	return id, err
+}
+
+// onlyID returns the id of the only record that fits a text, or the text if no record fits. more reports whether there are more records.
+func onlyID(found []named, more bool, text string) (string, error) {
 	switch {
 	case len(found) == 0:
 		return text, nil // the next request reports the error
 	case len(found) == 1 && !more:
-		if n := found[0]; !slices.Contains(own, n) {
-			a.say("note", "%q is %s %s, %s", text, r.kind, n.id, cmp.Or(n.name, "without a name"))
-		}
 		return found[0].id, nil
 	}
 	return "", usagef("%q is ambiguous; it matches %s", text, candidates(found, more))

@@ -35,14 +35,19 @@ const (
 
 // Search returns records of one kind of an address whose id begins with a text or, of plans, agents and API keys, whose
 // name does in any case of ASCII letters: at most limit, in the order of their ids. An order belongs to its buyer and to
-// its seller; its id is found from 13 characters on, and that of a permission from 6.
+// its seller; its id is found from 13 characters on, and that of a permission from 6. The zero address searches the plans or the agents
+// of all addresses.
 func Search(ctx context.Context, q Querier, kind string, owner toll.Address, text string, limit int) ([]Found, error) {
 	var statement string
 	who, id := owner.Lower(), strings.ToLower(text)
 	args := []any{who, id, id + "\x7f", int64(limit)}
 	switch kind {
 	case FoundPlan, FoundAgent:
-		statement = "SELECT " + kind + "_id, name, created_at FROM " + kind + "s WHERE owner = $1 AND (" + kind + "_id >= $2 AND " +
+		compare := "="
+		if owner.IsZero() {
+			compare = "<>" // no record has this owner
+		}
+		statement = "SELECT " + kind + "_id, name, created_at FROM " + kind + "s WHERE owner " + compare + " $1 AND (" + kind + "_id >= $2 AND " +
 			kind + "_id < $3 OR substr(lower(name), 1, length(CAST($5 AS TEXT))) = CAST($5 AS TEXT)) ORDER BY " + kind + "_id LIMIT $4"
 		args = append(args, id)
 	case FoundKey:
