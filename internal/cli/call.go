@@ -21,7 +21,10 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-const callTokenLife = 5 * time.Minute
+const (
+	callTokenLife = 5 * time.Minute
+	callTime      = 2 * time.Minute // default timeout of a call
+)
 
 type callFlags struct {
 	method, data, token string
@@ -36,7 +39,7 @@ func (f *callFlags) plan() toll.PlanID { return value[toll.PlanID](f.in, "plan")
 func callCommand(a *app) *cobra.Command {
 	var f callFlags
 	c := command("call URL", "Call a paid URL", nil)
-	c.Long = `Call a paid URL. The response goes to stdout, the receipt to stderr.
+	c.Long = `Call a paid URL. The response goes to stdout, the receipt to stderr. With -q, the command prints no receipt.
 
 With --plan, the command creates an access token for this call only. With --token, it uses an existing access token.
 
@@ -54,7 +57,7 @@ toll call https://api.example.org/report --pay --wallet-key-file wallet.key --ma
 	fl.StringVarP(&f.data, "data", "d", "", "request body; @path reads it from a file, - from stdin")
 	fl.StringArrayVarP(&f.headers, "header", "H", nil, "additional header, as 'name: value'")
 	fl.StringVar(&f.token, "token", "", "access token to pay with; - reads it from stdin, @path from a file")
-	fl.DurationVar(&f.timeout, "timeout", 2*time.Minute, "timeout of the whole call")
+	fl.DurationVar(&f.timeout, "timeout", callTime, "timeout of the whole call")
 	fl.BoolVar(&f.pay, "pay", false, "pay the price that the server requires, within limits")
 	named := append(payFlags,
 		flag{"plan", "plan", planID, "plan whose credits pay for the call"},
@@ -83,8 +86,7 @@ func callURL(ctx context.Context, a *app, address string, f callFlags) error {
 	if err != nil {
 		return err
 	}
-	// A redirect would carry the token to another address, and the answer would come from it.
-	h := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	h := callClient()
 	var unit string // of what was paid
 	if f.pay {
 		closed := func(p client.Payment) {
@@ -107,14 +109,24 @@ func callURL(ctx context.Context, a *app, address string, f callFlags) error {
 	if unpaid, ok := errors.AsType[*client.PaymentError](err); ok {
 		return explainUnpaid(&a.console, unpaid)
 	}
+	if err != nil {
+		return noAnswer(err)
+	}
+	defer res.Body.Close()
+	return callAnswer(a, res, unit, func(p x402.PaymentRequired) string { return hintOf(a, p) })
+}
+
+// noAnswer describes the error of a call without a response.
+func noAnswer(err error) error {
 	if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" {
 		return fmt.Errorf("the request was not sent: %w", cause(err))
 	}
-	if err != nil {
-		return fmt.Errorf("the call failed, and its outcome is unknown: %w", err)
-	}
-	defer res.Body.Close()
-	return callAnswer(a, res, unit)
+	return fmt.Errorf("the call failed, and its outcome is unknown: %w", err)
+}
+
+// callClient follows no redirect: a redirect would carry the token to another address, and the response would come from there.
+func callClient() *http.Client {
+	return &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 }
 
 func callRequest(ctx context.Context, con *console, address string, f callFlags) (*http.Request, error) {
@@ -185,15 +197,18 @@ func callToken(ctx context.Context, a *app, f callFlags) (string, error) {
 	return t.AccessToken, nil
 }
 
-func callAnswer(a *app, res *http.Response, unit string) error {
+// callAnswer shows a response. unit is the unit of its payment, "" if unknown. hint returns the next step after a 402.
+func callAnswer(a *app, res *http.Response, unit string, hint func(x402.PaymentRequired) string) error {
 	if res.StatusCode >= 300 {
-		return callRefused(a, res, unit)
+		return callRefused(a, res, unit, hint)
 	}
-	// --quiet does not suppress the response.
 	if _, err := io.Copy(a.out, res.Body); err != nil {
 		return fmt.Errorf("the response was cut off: %w", err)
 	}
-	if res.Header.Get(x402.HeaderResponse) == "" && res.Header.Get(a.set.names.HeaderRequestID()) == "" {
+	if a.set.output == formatQuiet {
+		return nil
+	}
+	if !hasReceipt(&a.console, res.Header) {
 		if unit == "" {
 			a.say("note", "the server required no payment and sent no receipt")
 			return nil
@@ -203,6 +218,11 @@ func callAnswer(a *app, res *http.Response, unit string) error {
 	}
 	showReceipt(&a.console, res.Header, unit)
 	return nil
+}
+
+// hasReceipt reports whether a response has a receipt, or the id of a request whose receipt follows.
+func hasReceipt(con *console, h http.Header) bool {
+	return h.Get(x402.HeaderResponse) != "" || h.Get(con.set.names.HeaderRequestID()) != ""
 }
 
 // showReceipt prints the cost of the call. A receipt does not name the unit of its amount: unit is the unit of the payment, "" if unknown.
@@ -307,7 +327,7 @@ func isPageOf(page, service string) bool {
 }
 
 // callRefused reports a response that is not a success. Its body is not data, so it goes to stderr.
-func callRefused(a *app, res *http.Response, unit string) error {
+func callRefused(a *app, res *http.Response, unit string, hint func(x402.PaymentRequired) string) error {
 	text, err := io.ReadAll(io.LimitReader(res.Body, maxArgument))
 	if err != nil {
 		return fmt.Errorf("the response was cut off: %w", err)
@@ -338,7 +358,7 @@ func callRefused(a *app, res *http.Response, unit string) error {
 			a.say("hint", "%s", pageHint)
 			a.say("page", "%s", page)
 		} else {
-			a.say("hint", "%s", hintOf(a, p))
+			a.say("hint", "%s", hint(p))
 		}
 		showReceipt(&a.console, res.Header, unit)
 		return printed(exitOfStatus(res.StatusCode))

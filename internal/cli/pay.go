@@ -101,7 +101,7 @@ func payingTransport(a *app, to *url.URL, f callFlags, closed func(client.Paymen
 
 // sayDefaults prints the default limits that apply: for credits if any plan may pay, and for a wallet.
 func (f *callFlags) sayDefaults(a *app, l client.Limits, credits, wallet bool) {
-	if a.asJSON() {
+	if a.asJSON() || a.set.output == formatQuiet {
 		return
 	}
 	if credits && f.plan() == "" && (f.in["credits"] == nil || f.in["creditsDay"] == nil) {
