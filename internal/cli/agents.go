@@ -159,16 +159,25 @@ func endpointTexts(list toll.EndpointList) string {
 	return strings.Join(texts, ", ")
 }
 
+// readEndpoint reads a value of --endpoint.
+func readEndpoint(text string) (toll.Endpoint, error) {
+	verb, url, ok := strings.Cut(strings.TrimSpace(text), " ")
+	verb = strings.ToUpper(verb)
+	if !ok || !slices.Contains(toll.Verbs, verb) {
+		return toll.Endpoint{}, usagef(`--endpoint must be an HTTP method and a URL, such as "POST https://agent.example.com/ask"; got %q`, text)
+	}
+	return toll.Endpoint{Verb: verb, URL: strings.TrimSpace(url)}, nil
+}
+
 func agentsAddEndpoints(a *app) *cobra.Command {
 	texts := kind{name: "endpoint", read: func(_ *app, _ string, given []string) (any, error) {
 		var list toll.EndpointList
 		for _, t := range given {
-			verb, url, ok := strings.Cut(strings.TrimSpace(t), " ")
-			verb = strings.ToUpper(verb)
-			if !ok || !slices.Contains(toll.Verbs, verb) {
-				return nil, usagef(`--endpoint must be an HTTP method and a URL, such as "POST https://agent.example.com/ask"; got %q`, t)
+			e, err := readEndpoint(t)
+			if err != nil {
+				return nil, err
 			}
-			list = append(list, toll.Endpoint{Verb: verb, URL: strings.TrimSpace(url)})
+			list = append(list, e)
 		}
 		return list, nil
 	}}

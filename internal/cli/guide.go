@@ -20,7 +20,7 @@ func addCommands(a *app, root *cobra.Command) {
 	topic("start", "Start:", append(signInCommands(a), devCommand(a), serveCommand(a), sessionCommand(a), credentialsCommand(a),
 		membersCommand(a), invitationsCommand(a), configCommand(con), versionCommand(con),
 		a.get("versions", "Show the API versions of the service and the version that applies to you", "/meta/versions"))...)
-	topic("sell", "Sell:", plansCommand(a), agentsCommand(a), priceCommand(a), creditsCommand(a), x402Command(a), gateCommand(a), mcpCommand(a),
+	topic("sell", "Sell:", plansCommand(a), agentsCommand(a), priceCommand(a), creditsCommand(a), x402Command(a), gateCommand(a), tryCommand(a), mcpCommand(a),
 		gatewayCommand(a), subscribersCommand(a), payoutsCommand(con), webhooksCommand(a), listenCommand(a), triggerCommand(con), requestsCommand(a), keysCommand(a), usersCommand(con))
 	topic("buy", "Buy:", callCommand(a), tokensCommand(a), delegationsCommand(a), cardsCommand(a), walletCommand(a), holdingsCommand(a), faucetCommand(a), paymentsCommand(a))
 	topic("watch", "Watch:", ordersCommand(a), eventsCommand(a), auditLogCommand(a), searchCommand(a), usageCommand(a), revenueCommand(a), refusalsCommand(a), proofCommand(a))

@@ -20,6 +20,7 @@ var hints = map[toll.Code]string{
 	toll.CodeDelegationIncomplete:  "Name a card with --payment-method-id; toll cards list shows your cards.",
 	toll.CodeNotAuthenticated:      "Sign in with toll login, or create an API key with toll keys create --local on the machine of the service; toll whoami shows the current key.",
 	toll.CodeBadAuthorization:      "Set the whole API key, including its prefix, in TOLL_API_KEY, --api-key-file, or toll config set apiKey -.",
+	toll.CodeRightMissing:          "Use an API key with this right: toll keys list shows the rights of your keys, and toll login creates a key with your rights. TOLL_API_KEY overrides that key.",
 	toll.CodeKeyNotFound:           "toll keys list shows the ids of your keys.",
 	toll.CodeVersionUnknown:        "toll versions shows the supported versions.",
 	toll.CodeNotAgentOwner:         "Use an API key of the workspace that owns the agent; toll agents list shows your agents.",

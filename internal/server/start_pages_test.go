@@ -85,6 +85,12 @@ func TestStartSelling(t *testing.T) {
 			if names += code[1] + " "; code[1] == "curl" {
 				continue
 			}
+			if code[1] == "toll try" {
+				if want := "toll login --url '" + o.address + "'\ntoll try " + string(id); text != want {
+					t.Errorf("%q, want %q", text, want)
+				}
+				continue
+			}
 			for _, want := range []string{string(id), string(plan.ID), "2", "TOLL_API_KEY"} {
 				if !strings.Contains(text, want) {
 					t.Errorf("the code for %s has no %s:\n%s", code[1], want, text)
@@ -95,7 +101,7 @@ func TestStartSelling(t *testing.T) {
 				t.Errorf("the command does not stand in for %s:\n%s", agent.URL, text)
 			}
 		}
-		if names != "Express Hono Next FastAPI Flask Go MCP toll gate curl " {
+		if names != "Express Hono Next FastAPI Flask Go MCP toll gate curl toll try " {
 			t.Errorf("the page has code for %s", names)
 		}
 

@@ -225,3 +225,8 @@ func CallOnce(a *toll.Agent, token string) string {
 	}
 	return "curl -i -X " + verb + " '" + address + "' \\\n  -H 'payment-signature: " + token + "'" + body
 }
+
+// Try is the commands that sign in and call an agent once, paid with credits of the person's workspace.
+func Try(c *Context, a *toll.Agent) string {
+	return "toll login --url '" + c.PublicURL + "'\ntoll try " + string(a.ID)
+}

@@ -155,8 +155,8 @@ type startPage struct {
 	Secret  *page.Secret // API key of the server, shown once
 	NewKey  string       // page that creates one; "" for a person who may not
 	Selling []page.Snippet
-	Test    []page.Snippet // command of a paid request, shown once
-	Form    *page.Form     // that makes this command; nil where no plan can pay
+	Test    []page.Snippet // commands that send a paid request; the one with a token is shown once
+	Form    *page.Form     // creates the command with a token; nil if the page shows it, or if no plan can pay
 	Try     string         // page that sends the request
 	NoPlan  bool           // no plan is attached
 	Live    page.Live
@@ -199,7 +199,10 @@ func (d *Deps) showStart(c *page.Context) (page.View, error) {
 			body.Try = c.To("try") + "?agent=" + string(a.ID)
 		}
 		if c.Person.Rights.Has(toll.RightSpend) && c.Person.Rights.Has(toll.RightManage) && p.Kind().Charges() {
-			body.Form = c.FormOf("test", "Create test command")
+			if o.Also == nil {
+				body.Form = c.FormOf("test", "Create test command")
+			}
+			body.Test = append(body.Test, page.Snippet{Name: "toll try", Text: page.Try(c, a)})
 		}
 	}
 	body.Selling = page.Selling(c, a, "", credits, key)
