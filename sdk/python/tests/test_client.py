@@ -16,6 +16,7 @@ import time
 import warnings
 from datetime import datetime, timedelta, timezone
 from decimal import Decimal
+from http.client import HTTPMessage
 from pathlib import Path
 from typing import Any, Callable
 
@@ -386,6 +387,10 @@ def test_webhooks() -> None:
         ("service-webhook-signature", signed("s1", "w", now, body)),
     ]
     assert read(pairs).id == "e" and read(pairs, body, "s2").id == "e"
+    message = HTTPMessage()  # as in http.server
+    for name, value in pairs:
+        message.add_header(name, value)
+    assert read(message).id == "e" and read(message, body, "s2").id == "e"
     old = now - 301
     for h, b, s in [
         (headers(now, signed("s1", "w", now, body)), body + b" ", "s1"),

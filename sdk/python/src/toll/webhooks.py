@@ -7,6 +7,7 @@ import hashlib
 import hmac
 import re
 import time
+from email.message import Message
 from typing import Callable, Iterable, Mapping
 
 from ._models import Event
@@ -24,7 +25,7 @@ MAX_BODY = 1 << 20
 
 
 def read_delivery(
-    headers: Mapping[str, str] | Iterable[tuple[str, str]],
+    headers: Mapping[str, str] | Message | Iterable[tuple[str, str]],
     body: bytes,
     *secrets: str,
     tolerance: int = TOLERANCE,
@@ -33,14 +34,14 @@ def read_delivery(
 ) -> Event:
     """Returns the event of a delivery that is signed with one of the secrets.
 
-    headers are a mapping, or pairs if a name can occur twice: for a day after webhooks.rotate, a
-    delivery has two signatures. Pass the current secret, and for that day also the previous secret.
+    headers are the headers of a framework or of http.server, or pairs. Two of them can have the same
+    name: for a day after webhooks.rotate, a delivery has two signatures. Pass the current secret, and for that day also the previous secret.
     body is the raw, unparsed body. The same event may arrive more than once, with the same id.
     A delivery that has only the headers of Standard Webhooks is also accepted (webhook-id,
     webhook-timestamp, webhook-signature with "v1," and base64): its key is the base64 after whsec_.
     Raises WebhookError.
     """
-    lines = list(headers.items() if isinstance(headers, Mapping) else headers)
+    lines = list(headers.items() if isinstance(headers, (Mapping, Message)) else headers)
     own = any(n.lower() == namespace.webhook("Id").lower() and v for n, v in lines)
 
     def header(what: str) -> str:
