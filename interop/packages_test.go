@@ -26,7 +26,7 @@ import (
 // sdkSources are the files and folders that sdk/build.py reads.
 var sdkSources = []string{
 	"build.py", "packages", "python/src", "python/pyproject.toml", "python/README.md", "python/LICENSE", "typescript/src", "typescript/package.json",
-	"typescript/tsconfig.json", "typescript/tsdown.config.ts", "typescript/README.md", "typescript/LICENSE",
+	"typescript/tsconfig.json", "typescript/tsdown.config.ts", "typescript/README.md", "typescript/LICENSE", "x402",
 }
 
 // copySDKs copies the sources and the packages into a directory of the test.
@@ -121,14 +121,16 @@ func nextRelease(t *testing.T) string {
 	if out, err := buildPackages(t, dir); err == nil || !strings.Contains(out, "is released") || !strings.Contains(out, "toll/errors.py") {
 		t.Fatalf("a released package was built from other sources: %v %s", err, out)
 	}
-	for file, line := range map[string]string{"typescript/package.json": `"version": "`, "python/pyproject.toml": `version = "`} {
+	for file, line := range map[string]string{
+		"typescript/package.json": `"version": "`, "python/pyproject.toml": `version = "`, "x402/package.json": `"version": "`,
+	} {
 		replaceIn(t, filepath.Join(dir, file), line+released[0].Version, line+laterVersion)
 	}
 	if out, err := buildPackages(t, dir); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	all := packagesIn(t, dir)
-	if len(all) != len(released)+2 || !reflect.DeepEqual(all[:len(released)], released) {
+	if len(all) != len(released)+3 || !reflect.DeepEqual(all[:len(released)], released) {
 		t.Fatalf("released: %+v\nafterwards: %+v", released, all)
 	}
 	for _, p := range all {
@@ -161,6 +163,8 @@ func newPackageUser(t *testing.T, key string) *packageUser {
 	must.Do(t, os.WriteFile(filepath.Join(u.dir, "package.json"), []byte(`{"name":"user","private":true,"type":"module"}`), 0o644))
 	for name, text := range map[string]string{"use.mjs": `
 import { Toll, credit, price } from "@tollhq/toll";
+import { ClientScheme } from "@tollhq/x402";
+new ClientScheme("token");
 const made = await new Toll().agents.registerWithPlan({
   agentMetadata: { name: "Ask" }, agentApi: { endpoints: [{ POST: "https://agent.example.com/ask" }] },
   planMetadata: { name: "Basic" }, priceConfig: price.free(), creditsConfig: credit.dynamic(100n, 1n, 10n),
@@ -205,10 +209,10 @@ func (u *packageUser) listing(url string) (l sdk.Listing) {
 // install runs the commands that the service shows, and keeps the lock files.
 func (u *packageUser) install(l sdk.Listing) {
 	u.t.Helper()
-	python, typescript := l.Current["python"], l.Current["typescript"]
-	u.run("sh", "-e", "-c", typescript.Install+"\n"+python.Install)
+	python, typescript, x402 := l.Current["python"], l.Current["typescript"], l.Current["x402"]
+	u.run("sh", "-e", "-c", typescript.Install+"\n"+python.Install+"\n"+x402.Install)
 	lock := string(must.Get(os.ReadFile(filepath.Join(u.dir, "package-lock.json")))(u.t))
-	for _, want := range []string{typescript.URL, typescript.Integrity} {
+	for _, want := range []string{typescript.URL, typescript.Integrity, x402.URL, x402.Integrity} {
 		if !strings.Contains(lock, `"`+want+`"`) {
 			u.t.Errorf("package-lock.json lacks %s:\n%s", want, lock)
 		}

@@ -1,4 +1,4 @@
-"""Builds the packages of the SDKs that a service serves: sdk/packages, from sdk/typescript and sdk/python.
+"""Builds the packages that a service serves: sdk/packages, from sdk/typescript, sdk/python, and sdk/x402.
 
     python3 sdk/build.py              build the packages of the sources
     python3 sdk/build.py --check      fail if the packages differ from the sources
@@ -62,7 +62,6 @@ def install(source: pathlib.Path) -> pathlib.Path:
 def typescript(tools: pathlib.Path | None) -> tuple[str, str, Files]:
     """Builds the package for npm and returns its name, its version, and its files."""
     source = HERE / "typescript"
-    manifest = json.loads((source / "package.json").read_text("utf-8"))
     tools = tools or install(source)
     with tempfile.TemporaryDirectory(dir=tools) as work:  # below the tools, so that imports find them
         folder = pathlib.Path(work)
@@ -73,11 +72,17 @@ def typescript(tools: pathlib.Path | None) -> tuple[str, str, Files]:
         done = subprocess.run(["node", program], cwd=folder, capture_output=True, text=True)
         if done.returncode:
             sys.exit(done.stdout + done.stderr)
-        files = {"package/package.json": (folder / "package.json").read_bytes()}
-        for name in manifest["files"]:
-            at = folder / name
-            found = below(at) if at.is_dir() else {"": at.read_bytes()}
-            files.update((f"package/{name}/{path}".rstrip("/"), text) for path, text in found.items())
+        return published(folder)
+
+
+def published(folder: pathlib.Path) -> tuple[str, str, Files]:
+    """Returns the name and the version of the package for npm in a folder, and the files that npm publishes."""
+    manifest = json.loads((folder / "package.json").read_text("utf-8"))
+    files = {"package/package.json": (folder / "package.json").read_bytes()}
+    for name in manifest["files"]:
+        at = folder / name
+        found = below(at) if at.is_dir() else {"": at.read_bytes()}
+        files.update((f"package/{name}/{path}".rstrip("/"), text) for path, text in found.items())
     return manifest["name"], manifest["version"], files
 
 
@@ -144,7 +149,7 @@ def entry(language: str, name: str, version: str, archive: bytes) -> dict[str, o
     """Describes a package. Its path has the beginning of its hash; the name of a wheel must stay as pip reads it."""
     sha256 = hashlib.sha256(archive).hexdigest()
     short = sha256[:8]
-    path = f"toll-{version}-{short}.tgz" if language == "typescript" else f"{short}/{name}-{version}-py3-none-any.whl"
+    path = f"{name.split('/')[-1]}-{version}-{short}.tgz" if language == "typescript" else f"{short}/{name}-{version}-py3-none-any.whl"
     return {
         "language": language, "name": name, "version": version, "path": path, "size": len(archive), "sha256": sha256,
         "integrity": "sha512-" + digest("sha512", archive), "released": False,
@@ -160,14 +165,16 @@ def main() -> None:
     index = json.loads(INDEX.read_text("utf-8")) if INDEX.exists() else []
     kept = [e for e in index if e["released"]]
     archives: dict[str, bytes] = {}
-    for language, pack, build in [("python", wheel, python), ("typescript", tgz, lambda: typescript(o.tools))]:
-        name, version, files = build()
-        of_language = [e for e in index if e["language"] == language]
-        now = of_language[-1] if of_language else None
+    packages = [
+        ("python", wheel, python()), ("typescript", tgz, typescript(o.tools)), ("typescript", tgz, published(HERE / "x402")),
+    ]
+    for language, pack, (name, version, files) in packages:
+        of_name = [e for e in index if e["name"] == name]
+        now = of_name[-1] if of_name else None
         before = contents((PACKAGES / now["path"]).read_bytes()) if now else {}
         differ = sorted(n for n in before.keys() | files.keys() if before.get(n) != files.get(n))
         same = not differ and now["version"] == version if now else False
-        if not same and any(e["version"] == version for e in kept if e["language"] == language):
+        if not same and any(e["version"] == version for e in kept if e["name"] == name):
             sys.exit(f"{name} {version} is released and its sources have changed ({', '.join(differ)}): raise the version of the package")
         if o.check and not same:
             sys.exit(f"{name} differs from its sources ({', '.join(differ)}): run make sdk")

@@ -13,11 +13,14 @@ import (
 // Module is the path of the Go module, in imports and in go.mod.
 const Module = "github.com/tollhq/toll"
 
-// Language is a language with an SDK.
-type Language struct{ Key, Name, Import string }
+// SDK is a package that a service installs. Its guide is at /docs/KEY.
+type SDK struct{ Key, Name, Import string }
 
-// Languages are the languages with an SDK.
-var Languages = []Language{{"typescript", "TypeScript", "@tollhq/toll"}, {"python", "Python", "toll"}, {"go", "Go", Module + "/client"}}
+// SDKs are an SDK for each language, and the plug-in with which published x402 software pays with credits.
+var SDKs = []SDK{
+	{"typescript", "TypeScript", "@tollhq/toll"}, {"python", "Python", "toll"}, {"go", "Go", Module + "/client"},
+	{"x402", "x402 plug-in for TypeScript", "@tollhq/x402"},
+}
 
 // registries are where an operator can publish the SDKs.
 var registries = []string{"npm", "pypi", "go"}
@@ -57,12 +60,22 @@ func CheckRepository(at string) error {
 	return nil
 }
 
+// packageOf returns the current package of an SDK, or an empty one for Go, which no service serves.
+func packageOf(key string) (p Package) {
+	for _, one := range SDKs {
+		if one.Key == key {
+			p = current(one.Import)
+		}
+	}
+	return p
+}
+
 func (s Source) urlOf(p Package) string { return s.URL + Path + "/" + p.Path }
 
-// Install returns the shell commands that install the SDK for a language, one in each line.
-func (s Source) Install(language string) string {
-	p := current(language)
-	switch language {
+// Install returns the shell commands that install the SDK with a key, one in each line.
+func (s Source) Install(key string) string {
+	p := packageOf(key)
+	switch p.Language {
 	case "typescript":
 		if slices.Contains(s.Published, "npm") {
 			return "npm install " + p.Name + "@" + p.Version
@@ -99,27 +112,36 @@ type Listed struct {
 	Install   string `json:"install,omitempty"` // only of the current version
 }
 
-// Listing is the JSON of [Source.ServeHTTP]: the current SDK for each language, and all packages that the service keeps.
+// Listing is the JSON of [Source.ServeHTTP]: the current version of each SDK by its key, and all packages that the service keeps.
 type Listing struct {
 	Current  map[string]Listed `json:"current"`
 	Packages []Listed          `json:"packages"`
 }
 
 func (s Source) listing() Listing {
-	l := Listing{Current: map[string]Listed{"go": {Language: "go", Name: Module, Install: s.Install("go")}}}
+	l := Listing{Current: map[string]Listed{}}
 	for _, p := range index() {
-		one := Listed{Language: p.Language, Name: p.Name, Version: p.Version, URL: s.urlOf(p), Size: p.Size, SHA256: p.SHA256, Integrity: p.Integrity}
-		l.Packages = append(l.Packages, one)
-		one.Install = s.Install(p.Language)
-		l.Current[p.Language] = one
+		l.Packages = append(l.Packages, s.listed(p))
+	}
+	for _, one := range SDKs {
+		now := Listed{Language: "go", Name: Module}
+		if p := packageOf(one.Key); p.Name != "" {
+			now = s.listed(p)
+		}
+		now.Install = s.Install(one.Key)
+		l.Current[one.Key] = now
 	}
 	return l
+}
+
+func (s Source) listed(p Package) Listed {
+	return Listed{Language: p.Language, Name: p.Name, Version: p.Version, URL: s.urlOf(p), Size: p.Size, SHA256: p.SHA256, Integrity: p.Integrity}
 }
 
 func (s Source) markdown() string {
 	var b strings.Builder
 	b.WriteString("# SDKs\n\nThe address of a package never changes. This service keeps every released version.\n")
-	for _, l := range Languages {
+	for _, l := range SDKs {
 		fmt.Fprintf(&b, "\n## %s\n\n    %s\n\nImport `%s`. Guide: %s/docs/%s.md\n",
 			l.Name, strings.ReplaceAll(s.Install(l.Key), "\n", "\n    "), l.Import, s.URL, l.Key)
 	}

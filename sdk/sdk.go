@@ -1,4 +1,5 @@
-// Package sdk has the packages of the SDKs for TypeScript and Python as a service serves them, and the commands that install an SDK.
+// Package sdk has the packages of the SDKs for TypeScript and Python and of the x402 plug-in as a service serves them, and the commands that
+// install them.
 //
 // sdk/build.py builds the packages. The path of a package contains the start of its SHA-256 hash and so names its content. A released
 // package stays in the program, so lock files and pinned requirements keep working after an upgrade. No address returns the newest
@@ -19,7 +20,7 @@ const Path = "/sdk"
 //go:embed packages
 var files embed.FS
 
-// Package is one version of an SDK.
+// Package is one version of a package.
 type Package struct {
 	Language  string `json:"language"` // "typescript" or "python"
 	Name      string `json:"name"`     // in imports and registries
@@ -31,7 +32,7 @@ type Package struct {
 	Released  bool   `json:"released"`
 }
 
-// index returns all packages. The current package for a language comes last.
+// index returns all packages. The current package of a name comes last.
 var index = sync.OnceValue(func() (all []Package) {
 	text, err := files.ReadFile("packages/index.json")
 	if err == nil {
@@ -43,10 +44,10 @@ var index = sync.OnceValue(func() (all []Package) {
 	return all
 })
 
-// current returns the newest package for a language.
-func current(language string) (last Package) {
+// current returns the newest package with a name.
+func current(name string) (last Package) {
 	for _, p := range index() {
-		if p.Language == language {
+		if p.Name == name {
 			last = p
 		}
 	}

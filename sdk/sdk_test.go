@@ -38,25 +38,25 @@ func index(t *testing.T) (all []sdk.Package) {
 // TestPackages_Index compares the index with the files: each file is a package, and its hashes, its size, and its path are right.
 func TestPackages_Index(t *testing.T) {
 	t.Parallel()
-	listed, size, languages := []string{"index.json"}, 0, map[string]bool{}
+	listed, size, names := []string{"index.json"}, 0, map[string]bool{}
 	for _, p := range index(t) {
 		body := must.Get(os.ReadFile("packages/" + p.Path))(t)
 		sum, strong := sha256.Sum256(body), sha512.Sum512(body)
 		if len(body) != p.Size || hex.EncodeToString(sum[:]) != p.SHA256 || "sha512-"+base64.StdEncoding.EncodeToString(strong[:]) != p.Integrity {
 			t.Errorf("%s is not the file in the index: %d bytes, SHA-256 %x", p.Path, len(body), sum)
 		}
-		want := "toll-" + p.Version + "-" + p.SHA256[:8] + ".tgz"
+		want := path.Base(p.Name) + "-" + p.Version + "-" + p.SHA256[:8] + ".tgz"
 		if p.Language == "python" {
 			want = p.SHA256[:8] + "/toll-" + p.Version + "-py3-none-any.whl"
 		}
 		if p.Path != want {
 			t.Errorf("the path %s must be %s", p.Path, want)
 		}
-		names := namesIn(t, body)
-		if !slices.ContainsFunc(names, func(name string) bool { return path.Base(name) == "LICENSE" }) {
-			t.Errorf("%s has no LICENSE: %q", p.Path, names)
+		inside := namesIn(t, body)
+		if !slices.ContainsFunc(inside, func(name string) bool { return path.Base(name) == "LICENSE" }) {
+			t.Errorf("%s has no LICENSE: %q", p.Path, inside)
 		}
-		listed, size, languages[p.Language] = append(listed, p.Path), size+len(body), true
+		listed, size, names[p.Name] = append(listed, p.Path), size+len(body), true
 	}
 	var found []string
 	must.Do(t, fs.WalkDir(os.DirFS("packages"), ".", func(name string, d fs.DirEntry, err error) error {
@@ -73,8 +73,10 @@ func TestPackages_Index(t *testing.T) {
 	if size > limit {
 		t.Errorf("the packages have %d bytes together, more than %d", size, limit)
 	}
-	if !languages["typescript"] || !languages["python"] {
-		t.Errorf("a language has no package: %v", languages)
+	for _, one := range sdk.SDKs {
+		if one.Key != "go" && !names[one.Import] {
+			t.Errorf("%s has no package: %v", one.Name, names)
+		}
 	}
 }
 
@@ -143,13 +145,15 @@ func TestSource_Install(t *testing.T) {
 	t.Parallel()
 	const url = "https://pay.example.com"
 	for _, c := range []struct {
-		published, repository, language, want string
+		published, repository, key, want string
 	}{
 		{"", "", "typescript", `^npm install https://pay\.example\.com/sdk/toll-[0-9.]+-[0-9a-f]{8}\.tgz$`},
 		{"pypi,go", "", "typescript", `^npm install https://pay\.example\.com/sdk/`},
 		{"npm", "", "typescript", `^npm install @tollhq/toll@[0-9.]+$`},
 		{"", "", "python", `^pip install 'https://pay\.example\.com/sdk/[0-9a-f]{8}/toll-[0-9.]+-py3-none-any\.whl#sha256=[0-9a-f]{64}'$`},
 		{" PyPI , npm", "", "python", `^pip install toll==[0-9.]+$`},
+		{"pypi", "", "x402", `^npm install https://pay\.example\.com/sdk/x402-[0-9.]+-[0-9a-f]{8}\.tgz$`},
+		{"npm", "", "x402", `^npm install @tollhq/x402@[0-9.]+$`},
 		{"npm", "", "go", `^go mod edit -replace github\.com/tollhq/toll=\.\./toll # a clone of the repository\ngo get github\.com/tollhq/toll/client$`},
 		{"go", "", "go", `^go get github\.com/tollhq/toll@latest$`},
 		{"", "git.example.com/acme/toll", "go", `^go mod edit -replace github\.com/tollhq/toll=git\.example\.com/acme/toll@latest\ngo get github\.com/tollhq/toll/client$`},
@@ -157,7 +161,7 @@ func TestSource_Install(t *testing.T) {
 	} {
 		s := sdk.Source{URL: url, Published: must.Get(sdk.ParseRegistries(c.published))(t), Go: c.repository}
 		must.Do(t, sdk.CheckRepository(c.repository))
-		if got := s.Install(c.language); !regexp.MustCompile(c.want).MatchString(got) {
+		if got := s.Install(c.key); !regexp.MustCompile(c.want).MatchString(got) {
 			t.Errorf("%+v: %q", c, got)
 		}
 	}
@@ -187,14 +191,14 @@ func TestSource_Lists(t *testing.T) {
 	}
 	var listing sdk.Listing
 	must.Do(t, json.Unmarshal(ask("application/json").Body.Bytes(), &listing))
-	if len(listing.Packages) != len(index(t)) || len(listing.Current) != len(sdk.Languages) {
+	if len(listing.Packages) != len(index(t)) || len(listing.Current) != len(sdk.SDKs) {
 		t.Errorf("%+v", listing)
 	}
 	text := ask("*/*")
 	if media := text.Header().Get("Content-Type"); media != "text/plain; charset=utf-8" {
 		t.Errorf("the list is %s", media)
 	}
-	for _, l := range sdk.Languages {
+	for _, l := range sdk.SDKs {
 		one := listing.Current[l.Key]
 		if one.Install != s.Install(l.Key) || l.Key != "go" && !strings.HasPrefix(one.URL, "https://pay.example.com/sdk/") {
 			t.Errorf("%s: %+v", l.Key, one)

@@ -9,7 +9,7 @@ import (
 
 // sdkCard is one SDK on its page.
 type sdkCard struct {
-	sdk.Language
+	sdk.SDK
 	Commands string
 }
 
@@ -22,7 +22,7 @@ func listSDKs(c *page.Context) {
 	}
 	c.Serve(func(c *page.Context) (page.View, error) {
 		var cards []sdkCard
-		for _, l := range sdk.Languages {
+		for _, l := range sdk.SDKs {
 			cards = append(cards, sdkCard{l, c.SDK.Install(l.Key)})
 		}
 		return drawPublic(c, "sdk", "SDKs", cards)
