@@ -1,0 +1,27 @@
+const express = require("express");
+const { paid } = require("@tollhq/toll/express");
+
+const shop = { plan: process.env.TOLL_PLAN, agent: process.env.TOLL_AGENT, publicUrl: process.env.PUBLIC_URL };
+
+const app = express();
+app.use(express.json());
+
+app.get("/health", (req, res) => {
+  res.json({ status: "ok" });
+});
+
+app.post("/summaries", paid({ ...shop, credits: 2 }), (req, res) => {
+  const { text } = req.body;
+  if (!text) {
+    return res.status(400).json({ error: "text is required" });
+  }
+  const sentences = text.split(/(?<=[.!?])\s+/);
+  res.json({ summary: sentences[0], sentences: sentences.length });
+});
+
+app.get("/words/:word", paid({ ...shop, credits: 1 }), (req, res) => {
+  const { word } = req.params;
+  res.json({ word, letters: word.length });
+});
+
+app.listen(process.env.PORT ?? 3000, "127.0.0.1");
