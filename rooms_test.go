@@ -137,6 +137,12 @@ var rooms = map[string]room{
 		layer: "public",
 		ours:  "toll",
 	},
+	"internal/rates": {
+		what:  "prices by usage: tables of rates, the largest price of a call, the price of reported usage",
+		layer: "public",
+		ours:  "toll x402",
+		third: []string{"github.com/go-json-experiment/json"},
+	},
 	"internal/apiversion": {
 		what:  "API versions: which one applies, changes of JSON between them",
 		layer: "public",
@@ -527,6 +533,7 @@ func isPublic(room string) bool {
 var rulesRooms = []string{
 	"toll", "x402", "evm", "internal/apiversion", "internal/seal", "internal/store", "internal/ledger", "internal/auth", "internal/checkout",
 	"internal/rail", "internal/catalogue", "internal/recent", "internal/refusal", "internal/tokens", "internal/purchases", "internal/pay", "internal/oauth", "internal/card/double",
+	"internal/rates",
 }
 
 // strictRooms read messages of others, with the one strict decoder.
