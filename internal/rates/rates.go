@@ -231,30 +231,61 @@ func (r *Row) Price(u Usage, hold toll.Credits) (price, uncovered toll.Credits, 
 	return price, cost - price, nil
 }
 
+// examples has the counts of [Row.Example]; every other quantity has 10.
+var examples = map[Quantity]int64{Input: 1000, Output: 500, Requests: 1, Bytes: 1_000_000}
+
+// Example returns a typical call and its price, at most Max: 1,000 units of input and 500 of output, or the bounds of the row if they are
+// lower, 1 request, 1,000,000 bytes, and 10 units of every other quantity. The usage has only quantities that change the price. If input
+// or output does not, its first class with a rate has the units.
+func (r *Row) Example() (usage Usage, price toll.Credits) {
+	usage.Counts = map[Quantity]int64{}
+	bounds := map[Quantity]int64{Input: r.MaxInput, Output: r.MaxOutput}
+	for _, q := range r.priced() {
+		n, ok := examples[q]
+		if !ok {
+			n = 10
+		}
+		if bound, ok := bounds[q]; ok {
+			n = min(n, bound)
+		}
+		usage.Counts[group(q)[slices.IndexFunc(group(q), r.decides)]] = n
+	}
+	hold := toll.MaxCredits
+	if r.Max != nil {
+		hold = *r.Max
+	}
+	price, _, _ = r.Price(usage, hold) // the usage is complete: no error
+	return usage, price
+}
+
 // isMissing reports whether the usage must have q, a quantity of priced, and does not.
 func (r *Row) isMissing(u Usage, q Quantity) bool {
 	reported := func(q Quantity) bool { _, ok := u.Counts[q]; return ok }
-	if r.rate(q, false) > 0 || r.rate(q, true) > 0 || q == Input && r.Above != nil {
+	if r.decides(q) {
 		return !reported(q)
 	}
 	return !slices.ContainsFunc(group(q), reported)
 }
 
+// decides reports whether the count of q can change the price.
+func (r *Row) decides(q Quantity) bool {
+	return r.rate(q, false) > 0 || r.rate(q, true) > 0 || q == Input && r.Above != nil
+}
+
 // priced returns the quantities on which the price depends, sorted: input and output for the groups of their classes.
 func (r *Row) priced() []Quantity {
 	seen := map[Quantity]bool{}
-	if r.Above != nil {
-		seen[Input] = true
-		for q, rate := range r.Above.Rates {
+	add := func(of map[Quantity]int64) {
+		for q, rate := range of {
 			if rate > 0 {
 				seen[group(q)[0]] = true
 			}
 		}
 	}
-	for q, rate := range r.Rates {
-		if rate > 0 {
-			seen[group(q)[0]] = true
-		}
+	add(r.Rates)
+	if r.Above != nil {
+		seen[Input] = true
+		add(r.Above.Rates)
 	}
 	return slices.Sorted(maps.Keys(seen))
 }

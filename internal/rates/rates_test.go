@@ -191,6 +191,49 @@ func TestAfford(t *testing.T) {
 	}
 }
 
+func TestExample(t *testing.T) {
+	for _, c := range []struct {
+		row   string
+		usage counts
+		price toll.Credits
+	}{
+		{small, counts{"input": 1000, "output": 500}, 450},
+		{tiered, counts{"input": 1000, "output": 500}, 7500},
+		{`{"input":1,"above":{"input":999,"rates":{"input":2}}}`, counts{"input": 1000}, 2000},
+		{`{"output":3,"above":{"input":999,"rates":{"output":5}}}`, counts{"input": 1000, "output": 500}, 2500},
+		{`{"input":1,"output":1,"max_input":7,"max_output":5}`, counts{"input": 7, "output": 5}, 12},
+		{`{"base":2,"reasoning":3,"output_image":4,"cache_write":1}`, counts{"cache_write": 1000, "reasoning": 500}, 2502},
+		{`{"base":2,"input":0,"results":0}`, counts{}, 2},
+		{`{"per":10,"requests":20,"seconds":30,"bytes":1,"results":50}`, counts{"requests": 1, "seconds": 10, "bytes": 1_000_000, "results": 10}, 2 + 30 + 100_000 + 50},
+		{search, counts{"results": 10}, 600},
+		{`{"base":100,"results":50,"max":300,"missing":"refuse"}`, counts{"results": 10}, 300},
+	} {
+		usage, price := table(t, "["+c.row+"]")[0].Example()
+		if !maps.Equal(usage.Counts, c.usage) || usage.Bad || price != c.price {
+			t.Errorf("%s: %v, %d; want %v, %d", c.row, usage, price, c.usage, c.price)
+		}
+	}
+}
+
+// The usage of an example is always complete.
+func TestExample_IsComplete(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		r := someRow(t)
+		r.MaxInput, r.MaxOutput = 200_000, 16_384
+		r.Missing = map[rates.Quantity]rates.Policy{}
+		for _, q := range quantities {
+			r.Missing[q] = rates.PolicyRefuse
+		}
+		usage, got := r.Example()
+		if want := reference(r, usage); got != want {
+			t.Fatalf("%v costs %d, want %d", usage, got, want)
+		}
+		if _, _, err := r.Price(usage, toll.MaxCredits); err != nil {
+			t.Fatal(usage, err)
+		}
+	})
+}
+
 func TestFind(t *testing.T) {
 	rows := table(t, `[
 		{"when":{"model":"small-*","service_tier":"flex"},"base":1},
