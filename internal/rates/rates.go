@@ -39,7 +39,7 @@ const (
 )
 
 // inputs and outputs are the classes of a request and of a response. A class without a rate takes the rate of the first.
-// others cost nothing without a rate, like the quantities of a meter.
+// The classes in others, like the quantities of a meter, cost nothing without a rate.
 var (
 	inputs  = []Quantity{Input, CacheRead, CacheWrite, CacheWrite1h, InputAudio, InputImage}
 	outputs = []Quantity{Output, Reasoning, OutputAudio, OutputImage}
@@ -89,7 +89,7 @@ type Row struct {
 	Missing   map[Quantity]Policy
 }
 
-// Above has rates for calls with more than Input units in all input classes together. They replace the rates of the row for the
+// Above has rates for calls with more than Input units of all input classes together. They replace the rates of the row for the
 // whole call. A class without a rate here keeps its rate in the row. A class without either has the rate of input or output.
 type Above struct {
 	Input int64
