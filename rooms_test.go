@@ -143,6 +143,12 @@ var rooms = map[string]room{
 		ours:  "toll x402",
 		third: []string{"github.com/go-json-experiment/json"},
 	},
+	"internal/modelapi": {
+		what:  "the HTTP APIs of model servers: requests that can be sold by usage, and the usage of their responses",
+		layer: "public",
+		ours:  "toll",
+		third: []string{"github.com/go-json-experiment/json"},
+	},
 	"internal/apiversion": {
 		what:  "API versions: which one applies, changes of JSON between them",
 		layer: "public",

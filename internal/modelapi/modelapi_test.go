@@ -1,0 +1,475 @@
+package modelapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
+)
+
+// recorded is one case of testdata: a request and the response to it.
+type recorded struct {
+	name, path, request, contentType string
+	sent, shown                      string // by the server, and to the caller
+	counts                           map[string]int64
+	bad, complete                    bool
+	api                              *API
+}
+
+func readCases(t testing.TB) (cases []recorded) {
+	t.Helper()
+	files := must.Get(filepath.Glob("testdata/*.txt"))(t)
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), ".txt")
+		api, ok := Find(name)
+		if !ok {
+			t.Fatalf("%s: no such API", file)
+		}
+		_, rest, _ := strings.Cut(string(must.Get(os.ReadFile(file))(t)), "\n== ")
+		for text := range strings.SplitSeq(rest, "\n== ") {
+			parts := strings.Split(text, "\n-- ")
+			head := strings.SplitN(parts[0], "\n", 3)
+			if len(parts) != 3 || len(head) != 3 {
+				t.Fatalf("%s: %q is not a case", file, text)
+			}
+			kind, sent, _ := strings.Cut(parts[1], "\n")
+			c := recorded{api: api, name: name + " " + head[0], path: strings.TrimPrefix(head[1], "POST "), request: head[2]}
+			var crlf bool
+			c.contentType, crlf = strings.CutSuffix(kind, " crlf")
+			for line := range strings.Lines(sent) {
+				plain := strings.ReplaceAll(line, " hide", "")
+				c.sent += plain
+				if plain == line {
+					c.shown += line
+				} else {
+					c.shown += "\x00"
+				}
+			}
+			c.shown = strings.ReplaceAll(c.shown, "\x00\n", "") // with the blank line
+			if crlf {
+				c.sent, c.shown = strings.ReplaceAll(c.sent, "\n", "\r\n"), strings.ReplaceAll(c.shown, "\n", "\r\n")
+			}
+			for want := range strings.FieldsSeq(parts[2]) {
+				quantity, n, found := strings.Cut(want, "=")
+				switch {
+				case found:
+					if c.counts == nil {
+						c.counts = map[string]int64{}
+					}
+					c.counts[quantity] = must.Get(strconv.ParseInt(n, 10, 64))(t)
+				case want == "bad":
+					c.bad = true
+				case want == "complete":
+					c.complete = true
+				case want != "none":
+					t.Fatalf("%s: %q", c.name, want)
+				}
+			}
+			cases = append(cases, c)
+		}
+	}
+	return cases
+}
+
+func jsonHeader() http.Header { return http.Header{"Content-Type": {"application/json"}} }
+
+// parse parses a request that must be valid.
+func parse(t testing.TB, api *API, path, body string) *Call {
+	t.Helper()
+	o := api.Operation("POST", path)
+	if o == nil {
+		t.Fatalf("no operation has the path %s", path)
+	}
+	c, err := o.Parse(jsonHeader(), []byte(body))
+	if err != nil {
+		t.Fatalf("Parse(%s): %v", body, err)
+	}
+	return c
+}
+
+// run sends the pieces of a response through a meter.
+func run(c *Call, contentType string, pieces ...[]byte) (shown string, u Usage, complete bool) {
+	m := c.Meter(200, http.Header{"Content-Type": {contentType}})
+	for _, p := range pieces {
+		own := bytes.Clone(p)
+		shown += string(m.Write(own))
+		clear(own) // the meter must not keep it
+	}
+	rest, u, complete := m.End()
+	return shown + string(rest), u, complete
+}
+
+func (c *recorded) check(t *testing.T, how, shown string, u Usage, complete bool) {
+	t.Helper()
+	if got, want := fmt.Sprint(u.Counts, u.Bad, complete), fmt.Sprint(c.counts, c.bad, c.complete); got != want {
+		t.Fatalf("%s: got %s, want %s", how, got, want)
+	}
+	if (u.Counts == nil) != (c.counts == nil) {
+		t.Fatalf("%s: counts are nil: %v", how, u.Counts == nil)
+	}
+	if shown != c.shown {
+		t.Fatalf("%s: the caller gets\n%q, want\n%q", how, shown, c.shown)
+	}
+}
+
+// TestMeter_Recorded reads recorded responses at once, byte by byte, and in two pieces that are cut at every place.
+func TestMeter_Recorded(t *testing.T) {
+	for _, c := range readCases(t) {
+		t.Run(c.name, func(t *testing.T) {
+			call := parse(t, c.api, c.path, c.request)
+			shown, u, complete := run(call, c.contentType, []byte(c.sent))
+			c.check(t, "at once", shown, u, complete)
+			for i := range len(c.sent) {
+				shown, u, complete := run(call, c.contentType, []byte(c.sent[:i]), []byte(c.sent[i:]))
+				c.check(t, "cut at "+strconv.Itoa(i), shown, u, complete)
+			}
+			single := make([][]byte, 0, len(c.sent))
+			for i := range len(c.sent) {
+				single = append(single, []byte(c.sent[i:i+1]))
+			}
+			shown, u, complete = run(call, c.contentType, single...)
+			c.check(t, "byte by byte", shown, u, complete)
+		})
+	}
+}
+
+// TestMeter_Long sends lines of 10 MB: they pass, the memory is bounded, and the usage of a stream is unknown.
+func TestMeter_Long(t *testing.T) {
+	api, _ := Find("openai")
+	body := `{"model":"m","messages":[],"stream":true}`
+	const usage = `"usage":{"prompt_tokens":5,"completion_tokens":3}`
+	fill := strings.Repeat("x", 10<<20)
+	for name, c := range map[string]struct {
+		contentType, sent string
+		known, complete   bool
+	}{
+		"one line":  {"text/event-stream", "data: {\"choices\":[{\"x\":\"" + fill + "\"}]," + usage + "}\n\ndata: [DONE]\n\n", false, true},
+		"no lines":  {"text/event-stream", fill, false, false},
+		"then more": {"text/event-stream", fill + "\n\ndata: {\"choices\":[]," + usage + "}\n\ndata: [DONE]\n\n", false, true},
+		"one value": {"application/json", `{"choices":[{"x":"` + fill + `"}],` + usage + `}`, true, true},
+		"in usage":  {"application/json", `{"choices":[],"usage":{"prompt_tokens":5,"completion_tokens":3,"x":"` + fill + `"}}`, false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := parse(t, api, "/v1/chat/completions", body).Meter(200, http.Header{"Content-Type": {c.contentType}})
+			got := 0
+			for piece := range slices.Chunk([]byte(c.sent), 32<<10) {
+				got += len(m.Write(piece))
+				if kept := cap(m.buf) + cap(m.find.value); kept > 3*maxEvent {
+					t.Fatalf("the meter keeps %d bytes", kept)
+				}
+			}
+			rest, u, complete := m.End()
+			got += len(rest)
+			if hidden := strings.Count(c.sent, `data: {"choices":[],`); got != len(c.sent)-hidden*(len(`data: {"choices":[],}`)+len(usage)+2) {
+				t.Errorf("the caller gets %d of %d bytes", got, len(c.sent))
+			}
+			if (u.Counts != nil) != c.known || complete != c.complete {
+				t.Errorf("got %v, complete %v", u, complete)
+			}
+		})
+	}
+}
+
+func TestMeter_Pass(t *testing.T) {
+	api, _ := Find("openai")
+	c := parse(t, api, "/v1/chat/completions", `{"model":"m","messages":[]}`)
+	body := `{"usage":{"prompt_tokens":5,"completion_tokens":3},"choices":[]}`
+	for _, m := range []*Meter{
+		c.Meter(500, jsonHeader()),
+		c.Meter(200, http.Header{"Content-Type": {"application/json"}, "Content-Encoding": {"gzip"}}),
+	} {
+		shown := string(m.Write([]byte(body)))
+		if rest, u, _ := m.End(); shown+string(rest) != body || u.Counts != nil || u.Bad {
+			t.Errorf("got %q, %v", shown, u)
+		}
+	}
+}
+
+// TestParse_Calls checks facts about requests, and the body that is forwarded.
+func TestParse_Calls(t *testing.T) {
+	long := strings.Repeat("a", 1000)
+	for _, c := range []struct {
+		api, path, body string
+		limit           int64
+		want            string // members of Call, without templateTokens
+		sent            string
+	}{
+		{"openai", "/v1/chat/completions", ` { "model" : "\u0067pt", "messages" : [ {"role":"user","content":"h\u00e9 \ud83d\ude00"} ], "temperature" : 1.50e0, "seed": 12345678901234567890 } `, 500,
+			`model=gpt seed=12345678901234567890 temperature=1.50e0 n=1 input=38 files=0 output=0`,
+			`{"model":"gpt","messages":[{"role":"user","content":"hé 😀"}],"temperature":1.50e0,"seed":12345678901234567890,"max_completion_tokens":500,"store":false}`},
+		{"openai", "/openai/v1/chat/completions", `{"model":"m","messages":[],"max_tokens":100,"store":true}`, 50,
+			`max_tokens=100 model=m store=true n=1 input=2 files=0 output=100`,
+			`{"model":"m","messages":[],"max_tokens":50,"store":false}`},
+		{"openai", "/v1/chat/completions", `{"model":"m","messages":[],"max_completion_tokens":100,"max_tokens":null,"n":3,"stream":true,"stream_options":{"include_obfuscation":false,"include_usage":false}}`, 5000,
+			`max_completion_tokens=100 model=m n=3 stream=true n=3 input=2 files=0 output=100 stream hide`,
+			`{"model":"m","messages":[],"max_completion_tokens":100,"max_tokens":null,"n":3,"stream":true,"stream_options":{"include_obfuscation":false,"include_usage":true},"store":false}`},
+		{"openai", "/v1/chat/completions", `{"model":"m","messages":[],"stream":true,"stream_options":null,"service_tier":"flex"}`, 0,
+			`model=m service_tier=flex stream=true n=1 input=2 files=0 output=0 stream hide surcharges=service_tier`,
+			`{"model":"m","messages":[],"stream":true,"stream_options":{"include_usage":true},"service_tier":"flex","store":false}`},
+		{"openai", "/v1/chat/completions", `{"model":"m","messages":[{"role":"user","content":[{"type":"text","text":"hi"},{"type":"image_url","image_url":{"url":"data:image/png;base64,` + long + `","detail":"low"}}]}],` +
+			`"tools":[{"type":"function","function":{"name":"f","parameters":{"file_id":1}}}]}`, 0,
+			`model=m n=1 input=1210 files=1 output=0`, ""},
+		{"openai", "/v1/chat/completions", `{"model":"m","messages":[{"role":"user","content":[{"type":"file","file":{"file_data":"` + long + `"}}]}]}`, 0, `model=m n=1 input=1069 files=1 output=0`, ""},
+		{"openai", "/v1/chat/completions", `{"model":"m","messages":[{"role":"user","content":[{"type":"input_audio","input_audio":{"data":"` + long + `","format":"mp3"}}]}]}`, 0, `model=m n=1 input=154 files=1 output=0`, ""},
+		{"openai", "/v1/completions", `{"model":"m","prompt":["a","b",[1,2]],"n":2,"best_of":4}`, 9, `best_of=4 model=m n=2 n=12 input=15 files=0 output=0`,
+			`{"model":"m","prompt":["a","b",[1,2]],"n":2,"best_of":4,"max_tokens":9}`},
+		{"openai", "/v1/completions", `{"model":"m","prompt":[1,2,3]}`, 0, `model=m n=1 input=7 files=0 output=0`, `{"model":"m","prompt":[1,2,3]}`},
+		{"openai", "/v1/embeddings", `{"model":"m","input":["a","b"]}`, 100, `model=m n=1 input=9 files=0 output=0`, `{"model":"m","input":["a","b"]}`},
+	} {
+		api, _ := Find(c.api)
+		call := parse(t, api, c.path, c.body)
+		var got []string
+		for name, value := range call.Members {
+			got = append(got, name+"="+value)
+		}
+		slices.Sort(got)
+		got = append(got, fmt.Sprintf("n=%d input=%d files=%d output=%d", call.N, call.Input-templateTokens, call.Files, call.Output))
+		if call.Stream {
+			got = append(got, "stream")
+		}
+		if call.hide {
+			got = append(got, "hide")
+		}
+		if call.Surcharges != nil {
+			got = append(got, "surcharges="+strings.Join(call.Surcharges, ","))
+		}
+		if s := strings.Join(got, " "); s != c.want {
+			t.Errorf("%.200s:\ngot  %s\nwant %s", c.body, s, c.want)
+		}
+		body := must.Get(call.Body(c.limit))(t)
+		if c.sent != "" && string(body) != c.sent {
+			t.Errorf("%s:\nsent %s\nwant %s", c.body, body, c.sent)
+		}
+		if !json.Valid(body) {
+			t.Errorf("%s is not JSON", body)
+		}
+	}
+}
+
+// TestParse_Refusals checks the errors for bad requests: part of the message, and params.path.
+func TestParse_Refusals(t *testing.T) {
+	deep := strings.Repeat("[", 200) + strings.Repeat("]", 200)
+	for _, c := range []struct{ api, path, body, want, member string }{
+		{"openai", "/v1/chat/completions", ``, "not complete JSON", ""},
+		{"openai", "/v1/chat/completions", `{"model":"m"`, "not complete JSON", ""},
+		{"openai", "/v1/chat/completions", `[]`, "must be an object", ""},
+		{"openai", "/v1/chat/completions", `null`, "must be an object", ""},
+		{"openai", "/v1/chat/completions", "{\"model\":\"\xff\"}", "not valid JSON in UTF-8", ""},
+		{"openai", "/v1/chat/completions", `{"model":"\ud800"}`, "not valid JSON in UTF-8", ""},
+		{"openai", "/v1/chat/completions", "\ufeff{}", "not valid JSON in UTF-8", ""},
+		{"openai", "/v1/chat/completions", `{} {}`, "data after", ""},
+		{"openai", "/v1/chat/completions", `{"model":"m","mod\u0065l":"n","messages":[]}`, "model is duplicated", "model"},
+		{"openai", "/v1/chat/completions", `{"model":"m","messages":[{"role":"user","role":"user"}]}`, "messages.0.role is duplicated", "messages.0.role"},
+		{"openai", "/v1/chat/completions", `{"model":"m","messages":[],"tools":` + deep + `}`, "nested deeper than 128", ""},
+		{"openai", "/v1/chat/completions", `{"Model":"m","messages":[]}`, "must be spelled model", "Model"},
+		{"openai", "/v1/chat/completions", `{"messages":[]}`, "model is required", "model"},
+		{"openai", "/v1/chat/completions", `{"model":null,"messages":[]}`, "model is required", "model"},
+		{"openai", "/v1/chat/completions", `{"model":"m"}`, "messages is required", "messages"},
+		{"openai", "/v1/chat/completions", `{"model":"","messages":[]}`, "must be a string", "model"},
+		{"openai", "/v1/chat/completions", `{"model":["m"],"messages":[]}`, "must be a string", "model"},
+		{"openai", "/v1/chat/completions", `{"model":"` + strings.Repeat("m", 257) + `","messages":[]}`, "must be a string", "model"},
+		{"openai", "/v1/chat/completions", `{"model":"m","messages":{}}`, "must be a list", "messages"},
+		{"openai", "/v1/chat/completions", `{"model":"m","messages":["hi"]}`, "must be an object", "messages[0]"},
+		{"openai", "/v1/chat/completions", `{"model":"m","messages":[{"role":"user","content":5}]}`, "must be a string or a list", "messages[0].content"},
+		{"openai", "/v1/chat/completions", `{"model":"m","messages":[{"role":"user","content":[{"text":"x"}]}]}`, "not support", "messages[0].content[0].type"},
+		{"openai", "/v1/chat/completions", `{"model":"m","messages":[{"role":"user","content":[{"type":"file","file":{"file_id":"f"}}]}]}`, "stored data", "messages[0].content[0].file.file_id"},
+		{"openai", "/v1/chat/completions", `{"model":"m","messages":[{"role":"assistant","audio":{"id":"a"}}]}`, "stored data", "messages[0].audio"},
+		{"openai", "/v1/chat/completions", `{"model":"m","messages":[],"max_tokens":5,"max_completion_tokens":5}`, "cannot be combined", "max_tokens"},
+		{"openai", "/v1/chat/completions", `{"model":"m","messages":[],"max_tokens":1.5}`, "must be an integer", "max_tokens"},
+		{"openai", "/v1/chat/completions", `{"model":"m","messages":[],"max_tokens":1e3}`, "must be an integer", "max_tokens"},
+		{"openai", "/v1/chat/completions", `{"model":"m","messages":[],"max_tokens":0}`, "must be an integer", "max_tokens"},
+		{"openai", "/v1/chat/completions", `{"model":"m","messages":[],"max_tokens":-1}`, "must be an integer", "max_tokens"},
+		{"openai", "/v1/chat/completions", `{"model":"m","messages":[],"max_tokens":"5"}`, "must be an integer", "max_tokens"},
+		{"openai", "/v1/chat/completions", `{"model":"m","messages":[],"max_tokens":9223372036854775808}`, "must be an integer", "max_tokens"},
+		{"openai", "/v1/chat/completions", `{"model":"m","messages":[],"n":129}`, "from 1 to 128", "n"},
+		{"openai", "/v1/chat/completions", `{"model":"m","messages":[],"n":0}`, "from 1 to 128", "n"},
+		{"openai", "/v1/chat/completions", `{"model":"m","messages":[],"stream":"true"}`, "must be true or false", "stream"},
+		{"openai", "/v1/chat/completions", `{"model":"m","messages":[],"stream_options":{"include_usage":1}}`, "must be true or false", "stream_options.include_usage"},
+		{"openai", "/v1/chat/completions", `{"model":"m","messages":[],"store":"no"}`, "must be true or false", "store"},
+		{"openai", "/v1/chat/completions", `{"model":"m","messages":[],"service_tier":5}`, "short string", "service_tier"},
+		{"openai", "/v1/chat/completions", `{"model":"m","messages":[],"modalities":["text","audio"]}`, "must be text", "modalities[1]"},
+		{"openai", "/v1/chat/completions", `{"model":"m","messages":[],"audio":{"voice":"a"}}`, "audio_output", "audio"},
+		{"openai", "/v1/chat/completions", `{"model":"m","messages":[],"web_search_options":{}}`, "web_search", "web_search_options"},
+		{"openai", "/v1/chat/completions", `{"model":"m","messages":[],"models":["n"]}`, "not supported", "models"},
+		{"openai", "/v1/chat/completions", `{"model":"m","messages":[],"tools":[{"type":"web_search"}]}`, "web_search", "tools[0].type"},
+		{"openai", "/v1/chat/completions", `{"model":"m","messages":[],"tools":[5]}`, "must be an object", "tools[0]"},
+		{"openai", "/v1/completions", `{"model":"m","prompt":{}}`, "must be a list", "prompt"},
+		{"openai", "/v1/completions", `{"model":"m","prompt":[` + strings.Repeat(`"",`, 2048) + `""]}`, "more than 2048", "prompt"},
+		{"openai", "/v1/embeddings", `{"model":"m","input":"a","stream":true}`, "not supported", "stream"},
+	} {
+		api, _ := Find(c.api)
+		_, err := api.Operation("POST", c.path).Parse(jsonHeader(), []byte(c.body))
+		checkFault(t, c.body, err, c.want, c.member)
+	}
+}
+
+func checkFault(t *testing.T, body string, err error, want, member string) {
+	t.Helper()
+	e, ok := errors.AsType[*toll.Error](err)
+	if !ok {
+		t.Errorf("%.200s: got %v, want an error with %q", body, err, want)
+		return
+	}
+	path, _ := e.Params["path"].(string)
+	if e.HTTPStatus() != 400 || !strings.Contains(e.Message, want) || path != member {
+		t.Errorf("%.200s: got %d %q at %q, want %q at %q", body, e.HTTPStatus(), e.Message, path, want, member)
+	}
+}
+
+func TestParse_Header(t *testing.T) {
+	api, _ := Find("openai")
+	o := api.Operation("POST", "/v1/embeddings")
+	body := []byte(`{"model":"m","input":"a"}`)
+	for _, h := range []http.Header{
+		{},
+		{"Content-Type": {"text/plain"}},
+		{"Content-Type": {"application/json; charset=utf-16"}},
+		{"Content-Type": {"application/json"}, "Content-Encoding": {"gzip"}},
+	} {
+		if _, err := o.Parse(h, body); err == nil {
+			t.Errorf("%v is accepted", h)
+		}
+	}
+	for _, h := range []http.Header{
+		{"Content-Type": {"application/json; charset=UTF-8"}, "Openai-Organization": {"org"}, "Authorization": {"Bearer x"}},
+		{"Content-Type": {"application/json"}, "Content-Encoding": {"identity"}},
+	} {
+		if sent := must.Get(o.Parse(h, body))(t).Header(); len(sent) != 1 || sent.Get("Content-Type") != "application/json" {
+			t.Errorf("%v: sent %v", h, sent)
+		}
+	}
+}
+
+func TestOperation(t *testing.T) {
+	for _, c := range []struct{ api, method, path, want string }{
+		{"openai", "POST", "/v1/chat/completions", "/v1/chat/completions"},
+		{"openai", "POST", "/api/openai/v1/completions", "/v1/completions"},
+		{"openai", "GET", "/v1/chat/completions", ""},
+		{"openai", "POST", "/v1/chat/completions/", ""},
+		{"openai", "POST", "/chat/completions", ""},
+		{"openai", "POST", "/V1/embeddings", ""},
+		{"openai", "POST", "/v1/chat/completions/id/messages", ""},
+		{"openai", "POST", "/v1/batches", ""},
+	} {
+		api, ok := Find(c.api)
+		if !ok {
+			t.Fatal(c.api)
+		}
+		got := ""
+		if o := api.Operation(c.method, c.path); o != nil {
+			got = o.path
+		}
+		if got != c.want {
+			t.Errorf("%s %s: got %q, want %q", c.method, c.path, got, c.want)
+		}
+	}
+	if _, ok := Find("OpenAI"); ok {
+		t.Error("names are not case-sensitive")
+	}
+}
+
+func TestError(t *testing.T) {
+	const buy = "https://shop.example/agents/1"
+	for _, c := range []struct {
+		api    string
+		status int
+		want   string
+	}{
+		{"openai", 400, `{"error":{"code":null,"message":"Wrong.","param":"n","type":"invalid_request_error"}}`},
+		{"openai", 401, `{"error":{"code":"invalid_api_key","message":"Wrong. Buy access at ` + buy + `","param":"n","type":"invalid_request_error"}}`},
+		{"openai", 402, `{"error":{"code":"insufficient_quota","message":"Wrong. Buy access at ` + buy + `","param":"n","type":"insufficient_quota"}}`},
+		{"openai", 404, `{"error":{"code":"model_not_found","message":"Wrong.","param":"n","type":"invalid_request_error"}}`},
+		{"openai", 429, `{"error":{"code":"rate_limit_exceeded","message":"Wrong.","param":"n","type":"requests"}}`},
+		{"openai", 502, `{"error":{"code":null,"message":"Wrong.","param":"n","type":"server_error"}}`},
+	} {
+		api, _ := Find(c.api)
+		e := &toll.Error{Code: toll.CodeBadRequest, Message: "Wrong.", Status: c.status, Params: map[string]any{"path": "n"}}
+		status, kind, body := api.Error(e, buy)
+		if status != c.status || kind != "application/json" || string(body) != c.want {
+			t.Errorf("%s: got %d %s\n%s, want\n%s", c.api, status, kind, body, c.want)
+		}
+	}
+}
+
+// FuzzParse checks that a body that is accepted is forwarded as JSON with the same facts, and that nothing panics.
+func FuzzParse(f *testing.F) {
+	for _, c := range readCases(f) {
+		f.Add(c.api.name, c.path, c.request, int64(100))
+	}
+	f.Fuzz(func(t *testing.T, name, path, body string, limit int64) {
+		api, ok := Find(name)
+		if !ok {
+			return
+		}
+		o := api.Operation("POST", path)
+		if o == nil {
+			return
+		}
+		c, err := o.Parse(jsonHeader(), []byte(body))
+		if err != nil {
+			if _, ok := errors.AsType[*toll.Error](err); !ok {
+				t.Fatalf("%T", err)
+			}
+			return
+		}
+		if c.Input < 0 || c.N < 1 || c.Output < 0 || c.Files < 0 || c.Members["model"] == "" {
+			t.Fatalf("%+v", c)
+		}
+		sent, err := c.Body(limit)
+		if err != nil {
+			return
+		}
+		again, err := o.Parse(jsonHeader(), sent)
+		if err != nil {
+			t.Fatalf("sent %s: %v", sent, err)
+		}
+		if again.Input != c.Input || again.N != c.N || again.Stream != c.Stream || again.Members["model"] != c.Members["model"] {
+			t.Fatalf("sent %s: %+v, was %+v", sent, again, c)
+		}
+		if limit > 0 && c.HasOutput && (again.Output == 0 || again.Output > limit) {
+			t.Fatalf("sent %s with the limit %d", sent, limit)
+		}
+	})
+}
+
+// FuzzMeter checks that the usage does not depend on how a response is cut, and that no count is negative.
+func FuzzMeter(f *testing.F) {
+	for _, c := range readCases(f) {
+		f.Add(c.api.name, c.path, c.request, c.contentType, []byte(c.sent), uint16(len(c.sent)/2))
+	}
+	f.Fuzz(func(t *testing.T, name, path, request, contentType string, response []byte, cut uint16) {
+		api, ok := Find(name)
+		if !ok {
+			return
+		}
+		o := api.Operation("POST", path)
+		if o == nil {
+			return
+		}
+		c, err := o.Parse(jsonHeader(), []byte(request))
+		if err != nil {
+			return
+		}
+		i := min(int(cut), len(response))
+		shown, u, complete := run(c, contentType, response)
+		shown2, u2, complete2 := run(c, contentType, response[:i], response[i:])
+		if shown != shown2 || fmt.Sprint(u) != fmt.Sprint(u2) || complete != complete2 {
+			t.Fatalf("at once %q %v %v, cut %q %v %v", shown, u, complete, shown2, u2, complete2)
+		}
+		for q, n := range u.Counts {
+			if n < 0 {
+				t.Fatalf("%s=%d", q, n)
+			}
+		}
+	})
+}
