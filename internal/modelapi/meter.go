@@ -197,9 +197,11 @@ func (m *Meter) End() (rest []byte, u Usage, complete bool) {
 	return rest, Usage{Counts: f.counts}, complete
 }
 
+func present(v jsontext.Value) bool { return len(v) > 0 && string(v) != "null" }
+
 // report reads a usage object. It replaces the figures, or completes them.
 func (m *Meter) report(usage jsontext.Value, replace bool) {
-	if usage == nil || string(usage) == "null" {
+	if !present(usage) {
 		return
 	}
 	now := map[string]jsontext.Value{}

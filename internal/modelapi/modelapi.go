@@ -54,7 +54,7 @@ type API struct {
 	failure    func(status int, text, param string) any
 }
 
-var apis = []*API{openAI()}
+var apis = []*API{openAI(), anthropic(), ollama()}
 
 // Find returns the API with this name.
 func Find(name string) (*API, bool) {
@@ -99,14 +99,14 @@ type Operation struct {
 	api      *API
 	path     string
 	members  map[string]rule
-	required string // names of required members
-	limit    string // path of the output limit; "a|b" for two names of which the last is the default; "" without output
-	streamed bool   // streams unless the request sets stream to false
-	store    bool   // store: false is sent
-	usage    bool   // streams report usage only if stream_options.include_usage is set
-	atLeast  int64  // smallest valid output limit; smaller numbers mean no limit
-	model    string // from the path
-	stream   bool   // from the path
+	required string                     // names of required members
+	limit    string                     // path of the output limit; "a|b" for two names of which the last is the default; "" without output
+	streamed bool                       // streams unless the request sets stream to false
+	store    bool                       // store: false is sent
+	usage    bool                       // streams report usage only if stream_options.include_usage is set
+	model    string                     // from the path
+	stream   bool                       // from the path
+	headers  func(from, to http.Header) // adds request headers to forward
 	read     reader
 }
 
@@ -179,7 +179,10 @@ func (o *Operation) Parse(h http.Header, body []byte) (*Call, error) {
 	}
 	c := &Call{op: o, Members: map[string]string{}, N: 1, Input: templateTokens, Stream: o.streamed || o.stream, HasOutput: o.HasOutput(),
 		header: http.Header{"Content-Type": {"application/json"}}}
-	w := &walk{call: c, header: h}
+	if o.headers != nil {
+		o.headers(h, c.header)
+	}
+	w := &walk{call: c}
 	if c.members, err = split(body); err != nil {
 		return nil, fault("", "must be an object")
 	}

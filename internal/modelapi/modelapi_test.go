@@ -225,6 +225,23 @@ func TestParse_Calls(t *testing.T) {
 			`{"model":"m","prompt":["a","b",[1,2]],"n":2,"best_of":4,"max_tokens":9}`},
 		{"openai", "/v1/completions", `{"model":"m","prompt":[1,2,3]}`, 0, `model=m n=1 input=7 files=0 output=0`, `{"model":"m","prompt":[1,2,3]}`},
 		{"openai", "/v1/embeddings", `{"model":"m","input":["a","b"]}`, 100, `model=m n=1 input=9 files=0 output=0`, `{"model":"m","input":["a","b"]}`},
+		{"openai", "/v1/responses", `{"model":"m","input":[{"role":"user","content":[{"type":"input_file","file_url":"https://x/y.pdf"},{"type":"input_image","image_url":"https://x/y.png"}]},` +
+			`{"type":"reasoning","id":"rs_1","summary":[],"encrypted_content":"abc"},{"type":"function_call_output","call_id":"c","output":"42"}],"store":true,"background":false,"stream":true}`, 77,
+			`background=false model=m store=true stream=true n=1 input=1048824 files=2 output=0 stream`, ""},
+		{"openai", "/v1/responses", `{"model":"m","input":"hi","max_output_tokens":50,"previous_response_id":null}`, 77, `input=hi max_output_tokens=50 model=m n=1 input=4 files=0 output=50`,
+			`{"model":"m","input":"hi","max_output_tokens":50,"previous_response_id":null,"store":false}`},
+		{"anthropic", "/v1/messages", `{"model":"m","max_tokens":4096,"messages":[],"thinking":{"type":"enabled","budget_tokens":1024},"tools":[{"name":"f","input_schema":{}},{"type":"bash_20250124","name":"bash"}],"speed":"fast","service_tier":"auto"}`, 1025,
+			`max_tokens=4096 model=m service_tier=auto speed=fast n=1 input=2121 files=0 output=4096 surcharges=speed`,
+			`{"model":"m","max_tokens":1025,"messages":[],"thinking":{"type":"enabled","budget_tokens":1024},"tools":[{"name":"f","input_schema":{}},{"type":"bash_20250124","name":"bash"}],"speed":"fast","service_tier":"auto"}`},
+		{"anthropic", "/v1/messages", `{"model":"m","max_tokens":5,"system":[{"type":"text","text":"s"}],"messages":[{"role":"user","content":[{"type":"image","source":{"type":"base64","media_type":"image/png","data":"` + long + `"}},` +
+			`{"type":"document","source":{"type":"text","media_type":"text/plain","data":"abc"}},{"type":"tool_result","tool_use_id":"t","content":[{"type":"text","text":"x"}]},{"type":"tool_use","id":"t","name":"n","input":{"file_id":1,"image":"` + long + `"}}]}]}`, 0,
+			`max_tokens=5 model=m n=1 input=1371 files=1 output=5`, ""},
+		{"ollama", "/api/chat", `{"model":"m","messages":[{"role":"user","content":"a","images":["` + long + `","b"]}]}`, 64, `model=m n=1 input=44 files=2 output=0 stream`, ""},
+		{"ollama", "/api/generate", `{"model":"m","prompt":"a","options":{"seed":1,"num_predict":-1},"stream":false}`, 64, `model=m prompt=a stream=false n=1 input=3 files=0 output=0`,
+			`{"model":"m","prompt":"a","options":{"seed":1,"num_predict":64},"stream":false}`},
+		{"ollama", "/api/generate", `{"model":"m","prompt":"a","options":{"num_predict":8}}`, 64, `model=m prompt=a n=1 input=3 files=0 output=8 stream`,
+			`{"model":"m","prompt":"a","options":{"num_predict":8}}`},
+		{"ollama", "/api/embed", `{"model":"m","input":"a"}`, 64, `input=a model=m n=1 input=3 files=0 output=0`, `{"model":"m","input":"a"}`},
 	} {
 		api, _ := Find(c.api)
 		call := parse(t, api, c.path, c.body)
@@ -306,6 +323,42 @@ func TestParse_Refusals(t *testing.T) {
 		{"openai", "/v1/completions", `{"model":"m","prompt":{}}`, "must be a list", "prompt"},
 		{"openai", "/v1/completions", `{"model":"m","prompt":[` + strings.Repeat(`"",`, 2048) + `""]}`, "more than 2048", "prompt"},
 		{"openai", "/v1/embeddings", `{"model":"m","input":"a","stream":true}`, "not supported", "stream"},
+		{"openai", "/v1/responses", `{"model":"m","input":"a","previous_response_id":"r"}`, "stored data", "previous_response_id"},
+		{"openai", "/v1/responses", `{"model":"m","input":"a","conversation":{"id":"c"}}`, "stored data", "conversation"},
+		{"openai", "/v1/responses", `{"model":"m","input":"a","prompt":{"id":"p"}}`, "stored data", "prompt"},
+		{"openai", "/v1/responses", `{"model":"m","input":"a","background":true}`, "must be false", "background"},
+		{"openai", "/v1/responses", `{"model":"m","input":[{"id":"msg_1"}]}`, "is required", "input[0].role"},
+		{"openai", "/v1/responses", `{"model":"m","input":[{"type":null,"id":"msg_1"}]}`, "is required", "input[0].role"},
+		{"openai", "/v1/responses", `{"model":"m","input":[{"type":"item_reference","id":"msg_1"}]}`, "stored data", "input[0]"},
+		{"openai", "/v1/responses", `{"model":"m","input":[{"type":"reasoning","id":"rs_1","summary":[]}]}`, "is required", "input[0].encrypted_content"},
+		{"openai", "/v1/responses", `{"model":"m","input":[{"type":"web_search_call","id":"ws_1"}]}`, "web_search", "input[0].type"},
+		{"openai", "/v1/responses", `{"model":"m","input":[{"role":"user","content":[{"type":"input_image","file_id":"f"}]}]}`, "stored data", "input[0].content[0].file_id"},
+		{"openai", "/v1/responses", `{"model":"m","input":"a","context_management":[]}`, "not supported", "context_management"},
+		{"openai", "/v1/responses", `{"model":"m","input":"a","max_tokens":5}`, "not supported", "max_tokens"},
+		{"openai", "/v1/responses", `{"model":"m","input":"a","tools":[{"type":"function","name":"f"},{"type":"code_interpreter","container":{"type":"auto"}}]}`, "code_execution", "tools[1].type"},
+		{"openai", "/v1/responses", `{"model":"m","input":"a","tools":[{"type":"file_search"}]}`, "file_search", "tools[0].type"},
+		{"openai", "/v1/responses", `{"model":"m","input":"a","tools":[{"type":"image_generation"}]}`, "image_generation", "tools[0].type"},
+		{"openai", "/v1/responses", `{"model":"m","input":"a","tools":[{"type":"computer_use_preview"}]}`, "computer_use", "tools[0].type"},
+		{"openai", "/v1/responses", `{"model":"m","input":"a","tools":[{"type":"mcp","server_url":"https://x"}]}`, "mcp", "tools[0].type"},
+		{"openai", "/v1/responses", `{"model":"m","input":"a","tools":[{"type":"new_thing"}]}`, "not support", "tools[0].type"},
+		{"openai", "/v1/responses", `{"model":"m","input":"a","reasoning":{"mode":"pro"}}`, "not supported", "reasoning.mode"},
+		{"anthropic", "/v1/messages", `{"model":"m","messages":[]}`, "is required", "max_tokens"},
+		{"anthropic", "/v1/messages", `{"model":"m","max_tokens":0,"messages":[]}`, "at least 1", "max_tokens"},
+		{"anthropic", "/v1/messages", `{"model":"m","max_tokens":1024,"messages":[],"thinking":{"type":"enabled","budget_tokens":1024}}`, "must be below the output limit, which is 1024", "thinking.budget_tokens"},
+		{"anthropic", "/v1/messages", `{"model":"m","max_tokens":1024,"messages":[],"container":"c"}`, "stored data", "container"},
+		{"anthropic", "/v1/messages", `{"model":"m","max_tokens":1024,"messages":[],"mcp_servers":[]}`, "mcp", "mcp_servers"},
+		{"anthropic", "/v1/messages", `{"model":"m","max_tokens":1024,"messages":[],"context_management":{}}`, "not supported", "context_management"},
+		{"anthropic", "/v1/messages", `{"model":"m","max_tokens":1024,"messages":[{"role":"user","content":[{"type":"image","source":{"type":"file","file_id":"f"}}]}]}`, "stored data", "messages[0].content[0].source"},
+		{"anthropic", "/v1/messages", `{"model":"m","max_tokens":1024,"messages":[{"role":"user","content":[{"type":"tool_result","content":[{"type":"container_upload","file_id":"f"}]}]}]}`, "stored data", "messages[0].content[0].content[0]"},
+		{"anthropic", "/v1/messages", `{"model":"m","max_tokens":1024,"messages":[],"tools":[{"type":"web_search_20250305","name":"web_search"}]}`, "web_search", "tools[0].type"},
+		{"anthropic", "/v1/messages", `{"model":"m","max_tokens":1024,"messages":[],"tools":[{"type":"code_execution_20250825"}]}`, "code_execution", "tools[0].type"},
+		{"anthropic", "/v1/messages", `{"model":"m","max_tokens":1024,"messages":[],"tools":[{"type":"web_fetch_20250910"}]}`, "web_fetch", "tools[0].type"},
+		{"ollama", "/api/chat", `{"model":"m","messages":[],"keep_alive":-1}`, "not supported", "keep_alive"},
+		{"ollama", "/api/chat", `{"model":"m","messages":[],"Options":{"num_predict":5}}`, "must be spelled options", "Options"},
+		{"ollama", "/api/chat", `{"model":"m","messages":[],"options":{"num_ctx":1000000}}`, "not supported", "options.num_ctx"},
+		{"ollama", "/api/chat", `{"model":"m","messages":[],"options":{"num_predict":-3}}`, "at least -2", "options.num_predict"},
+		{"ollama", "/api/chat", `{"model":"m","messages":[],"options":[]}`, "must be an object", "options"},
+		{"ollama", "/api/chat", `{"model":"m","messages":[{"role":"user","Content":"x"}]}`, "must be spelled content", "messages[0].Content"},
 	} {
 		api, _ := Find(c.api)
 		_, err := api.Operation("POST", c.path).Parse(jsonHeader(), []byte(c.body))
@@ -350,6 +403,27 @@ func TestParse_Header(t *testing.T) {
 	}
 }
 
+// TestHeader_Anthropic forwards the version, and betas that do not change the price.
+func TestHeader_Anthropic(t *testing.T) {
+	api, _ := Find("anthropic")
+	h := http.Header{"Content-Type": {"application/json"}, "X-Api-Key": {"k"}, "Anthropic-Version": {"2024-01-01"},
+		"Anthropic-Beta": {"fast-mode-2026-02-01, interleaved-thinking-2025-05-14", "files-api-2025-04-14,effort-2025-11-24"}}
+	c := must.Get(api.Operation("POST", "/v1/messages").Parse(h, []byte(`{"model":"m","max_tokens":5,"messages":[]}`)))(t)
+	got := fmt.Sprint(c.Header())
+	if want := "map[Anthropic-Beta:[interleaved-thinking-2025-05-14,effort-2025-11-24] Anthropic-Version:[2024-01-01] Content-Type:[application/json]]"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+// TestBody_Budget lowers the output limit below the thinking budget.
+func TestBody_Budget(t *testing.T) {
+	api, _ := Find("anthropic")
+	c := parse(t, api, "/v1/messages", `{"model":"m","max_tokens":4096,"messages":[],"thinking":{"type":"enabled","budget_tokens":2000}}`)
+	_, err := c.Body(2000)
+	checkFault(t, "limit 2000", err, "must be below the output limit, which is 2000", "thinking.budget_tokens")
+	must.Get(c.Body(2001))(t)
+}
+
 func TestOperation(t *testing.T) {
 	for _, c := range []struct{ api, method, path, want string }{
 		{"openai", "POST", "/v1/chat/completions", "/v1/chat/completions"},
@@ -360,6 +434,12 @@ func TestOperation(t *testing.T) {
 		{"openai", "POST", "/V1/embeddings", ""},
 		{"openai", "POST", "/v1/chat/completions/id/messages", ""},
 		{"openai", "POST", "/v1/batches", ""},
+		{"openai", "POST", "/v1/responses", "/v1/responses"},
+		{"openai", "POST", "/v1/responses/compact", ""},
+		{"anthropic", "POST", "/v1/messages", "/v1/messages"},
+		{"anthropic", "POST", "/v1/messages/batches", ""},
+		{"ollama", "POST", "/api/chat", "/api/chat"},
+		{"ollama", "POST", "/api/pull", ""},
 	} {
 		api, ok := Find(c.api)
 		if !ok {
@@ -391,6 +471,13 @@ func TestError(t *testing.T) {
 		{"openai", 404, `{"error":{"code":"model_not_found","message":"Wrong.","param":"n","type":"invalid_request_error"}}`},
 		{"openai", 429, `{"error":{"code":"rate_limit_exceeded","message":"Wrong.","param":"n","type":"requests"}}`},
 		{"openai", 502, `{"error":{"code":null,"message":"Wrong.","param":"n","type":"server_error"}}`},
+		{"anthropic", 400, `{"error":{"message":"Wrong.","type":"invalid_request_error"},"type":"error"}`},
+		{"anthropic", 401, `{"error":{"message":"Wrong. Buy access at ` + buy + `","type":"authentication_error"},"type":"error"}`},
+		{"anthropic", 402, `{"error":{"message":"Wrong. Buy access at ` + buy + `","type":"billing_error"},"type":"error"}`},
+		{"anthropic", 404, `{"error":{"message":"Wrong.","type":"not_found_error"},"type":"error"}`},
+		{"anthropic", 429, `{"error":{"message":"Wrong.","type":"rate_limit_error"},"type":"error"}`},
+		{"anthropic", 502, `{"error":{"message":"Wrong.","type":"api_error"},"type":"error"}`},
+		{"ollama", 402, `{"error":"Wrong. Buy access at ` + buy + `"}`},
 	} {
 		api, _ := Find(c.api)
 		e := &toll.Error{Code: toll.CodeBadRequest, Message: "Wrong.", Status: c.status, Params: map[string]any{"path": "n"}}

@@ -18,9 +18,10 @@ func openAI() *API {
 		failure: openAIFailure,
 		operations: []*Operation{
 			openAIChat(),
-			{path: "/v1/completions", required: "model prompt", limit: "max_tokens", atLeast: 1, usage: true, read: openAIReader("prompt_tokens", "completion_tokens"),
+			{path: "/v1/completions", required: "model prompt", limit: "max_tokens", usage: true, read: openAIReader("prompt_tokens", "completion_tokens"),
 				members: members("echo frequency_penalty logit_bias logprobs presence_penalty seed stop temperature top_p user top_k min_p repetition_penalty min_tokens ignore_eos",
 					openAICommon("max_tokens"), map[string]rule{"prompt": counted(prompts), "suffix": counted(isString), "n": answers, "best_of": answers})},
+			openAIResponses(),
 			{path: "/v1/embeddings", required: "model input", read: openAIReader("prompt_tokens", ""),
 				members: members("dimensions encoding_format user", map[string]rule{"model": isModel, "input": counted(nil)})},
 		},
@@ -62,7 +63,7 @@ func openAIChat() *Operation {
 	message := object("role", members("role name tool_calls tool_call_id function_call refusal reasoning reasoning_content reasoning_details annotations cache_control prefix",
 		map[string]rule{"content": stringOr(list(part)), "audio": stored}))
 	return &Operation{
-		path: "/v1/chat/completions", required: "model messages", limit: "max_tokens|max_completion_tokens", atLeast: 1, store: true, usage: true,
+		path: "/v1/chat/completions", required: "model messages", limit: "max_tokens|max_completion_tokens", store: true, usage: true,
 		read: openAIReader("prompt_tokens", "completion_tokens"),
 		members: members("frequency_penalty presence_penalty logit_bias logprobs top_logprobs metadata parallel_tool_calls reasoning_effort verbosity seed stop "+
 			"temperature top_p user safety_identifier prompt_cache_key prompt_cache_retention prompt_cache_options "+
@@ -73,6 +74,60 @@ func openAIChat() *Operation {
 				"n": answers, "store": isBool, "modalities": list(only("text")),
 				"audio": apart("audio_output"), "web_search_options": apart("web_search"),
 			}),
+	}
+}
+
+// openAIResponses keeps no state: items that refer to stored items are refused.
+func openAIResponses() *Operation {
+	parts := stringOr(list(typed("", map[string]rule{
+		"input_text":     object("text", members("type text prompt_cache_breakpoint")),
+		"output_text":    object("text", members("type text annotations logprobs")),
+		"summary_text":   object("text", members("type text")),
+		"reasoning_text": object("text", members("type text")),
+		"refusal":        object("", members("type refusal")),
+		"input_image":    object("image_url", members("type detail prompt_cache_breakpoint", map[string]rule{"image_url": image, "file_id": stored})),
+		"input_audio":    object("input_audio", members("type", map[string]rule{"input_audio": inputAudio})),
+		"input_file": object("", members("type filename detail prompt_cache_breakpoint",
+			map[string]rule{"file_data": document, "file_url": remote, "file_id": stored})),
+	})))
+	call := object("", members("type id call_id name namespace arguments input action operation status caller"))
+	output := object("output", members("type id call_id status max_output_length caller", map[string]rule{"output": parts}))
+	items := stringOr(list(typed("message", map[string]rule{
+		"message":              object("role content", members("type id role status phase", map[string]rule{"content": parts})),
+		"function_call":        call,
+		"custom_tool_call":     call,
+		"local_shell_call":     call,
+		"apply_patch_call":     call,
+		"function_call_output": output, "custom_tool_call_output": output, "local_shell_call_output": output, "apply_patch_call_output": output,
+		"reasoning":      object("encrypted_content", members("type id status encrypted_content", map[string]rule{"summary": parts, "content": parts})),
+		"item_reference": stored,
+	})))
+	return &Operation{
+		path: "/v1/responses", required: "model input", limit: "max_output_tokens", store: true,
+		members: members("include metadata parallel_tool_calls max_tool_calls prompt_cache_key prompt_cache_retention prompt_cache_options safety_identifier "+
+			"temperature top_p top_logprobs truncation user", openAICommon("max_output_tokens"), map[string]rule{
+			"input": counted(items), "instructions": counted(isString), "tools": tools("function", "custom", "local_shell*", "apply_patch*"),
+			"tool_choice": counted(nil), "text": counted(nil), "store": isBool, "stream_options": object("", members("include_obfuscation")),
+			"reasoning":            object("", members("effort summary generate_summary")),
+			"previous_response_id": stored, "conversation": stored, "prompt": stored, "background": never,
+		}),
+		read: reader{
+			want: []string{"usage", "type", "response.usage"},
+			event: func(m *Meter, found map[string]jsontext.Value, streamed bool) bool {
+				if !streamed {
+					m.report(found["usage"], true)
+					return false
+				}
+				switch text(found["type"]) {
+				case "response.completed", "response.incomplete", "response.failed":
+					m.figures.bad = m.figures.bad || m.done
+					m.done = true
+					m.report(found["response.usage"], true)
+				}
+				return false
+			},
+			count: func(f *figures) { countOpenAI(f, "input_tokens", "output_tokens") },
+		},
 	}
 }
 
@@ -94,7 +149,7 @@ func openAIReader(in, out string) reader {
 		want: []string{"usage", "choices"},
 		event: func(m *Meter, found map[string]jsontext.Value, streamed bool) bool {
 			usage := found["usage"]
-			if usage == nil || string(usage) == "null" {
+			if !present(usage) {
 				return false
 			}
 			last := !streamed || len(found["choices"]) == 0 || string(found["choices"]) == "[]"

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"maps"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -183,7 +182,6 @@ func encode(v any) []byte {
 // walk collects facts about one request.
 type walk struct {
 	call    *Call
-	header  http.Header
 	limits  map[string]int64
 	prompts int64
 	tools   int64 // 1 for tools at all, and 1 for each built-in tool
@@ -354,6 +352,14 @@ func remote(w *walk, v jsontext.Value) error {
 // stored refuses a reference to data that the server keeps.
 func stored(*walk, jsontext.Value) error {
 	return wrong("refers to stored data, which this service does not offer")
+}
+
+// never accepts only false.
+func never(_ *walk, v jsontext.Value) error {
+	if v.Kind() != 'f' {
+		return wrong("must be false: this service keeps no responses")
+	}
+	return nil
 }
 
 // apart refuses what is billed apart.
