@@ -54,7 +54,7 @@ type API struct {
 	failure    func(status int, text, param string) any
 }
 
-var apis = []*API{openAI(), anthropic(), ollama()}
+var apis = []*API{openAI(), anthropic(), ollama(), gemini()}
 
 // Find returns the API with this name.
 func Find(name string) (*API, bool) {

@@ -242,6 +242,10 @@ func TestParse_Calls(t *testing.T) {
 		{"ollama", "/api/generate", `{"model":"m","prompt":"a","options":{"num_predict":8}}`, 64, `model=m prompt=a n=1 input=3 files=0 output=8 stream`,
 			`{"model":"m","prompt":"a","options":{"num_predict":8}}`},
 		{"ollama", "/api/embed", `{"model":"m","input":"a"}`, 64, `input=a model=m n=1 input=3 files=0 output=0`, `{"model":"m","input":"a"}`},
+		{"gemini", "/v1beta/models/g-1:streamGenerateContent", `{"contents":[{"parts":[{"inlineData":{"mimeType":"image/png","data":"` + long + `"}},{"inlineData":{"data":"abc","mimeType":"application/pdf"}}]}],"generationConfig":{"candidateCount":2}}`, 9,
+			`model=g-1 n=2 input=120 files=2 output=0 stream`, ""},
+		{"gemini", "/v1beta/models/g-1:generateContent", `{"contents":[],"tools":[{"functionDeclarations":[]}]}`, 9, `model=g-1 n=1 input=1055 files=0 output=0`,
+			`{"contents":[],"tools":[{"functionDeclarations":[]}],"generationConfig":{"maxOutputTokens":9}}`},
 	} {
 		api, _ := Find(c.api)
 		call := parse(t, api, c.path, c.body)
@@ -359,6 +363,13 @@ func TestParse_Refusals(t *testing.T) {
 		{"ollama", "/api/chat", `{"model":"m","messages":[],"options":{"num_predict":-3}}`, "at least -2", "options.num_predict"},
 		{"ollama", "/api/chat", `{"model":"m","messages":[],"options":[]}`, "must be an object", "options"},
 		{"ollama", "/api/chat", `{"model":"m","messages":[{"role":"user","Content":"x"}]}`, "must be spelled content", "messages[0].Content"},
+		{"gemini", "/v1beta/models/m:generateContent", `{"contents":[],"generation_config":{}}`, "not supported", "generation_config"},
+		{"gemini", "/v1beta/models/m:generateContent", `{"contents":[],"cachedContent":"cachedContents/1"}`, "stored data", "cachedContent"},
+		{"gemini", "/v1beta/models/m:generateContent", `{"contents":[{"parts":[{"fileData":{"fileUri":"f"}}]}]}`, "stored data", "contents[0].parts[0].fileData"},
+		{"gemini", "/v1beta/models/m:generateContent", `{"contents":[],"tools":[{"googleSearch":{}}]}`, "web_search", "tools[0].googleSearch"},
+		{"gemini", "/v1beta/models/m:generateContent", `{"contents":[],"tools":[{"codeExecution":{}}]}`, "code_execution", "tools[0].codeExecution"},
+		{"gemini", "/v1beta/models/m:generateContent", `{"contents":[],"generationConfig":{"responseModalities":["AUDIO"]}}`, "must be TEXT", "generationConfig.responseModalities[0]"},
+		{"gemini", "/v1beta/models/m:generateContent", `{"contents":[],"generationConfig":{"maxOutputTokens":0}}`, "at least 1", "generationConfig.maxOutputTokens"},
 	} {
 		api, _ := Find(c.api)
 		_, err := api.Operation("POST", c.path).Parse(jsonHeader(), []byte(c.body))
@@ -440,6 +451,11 @@ func TestOperation(t *testing.T) {
 		{"anthropic", "POST", "/v1/messages/batches", ""},
 		{"ollama", "POST", "/api/chat", "/api/chat"},
 		{"ollama", "POST", "/api/pull", ""},
+		{"gemini", "POST", "/v1beta/models/gemini-2.5-pro:generateContent", "/v1beta/models/{model}:generateContent"},
+		{"gemini", "POST", "/v1beta/models/a/b:generateContent", ""},
+		{"gemini", "POST", "/v1beta/models/..:generateContent", ""},
+		{"gemini", "POST", "/v1beta/models/:generateContent", ""},
+		{"gemini", "POST", "/v1beta/models/m:countTokens", ""},
 	} {
 		api, ok := Find(c.api)
 		if !ok {
@@ -478,6 +494,10 @@ func TestError(t *testing.T) {
 		{"anthropic", 429, `{"error":{"message":"Wrong.","type":"rate_limit_error"},"type":"error"}`},
 		{"anthropic", 502, `{"error":{"message":"Wrong.","type":"api_error"},"type":"error"}`},
 		{"ollama", 402, `{"error":"Wrong. Buy access at ` + buy + `"}`},
+		{"gemini", 400, `{"error":{"code":400,"message":"Wrong.","status":"INVALID_ARGUMENT"}}`},
+		{"gemini", 401, `{"error":{"code":401,"message":"Wrong. Buy access at ` + buy + `","status":"UNAUTHENTICATED"}}`},
+		{"gemini", 402, `{"error":{"code":402,"message":"Wrong. Buy access at ` + buy + `","status":"RESOURCE_EXHAUSTED"}}`},
+		{"gemini", 502, `{"error":{"code":502,"message":"Wrong.","status":"UNAVAILABLE"}}`},
 	} {
 		api, _ := Find(c.api)
 		e := &toll.Error{Code: toll.CodeBadRequest, Message: "Wrong.", Status: c.status, Params: map[string]any{"path": "n"}}
