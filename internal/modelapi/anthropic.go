@@ -9,44 +9,42 @@ import (
 
 // anthropic is the API that Anthropic documents at https://docs.claude.com/en/api/messages.
 func anthropic() *API {
-	var blocks rule
-	nested := func(w *walk, v jsontext.Value) error { return blocks(w, v) }
-	cached := "type cache_control"
-	picture := typed("", map[string]rule{
-		"base64": object("data", members("type media_type", map[string]rule{"data": image})),
-		"url":    object("url", members("type", map[string]rule{"url": image})),
-		"file":   stored,
-	})
-	paper := typed("", map[string]rule{
-		"base64":  object("data", members("type media_type", map[string]rule{"data": document})),
-		"url":     object("url", members("type", map[string]rule{"url": remote})),
-		"text":    object("data", members("type media_type data")),
-		"content": object("content", members("type", map[string]rule{"content": nested})),
-		"file":    stored,
-	})
-	textBlock := object("text", members(cached+" text citations"))
-	blocks = stringOr(list(typed("", map[string]rule{
-		"text":              textBlock,
-		"image":             object("source", members(cached, map[string]rule{"source": picture})),
-		"document":          object("source", members(cached+" title context citations", map[string]rule{"source": paper})),
-		"search_result":     object("content", members(cached+" source title citations", map[string]rule{"content": nested})),
+	const cached = "type cache_control"
+	blocks := func(types ...map[string]rule) rule { return stringOr(list(typed("", members("", types...)))) }
+	source := func(data, url rule, more map[string]rule) map[string]rule {
+		return map[string]rule{"source": typed("", members("", more, map[string]rule{
+			"base64": object("data", members("type media_type", map[string]rule{"data": data})),
+			"url":    object("url", members("type", map[string]rule{"url": url})),
+			"file":   stored,
+		}))}
+	}
+	texts := map[string]rule{"text": object("text", members(cached+" text citations"))}
+	images := map[string]rule{"image": object("source", members(cached, source(image, image, nil)))}
+	papers := map[string]rule{
+		"document": object("source", members(cached+" title context citations", source(document, remote, map[string]rule{
+			"text":    object("data", members("type media_type data")),
+			"content": object("content", members("type", map[string]rule{"content": blocks(texts, images)})),
+		}))),
+		"search_result": object("content", members(cached+" source title citations", map[string]rule{"content": blocks(texts)})),
+	}
+	content := blocks(texts, images, papers, map[string]rule{
 		"thinking":          object("thinking", members("type thinking signature")),
 		"redacted_thinking": object("data", members("type data")),
 		"tool_use":          object("input", members(cached+" id name input caller")),
-		"tool_result":       object("", members(cached+" tool_use_id is_error", map[string]rule{"content": nested})),
+		"tool_result":       object("", members(cached+" tool_use_id is_error", map[string]rule{"content": blocks(texts, images, papers)})),
 		"container_upload":  stored,
-	})))
+	})
 	return newAPI(&API{
 		name:    "anthropic",
 		free:    []string{"GET /v1/models", "GET /v1/models/{id}"},
-		seller:  []string{"anthropic-organization-id", "anthropic-workspace-id", "anthropic-ratelimit-*", "anthropic-priority-*", "request-id"},
+		seller:  []string{"anthropic-organization-id", "anthropic-workspace-id", "anthropic-ratelimit-*", "anthropic-priority-*"},
 		failure: anthropicFailure,
 		operations: []*Operation{{
 			path: "/v1/messages", required: "model max_tokens messages", limit: "max_tokens",
 			members: members("metadata stop_sequences temperature top_k top_p cache_control", map[string]rule{
 				"model": isModel, "stream": isStream, "max_tokens": limit("max_tokens", 1),
-				"messages":    counted(list(object("role content", members("role", map[string]rule{"content": blocks})))),
-				"system":      counted(stringOr(list(typed("", map[string]rule{"text": textBlock})))),
+				"messages":    counted(list(object("role content", members("role", map[string]rule{"content": content})))),
+				"system":      counted(blocks(texts)),
 				"tools":       tools("custom", "bash_*", "text_editor_*", "memory_*"),
 				"tool_choice": counted(nil), "output_config": counted(nil), "output_format": counted(nil),
 				"thinking":     object("", members("type display", map[string]rule{"budget_tokens": budget})),
@@ -72,7 +70,7 @@ func budget(w *walk, v jsontext.Value) error {
 	return nil
 }
 
-// anthropicHeaders forwards the version and those betas that need no member which is refused and have the usual price.
+// anthropicHeaders forwards the version, and the betas that neither change the price nor need a member that is refused.
 func anthropicHeaders(from, to http.Header) {
 	to.Set("Anthropic-Version", "2023-06-01")
 	if v := from.Get("Anthropic-Version"); v != "" && len(v) <= maxName {
@@ -131,9 +129,9 @@ func countAnthropic(f *figures) {
 	if knownShort && knownLong && written-short != long {
 		f.bad = true
 	}
-	f.divide(written, known, CacheWrite, part{"cache_creation.ephemeral_1h_input_tokens", CacheWrite1h})
+	f.divide(written, known, CacheWrite, part{"cache_creation.ephemeral_1h_input_tokens", CacheWrite1h, false})
 	out, known := f.number("output_tokens")
-	f.divide(out, known, Output, part{"output_tokens_details.thinking_tokens", Reasoning})
+	f.divide(out, known, Output, part{"output_tokens_details.thinking_tokens", Reasoning, false})
 }
 
 // anthropicFailure returns the body of an error: https://docs.claude.com/en/api/errors.

@@ -140,12 +140,11 @@ func (f *finder) endName() {
 		return
 	}
 	f.isName = false
-	if name, err := jsontext.AppendUnquote(nil, f.name); err == nil {
-		f.names[f.depth-f.base-1] = string(name)
-	} else {
-		f.names[f.depth-f.base-1] = ""
+	name, err := jsontext.AppendUnquote(nil, f.name)
+	if err != nil || bytes.IndexByte(name, '.') >= 0 { // too long, or like the path of another member
+		name = nil
 	}
-	f.name = f.name[:0]
+	f.names[f.depth-f.base-1], f.name = string(name), f.name[:0]
 }
 
 func (f *finder) startValue() {

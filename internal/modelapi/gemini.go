@@ -72,15 +72,15 @@ func countGemini(f *figures) {
 	prompt, knownPrompt := f.number("promptTokenCount")
 	f.modalities("promptTokensDetails", 1)
 	f.modalities("cacheTokensDetails", -1)
-	f.divide(prompt, knownPrompt, Input, part{"cachedContentTokenCount", CacheRead},
-		part{"promptTokensDetails.AUDIO", InputAudio}, part{"promptTokensDetails.IMAGE", InputImage})
+	f.divide(prompt, knownPrompt, Input, part{"cachedContentTokenCount", CacheRead, false},
+		part{"promptTokensDetails.AUDIO", InputAudio, false}, part{"promptTokensDetails.IMAGE", InputImage, false})
 	tool, knownTool := f.number("toolUsePromptTokenCount")
 	if knownTool {
 		f.counts[Input] = f.add(f.counts[Input], tool)
 	}
 	out, knownOut := f.number("candidatesTokenCount")
 	f.modalities("candidatesTokensDetails", 1)
-	f.divide(out, knownOut, Output, part{"candidatesTokensDetails.AUDIO", OutputAudio}, part{"candidatesTokensDetails.IMAGE", OutputImage})
+	f.divide(out, knownOut, Output, part{"candidatesTokensDetails.AUDIO", OutputAudio, false}, part{"candidatesTokensDetails.IMAGE", OutputImage, false})
 	thoughts, knownThoughts := f.number("thoughtsTokenCount")
 	if total, known := f.number("totalTokenCount"); known && knownPrompt && knownOut {
 		extra := total - f.add(f.add(prompt, tool), f.add(out, thoughts))

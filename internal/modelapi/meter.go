@@ -223,6 +223,9 @@ func flatten(into map[string]jsontext.Value, prefix string, v jsontext.Value) er
 		return errNoObject
 	}
 	return eachMember(v, func(name string, value jsontext.Value) error {
+		if strings.Contains(name, ".") {
+			return nil // looks like the path of another figure
+		}
 		if name = prefix + name; value.Kind() == '{' && strings.Count(name, ".") < 2 {
 			return flatten(into, name+".", value)
 		}
@@ -252,8 +255,11 @@ func (f *figures) number(name string) (n int64, known bool) {
 	return n, true
 }
 
-// part is a figure that is included in a total.
-type part struct{ figure, quantity string }
+// part is a figure that is included in a total. One that overlaps with earlier parts counts at most the remainder.
+type part struct {
+	figure, quantity string
+	overlaps         bool
+}
 
 // divide counts the parts of a total by their quantities, and the remainder as rest. Parts above the total are bad, and so are parts
 // without a total.
@@ -262,6 +268,9 @@ func (f *figures) divide(total int64, known bool, rest string, parts ...part) {
 		n, reported := f.number(p.figure)
 		if !reported {
 			continue
+		}
+		if p.overlaps {
+			n = min(n, total)
 		}
 		if !known || n > total {
 			f.bad = true

@@ -1,7 +1,7 @@
 // Package modelapi knows the HTTP APIs of model servers: which requests a gate can sell by usage, how large a request can become, and
 // the usage that a response reports. It has no goroutines, no clock, and no I/O.
 //
-// A request passes only if every member of it is known, because an unknown member may cost the seller money. Members that refer to
+// A request passes only if all of its members are known, because an unknown member may cost the seller money. Members that refer to
 // stored data and tools that are billed apart are refused.
 package modelapi
 
@@ -144,6 +144,9 @@ func validModel(s string) bool {
 // HasOutput reports whether the operation produces output tokens.
 func (o *Operation) HasOutput() bool { return o.limit != "" }
 
+// LimitNames returns the names of members for the output limit, of which the last is the default. A name with a dot is nested.
+func (o *Operation) LimitNames() []string { return strings.Split(o.limit, "|") }
+
 // Call is one priced request.
 type Call struct {
 	// Members are the top-level strings, numbers, and booleans as text, without strings above 256 bytes. "model" is always present.
@@ -157,13 +160,16 @@ type Call struct {
 	Files      int64 // image, audio, and document parts. Documents and audio count in Input too.
 	Output     int64 // output limit of one answer that the caller set; 0 if unset
 	HasOutput  bool
+	// LimitName is the member that Body sets to the output limit. The name that the caller used is the default. Set it to another name
+	// of LimitNames if the server ignores the default: Ollama and DeepSeek ignore max_completion_tokens, and OpenAI refuses max_tokens
+	// for some models.
+	LimitName string
 
 	op      *Operation
 	members []member
 	header  http.Header
-	limit   string // path of the output limit
-	hide    bool   // the caller did not request the usage event
-	budget  int64  // thinking tokens, which must stay below the output limit
+	hide    bool  // the caller did not request the usage event
+	budget  int64 // thinking tokens, which must stay below the output limit
 }
 
 // Parse reads a request strictly: one JSON object in UTF-8 with known members, no name twice, nested at most 128 deep, without content
@@ -223,12 +229,12 @@ func (w *walk) finish() error {
 	c.N *= max(w.prompts, 1)
 	c.Input += w.tools * toolTokens
 	c.hide = c.Stream && o.usage && !w.usage
-	names := strings.Split(o.limit, "|")
-	c.limit = names[len(names)-1]
+	names := o.LimitNames()
+	c.LimitName = names[len(names)-1]
 	set := 0
 	for _, name := range names {
 		if n, ok := w.limits[name]; ok {
-			c.limit, c.Output = name, n
+			c.LimitName, c.Output = name, n
 			set++
 		}
 	}
@@ -257,7 +263,8 @@ func (c *Call) Body(limit int64) ([]byte, error) {
 	}
 	m := slices.Clone(c.members)
 	if limit > 0 && c.HasOutput {
-		m = set(m, strings.Split(c.limit, "."), strconv.FormatInt(limit, 10))
+		m = slices.DeleteFunc(m, func(m member) bool { return m.name != c.LimitName && slices.Contains(c.op.LimitNames(), m.name) })
+		m = set(m, strings.Split(c.LimitName, "."), strconv.FormatInt(limit, 10))
 	}
 	if c.op.store {
 		m = set(m, []string{"store"}, "false")

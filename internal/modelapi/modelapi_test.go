@@ -126,6 +126,7 @@ func (c *recorded) check(t *testing.T, how, shown string, u Usage, complete bool
 func TestMeter_Recorded(t *testing.T) {
 	for _, c := range readCases(t) {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			call := parse(t, c.api, c.path, c.request)
 			shown, u, complete := run(call, c.contentType, []byte(c.sent))
 			c.check(t, "at once", shown, u, complete)
@@ -212,7 +213,7 @@ func TestParse_Calls(t *testing.T) {
 			`{"model":"m","messages":[],"max_tokens":50,"store":false}`},
 		{"openai", "/v1/chat/completions", `{"model":"m","messages":[],"max_completion_tokens":100,"max_tokens":null,"n":3,"stream":true,"stream_options":{"include_obfuscation":false,"include_usage":false}}`, 5000,
 			`max_completion_tokens=100 model=m n=3 stream=true n=3 input=2 files=0 output=100 stream hide`,
-			`{"model":"m","messages":[],"max_completion_tokens":100,"max_tokens":null,"n":3,"stream":true,"stream_options":{"include_obfuscation":false,"include_usage":true},"store":false}`},
+			`{"model":"m","messages":[],"max_completion_tokens":100,"n":3,"stream":true,"stream_options":{"include_obfuscation":false,"include_usage":true},"store":false}`},
 		{"openai", "/v1/chat/completions", `{"model":"m","messages":[],"stream":true,"stream_options":null,"service_tier":"flex"}`, 0,
 			`model=m service_tier=flex stream=true n=1 input=2 files=0 output=0 stream hide surcharges=service_tier`,
 			`{"model":"m","messages":[],"stream":true,"stream_options":{"include_usage":true},"service_tier":"flex","store":false}`},
@@ -353,7 +354,8 @@ func TestParse_Refusals(t *testing.T) {
 		{"anthropic", "/v1/messages", `{"model":"m","max_tokens":1024,"messages":[],"mcp_servers":[]}`, "mcp", "mcp_servers"},
 		{"anthropic", "/v1/messages", `{"model":"m","max_tokens":1024,"messages":[],"context_management":{}}`, "not supported", "context_management"},
 		{"anthropic", "/v1/messages", `{"model":"m","max_tokens":1024,"messages":[{"role":"user","content":[{"type":"image","source":{"type":"file","file_id":"f"}}]}]}`, "stored data", "messages[0].content[0].source"},
-		{"anthropic", "/v1/messages", `{"model":"m","max_tokens":1024,"messages":[{"role":"user","content":[{"type":"tool_result","content":[{"type":"container_upload","file_id":"f"}]}]}]}`, "stored data", "messages[0].content[0].content[0]"},
+		{"anthropic", "/v1/messages", `{"model":"m","max_tokens":1024,"messages":[{"role":"user","content":[{"type":"tool_result","content":[{"type":"tool_result","content":"x"}]}]}]}`, "not support", "messages[0].content[0].content[0].type"},
+		{"anthropic", "/v1/messages", `{"model":"m","max_tokens":1024,"messages":[{"role":"user","content":[{"type":"container_upload","file_id":"f"}]}]}`, "stored data", "messages[0].content[0]"},
 		{"anthropic", "/v1/messages", `{"model":"m","max_tokens":1024,"messages":[],"tools":[{"type":"web_search_20250305","name":"web_search"}]}`, "web_search", "tools[0].type"},
 		{"anthropic", "/v1/messages", `{"model":"m","max_tokens":1024,"messages":[],"tools":[{"type":"code_execution_20250825"}]}`, "code_execution", "tools[0].type"},
 		{"anthropic", "/v1/messages", `{"model":"m","max_tokens":1024,"messages":[],"tools":[{"type":"web_fetch_20250910"}]}`, "web_fetch", "tools[0].type"},
@@ -433,6 +435,22 @@ func TestBody_Budget(t *testing.T) {
 	_, err := c.Body(2000)
 	checkFault(t, "limit 2000", err, "must be below the output limit, which is 2000", "thinking.budget_tokens")
 	must.Get(c.Body(2001))(t)
+}
+
+// TestBody_LimitName sends the limit under the name that the seller chose.
+func TestBody_LimitName(t *testing.T) {
+	api, _ := Find("openai")
+	c := parse(t, api, "/v1/chat/completions", `{"model":"m","max_completion_tokens":90,"messages":[]}`)
+	if names := fmt.Sprint(c.op.LimitNames()); names != "[max_tokens max_completion_tokens]" {
+		t.Error(names)
+	}
+	c.LimitName = "max_tokens"
+	if got := string(must.Get(c.Body(50))(t)); got != `{"model":"m","messages":[],"max_tokens":50,"store":false}` {
+		t.Error(got)
+	}
+	if got := string(must.Get(c.Body(0))(t)); got != `{"model":"m","messages":[],"max_tokens":90,"store":false}` {
+		t.Error(got)
+	}
 }
 
 func TestOperation(t *testing.T) {

@@ -3,7 +3,6 @@ package modelapi
 import (
 	"bytes"
 	"net/http"
-	"strconv"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -14,7 +13,7 @@ func openAI() *API {
 	return newAPI(&API{
 		name:    "openai",
 		free:    []string{"GET /v1/models", "GET /v1/models/{id}"},
-		seller:  []string{"openai-organization", "openai-project", "openai-version", "openai-processing-ms", "x-request-id"},
+		seller:  []string{"openai-organization", "openai-project"},
 		failure: openAIFailure,
 		operations: []*Operation{
 			openAIChat(),
@@ -167,19 +166,13 @@ func openAIReader(in, out string) reader {
 	}
 }
 
-// countOpenAI counts usage whose details are included in the totals. Servers that report reasoning on top of the completion show it by
-// total_tokens.
+// countOpenAI counts usage whose details are included in the totals. Cached tokens may also be audio or images, and writes are reported
+// before the prompt is adjusted: these overlap. Servers that report reasoning on top of the completion show it by total_tokens.
 func countOpenAI(f *figures, in, out string) {
 	prompt, knownPrompt := f.number(in)
-	written, _ := f.number(in + "_details.cache_write_tokens")
-	cached, _ := f.number(in + "_details.cached_tokens")
-	if knownPrompt && cached >= 0 && cached <= prompt && written > prompt-cached {
-		// OpenAI reports writes before it adjusts the prompt.
-		f.values[in+"_details.cache_write_tokens"] = jsontext.Value(strconv.FormatInt(prompt-cached, 10))
-	}
 	f.divide(prompt, knownPrompt, Input,
-		part{in + "_details.cached_tokens", CacheRead}, part{in + "_details.cache_write_tokens", CacheWrite},
-		part{in + "_details.audio_tokens", InputAudio}, part{in + "_details.image_tokens", InputImage})
+		part{in + "_details.cached_tokens", CacheRead, false}, part{in + "_details.cache_write_tokens", CacheWrite, true},
+		part{in + "_details.audio_tokens", InputAudio, true}, part{in + "_details.image_tokens", InputImage, true})
 	if out == "" {
 		return
 	}
@@ -198,8 +191,8 @@ func countOpenAI(f *figures, in, out string) {
 		}
 	}
 	f.divide(completion, knownCompletion, Output,
-		part{out + "_details.reasoning_tokens", Reasoning}, part{out + "_details.audio_tokens", OutputAudio},
-		part{out + "_details.image_tokens", OutputImage})
+		part{out + "_details.reasoning_tokens", Reasoning, false}, part{out + "_details.audio_tokens", OutputAudio, false},
+		part{out + "_details.image_tokens", OutputImage, false})
 }
 
 // openAIFailure returns the body of an error: https://platform.openai.com/docs/guides/error-codes.
