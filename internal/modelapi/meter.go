@@ -104,7 +104,8 @@ func (m *Meter) Write(p []byte) []byte {
 		if m.mode == sse && !blank {
 			continue
 		}
-		if !m.long && m.event(data[start:end]) {
+		m.unknown = m.unknown || end-start > maxEvent
+		if !m.long && end-start <= maxEvent && m.event(data[start:end]) {
 			out = append(out, data[from:start]...)
 			from, removed = end, true
 		}

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/must"
 )
@@ -157,13 +159,19 @@ func TestMeter_Long(t *testing.T) {
 		"one line":  {"text/event-stream", "data: {\"choices\":[{\"x\":\"" + fill + "\"}]," + usage + "}\n\ndata: [DONE]\n\n", false, true},
 		"no lines":  {"text/event-stream", fill, false, false},
 		"then more": {"text/event-stream", fill + "\n\ndata: {\"choices\":[]," + usage + "}\n\ndata: [DONE]\n\n", false, true},
+		"at once":   {"text/event-stream at once", "data: {\"choices\":[]," + usage + ",\"x\":\"" + fill[:maxEvent] + "\"}\n\ndata: [DONE]\n\n", false, true},
 		"one value": {"application/json", `{"choices":[{"x":"` + fill + `"}],` + usage + `}`, true, true},
 		"in usage":  {"application/json", `{"choices":[],"usage":{"prompt_tokens":5,"completion_tokens":3,"x":"` + fill + `"}}`, false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := parse(t, api, "/v1/chat/completions", body).Meter(200, http.Header{"Content-Type": {c.contentType}})
+			kind, atOnce := strings.CutSuffix(c.contentType, " at once")
+			m := parse(t, api, "/v1/chat/completions", body).Meter(200, http.Header{"Content-Type": {kind}})
+			size := 32 << 10
+			if atOnce {
+				size = len(c.sent)
+			}
 			got := 0
-			for piece := range slices.Chunk([]byte(c.sent), 32<<10) {
+			for piece := range slices.Chunk([]byte(c.sent), size) {
 				got += len(m.Write(piece))
 				if kept := cap(m.buf) + cap(m.find.value); kept > 3*maxEvent {
 					t.Fatalf("the meter keeps %d bytes", kept)
@@ -171,13 +179,86 @@ func TestMeter_Long(t *testing.T) {
 			}
 			rest, u, complete := m.End()
 			got += len(rest)
-			if hidden := strings.Count(c.sent, `data: {"choices":[],`); got != len(c.sent)-hidden*(len(`data: {"choices":[],}`)+len(usage)+2) {
+			if hidden := strings.Count(c.sent, `data: {"choices":[],`+usage+"}"); got != len(c.sent)-hidden*(len(`data: {"choices":[],}`)+len(usage)+2) {
 				t.Errorf("the caller gets %d of %d bytes", got, len(c.sent))
 			}
 			if (u.Counts != nil) != c.known || complete != c.complete {
 				t.Errorf("got %v, complete %v", u, complete)
 			}
 		})
+	}
+}
+
+// TestFinder compares the members that a finder keeps with those of a decoder, for random documents in random pieces.
+func TestFinder(t *testing.T) {
+	want := []string{"usage", "a.usage", "b.c"}
+	names := rapid.SampledFrom([]string{"usage", "a", "b", "c", `us"age\`, "a.usage", ""})
+	texts := rapid.SampledFrom([]string{"", "usage", `"usage":{`, "}],\\", "\u2028é\n"})
+	var value func(depth int) *rapid.Generator[any]
+	value = func(depth int) *rapid.Generator[any] {
+		leaf := rapid.OneOf(rapid.Map(texts, func(s string) any { return s }), rapid.SampledFrom([]any{nil, true, -1.5, 12}))
+		if depth == 0 {
+			return leaf
+		}
+		return rapid.OneOf(leaf, rapid.Map(rapid.SliceOfN(value(depth-1), 0, 3), func(v []any) any { return v }),
+			rapid.Map(rapid.MapOfN(names, value(depth-1), 0, 5), func(v map[string]any) any { return v }))
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		document := rapid.MapOfN(names, value(3), 0, 5).Draw(t, "document")
+		text, err := json.MarshalIndent(document, "", "  ")
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := finder{want: want}
+		for piece := range slices.Chunk(text, rapid.IntRange(1, 50).Draw(t, "size")) {
+			f.write(piece)
+		}
+		if !f.complete() || f.twice {
+			t.Fatalf("complete %v, twice %v: %s", f.complete(), f.twice, text)
+		}
+		for _, path := range want {
+			outer, inner, nested := strings.Cut(path, ".")
+			expected, ok := document[outer]
+			if nested {
+				object, _ := expected.(map[string]any)
+				expected, ok = object[inner]
+			}
+			got, found := f.found[path]
+			if found != ok {
+				t.Fatalf("%s: found %v in %s", path, found, text)
+			}
+			if plain, err := json.Marshal(expected); found && (err != nil || string(plain) != string(got)) {
+				t.Fatalf("%s: got %s, want %s", path, got, plain)
+			}
+		}
+	})
+}
+
+// TestTables lists what the APIs offer.
+func TestTables(t *testing.T) {
+	if got := fmt.Sprint(Names()); got != "[openai anthropic ollama gemini]" {
+		t.Error(got)
+	}
+	for name, want := range map[string]string{
+		"openai": "[POST /v1/chat/completions POST /v1/completions POST /v1/responses POST /v1/embeddings] [GET /v1/models GET /v1/models/{id}] " +
+			"[set-cookie x-ratelimit-* openai-organization openai-project]",
+		"anthropic": "[POST /v1/messages] [GET /v1/models GET /v1/models/{id}] " +
+			"[set-cookie x-ratelimit-* anthropic-organization-id anthropic-workspace-id anthropic-ratelimit-* anthropic-priority-*]",
+		"ollama": "[POST /api/chat POST /api/generate POST /api/embed] [GET /api/tags POST /api/show GET /api/version] [set-cookie x-ratelimit-*]",
+		"gemini": "[POST /v1beta/models/{model}:generateContent POST /v1beta/models/{model}:streamGenerateContent] " +
+			"[GET /v1beta/models GET /v1beta/models/{id}] [set-cookie x-ratelimit-* x-goog-* x-gemini-*]",
+	} {
+		a, _ := Find(name)
+		if got := fmt.Sprint(a.Paths(), " ", a.FreeRoutes(), " ", a.SellerHeaders()); got != want || a.Name() != name {
+			t.Errorf("%s: got %s", name, got)
+		}
+		for _, path := range a.Paths() {
+			_, path, _ = strings.Cut(path, " ")
+			o := a.Operation("POST", strings.ReplaceAll(path, "{model}", "m"))
+			if o == nil || o.HasOutput() == strings.Contains(path, "embed") {
+				t.Errorf("%s: HasOutput is wrong", path)
+			}
+		}
 	}
 }
 

@@ -29,7 +29,7 @@ func normalize(body []byte) (jsontext.Value, error) {
 	var b bytes.Buffer
 	b.Grow(len(body))
 	enc := jsontext.NewEncoder(&b, jsontext.AllowDuplicateNames(true)) // dec has checked the names
-	for dec.StackDepth() > 0 || b.Len() == 0 {
+	for {
 		token, err := dec.ReadToken()
 		if err != nil {
 			return nil, syntaxError(err)
