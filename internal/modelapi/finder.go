@@ -14,7 +14,7 @@ const maxFound = 64 << 10
 // of its objects; in a top-level array of objects, members of the last object count. It does not check literals and numbers: the values
 // that it keeps have no space outside of strings, and their readers check them.
 type finder struct {
-	want  []string // paths of one or two names
+	want  []string // each a name, or two names with a dot
 	found map[string]jsontext.Value
 	twice bool // a wanted member is repeated
 	wrong bool // brackets do not match, or there is more than one value

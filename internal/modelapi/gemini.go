@@ -8,7 +8,7 @@ import (
 )
 
 // gemini is the API that Google documents at https://ai.google.dev/api/generate-content. Names are accepted in camel case only, because
-// the server accepts two spellings of each.
+// the server also accepts snake case, and takes one of both.
 func gemini() *API {
 	operation := func(method string, stream bool) *Operation {
 		return &Operation{
@@ -56,7 +56,7 @@ func inlineData(w *walk, v jsontext.Value) error {
 	return object("mimeType data", members("mimeType displayName", map[string]rule{"data": data}))(w, v)
 }
 
-// geminiEvent reads usage that every event of a stream has; the last one counts.
+// geminiEvent reads the running usage, which every event of a stream has.
 func geminiEvent(m *Meter, found map[string]jsontext.Value, _ bool) bool {
 	m.report(found["usageMetadata"], true)
 	m.done = m.done || present(found["promptFeedback"])

@@ -14,15 +14,15 @@ import (
 // maxEvent bounds an event or a line of a stream, in bytes. A longer one passes unread, and makes the usage unknown.
 const maxEvent = 1 << 20
 
-// Usage is what one response reports.
+// Usage is the usage in one response.
 type Usage struct {
-	Counts map[string]int64 // by quantity; one that was not reported is missing, 0 was reported as 0; nil if nothing is known
+	Counts map[string]int64 // by quantity; a missing one was not reported, and 0 was reported as 0; nil if nothing is known
 	Bad    bool             // the figures are negative, not integers, contradictory, or repeated
 }
 
 // reader reads the usage of the responses of one operation.
 type reader struct {
-	want []string // members for event, as paths of one or two names
+	want []string // members for event, each a name or two names with a dot
 	// event reads the wanted members of a response, or of one event of a stream. It reports whether to hide the event if the caller
 	// did not request it.
 	event func(m *Meter, found map[string]jsontext.Value, streamed bool) (hide bool)
@@ -43,7 +43,7 @@ type Meter struct {
 	unknown bool // an event was too long
 
 	buf  []byte // the incomplete event
-	line int    // start of the incomplete line in buf; -1 if it was sent
+	line int    // start of the incomplete line in buf
 	next int    // where to look for the next newline
 	long bool   // the start of the event was sent
 }
@@ -99,7 +99,7 @@ func (m *Meter) Write(p []byte) []byte {
 			break
 		}
 		end := m.next + i + 1
-		blank := m.line >= 0 && len(bytes.TrimRight(data[m.line:end], "\r\n")) == 0
+		blank := len(bytes.TrimRight(data[m.line:end], "\r\n")) == 0
 		m.line, m.next = end, end
 		if m.mode == sse && !blank {
 			continue
@@ -114,11 +114,8 @@ func (m *Meter) Write(p []byte) []byte {
 	rest := data[start:]
 	m.line, m.next = m.line-start, len(rest)
 	if len(rest) > maxEvent || m.long {
-		if m.line -= len(rest); m.line < 0 {
-			m.line = -1
-		}
 		start, rest = len(data), nil
-		m.long, m.unknown, m.next = true, true, 0
+		m.long, m.unknown, m.line, m.next = true, true, 0, 0
 	}
 	if removed {
 		out = append(out, data[from:start]...)
@@ -160,7 +157,7 @@ func (m *Meter) event(event []byte) bool {
 	return m.call.op.read.event(m, f.found, true) && m.call.hide
 }
 
-// End ends the response. rest is to be sent. complete reports whether the response has its end, or the end marker of a stream. Without
+// End ends the response. rest are the last bytes to send. complete reports whether the response has its end, or the end marker of a stream. Without
 // it, the usage is the running usage if the API sends it.
 func (m *Meter) End() (rest []byte, u Usage, complete bool) {
 	switch m.mode {
@@ -256,7 +253,7 @@ func (f *figures) number(name string) (n int64, known bool) {
 	return n, true
 }
 
-// part is a figure that is included in a total. One that overlaps with earlier parts counts at most the remainder.
+// part is a figure that is included in a total. A part that overlaps with earlier parts counts at most the remainder.
 type part struct {
 	figure, quantity string
 	overlaps         bool

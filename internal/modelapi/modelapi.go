@@ -41,7 +41,7 @@ const (
 	templateTokens, toolTokens = 256, 1024
 	// remoteDocument is the Input of a document behind a URL: its size is unknown.
 	remoteDocument = 1 << 20
-	// audioShare is how many bytes of encoded audio count as one byte of text. A token of audio takes about 100 ms.
+	// audioShare is the number of bytes of encoded audio for one byte of text. A token of audio takes about 100 ms.
 	audioShare = 16
 )
 
@@ -88,7 +88,7 @@ func (a *API) Paths() (paths []string) {
 // FreeRoutes returns the method and path of the routes that cost nothing, for example "GET /v1/models/{id}".
 func (a *API) FreeRoutes() []string { return slices.Clone(a.free) }
 
-// SellerHeaders returns the lower-case names of response headers that describe the seller's account. A name that ends with * stands for
+// SellerHeaders returns the lower-case names of response headers that describe the seller's account. A name that ends with * means
 // every header with that prefix.
 func (a *API) SellerHeaders() []string {
 	return append([]string{"set-cookie", "x-ratelimit-*"}, a.seller...)

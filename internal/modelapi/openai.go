@@ -76,7 +76,7 @@ func openAIChat() *Operation {
 	}
 }
 
-// openAIResponses keeps no state: items that refer to stored items are refused.
+// openAIResponses refuses items that refer to stored items.
 func openAIResponses() *Operation {
 	parts := stringOr(list(typed("", map[string]rule{
 		"input_text":     object("text", members("type text prompt_cache_breakpoint")),

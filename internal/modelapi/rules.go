@@ -357,12 +357,12 @@ func stored(*walk, jsontext.Value) error {
 // never accepts only false.
 func never(_ *walk, v jsontext.Value) error {
 	if v.Kind() != 'f' {
-		return wrong("must be false: this service keeps no responses")
+		return wrong("must be false, because this service does not keep responses")
 	}
 	return nil
 }
 
-// apart refuses what is billed apart.
+// apart refuses a tool that is billed apart.
 func apart(tool string) rule {
 	return func(*walk, jsontext.Value) error {
 		return wrong("uses " + tool + ", which is billed apart and not sold here")
@@ -459,7 +459,7 @@ func prompts(w *walk, v jsontext.Value) error {
 	})
 }
 
-// tools accepts tools of these types; a type that ends with * stands for every type with that prefix, and is built in. Tools without
+// tools accepts tools of these types; a type that ends with * means every type with that prefix, and is built in. Tools without
 // type have the first type.
 func tools(types ...string) rule {
 	return counted(func(w *walk, v jsontext.Value) error {
