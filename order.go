@@ -44,6 +44,23 @@ const (
 	OrderFailed    OrderStatus = "failed"
 )
 
+// OrderFailure is the cause of a failed order.
+type OrderFailure string
+
+// Causes of failed orders. Later releases can add some.
+const (
+	FailureExpired        OrderFailure = "expired"                 // the payment page or the authorization expired before the payment
+	FailureDeclined       OrderFailure = "declined"                // the bank or the card processor declined the card
+	FailureAuthentication OrderFailure = "authentication_required" // the bank requires the cardholder to confirm the payment
+	FailureFunds          OrderFailure = "insufficient_funds"      // the card, account, or delegation has too little money
+	FailureOther          OrderFailure = "other"                   // FailureReason has the details
+)
+
+// OrderFailures returns all causes of failed orders.
+func OrderFailures() []OrderFailure {
+	return []OrderFailure{FailureExpired, FailureDeclined, FailureAuthentication, FailureFunds, FailureOther}
+}
+
 // Order is a purchase of a plan (wire contract, section 10).
 type Order struct {
 	Success        bool           `json:"success"`
@@ -55,6 +72,7 @@ type Order struct {
 	Amount         Units          `json:"amount"`
 	Currency       string         `json:"currency"`
 	Balance        *Balance       `json:"balance,omitempty"`
+	FailureCode    OrderFailure   `json:"failureCode,omitempty"`
 	FailureReason  string         `json:"failureReason,omitempty"`
 	Message        string         `json:"message"`
 	HTTPStatus     int            `json:"httpStatus"`

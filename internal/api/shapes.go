@@ -76,6 +76,9 @@ var shapes = []shaped{
 		return enumeration(r, "EventType", "Type of the event. Later releases can add types. webhook.test occurs only in the test delivery of a webhook.",
 			append(toll.EventTypes(), toll.EventWebhookTest))
 	}),
+	as[toll.OrderFailure](func(r huma.Registry) *huma.Schema {
+		return enumeration(r, "OrderFailure", "Why the order failed. Absent unless status is failed. Later releases can add causes.", toll.OrderFailures())
+	}),
 	as[x402.Margin](one(huma.Schema{
 		Type: huma.TypeNumber, Minimum: new(0.0), Maximum: new(10.0), Description: "Percent, with at most 4 decimals.",
 	})),

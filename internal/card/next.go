@@ -379,7 +379,7 @@ func (t *transition) judgePage(s *stripe.CheckoutSession) {
 		t.retry()
 		t.Session, t.d.Then = "", ""
 	case s.Status == stripe.CheckoutSessionStatusExpired:
-		t.fail(cmp.Or(t.d.Failure, &failure{Code: toll.CodeCheckoutFailed, Reason: "The payment page expired before it was paid."}), tried)
+		t.fail(cmp.Or(t.d.Failure, &failure{Code: toll.CodeCheckoutFailed, Reason: "The payment page expired before it was paid.", Class: pageExpired}), tried)
 	case s.Status != stripe.CheckoutSessionStatusComplete:
 	case pi == nil:
 		t.notify(alarm.CardOddPage, "a payment page was completed without a payment", "order", t.OrderID, "session", s.ID, "payment", s.PaymentStatus)

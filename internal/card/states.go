@@ -66,14 +66,15 @@ type failure struct {
 	Unsure   bool      `json:"unsure,omitempty"`   // the attempt was given up: a payment of it that shows up buys nothing
 }
 
-// class is why a bank declined, as far as callers are told.
+// class is why a payment failed, without the words of the bank.
 type class string
 
 const (
-	insufficientFunds class = "insufficient_funds"
+	insufficientFunds class = rail.ClassFunds
 	cardLost          class = "card_lost" // or stolen
 	cardExpired       class = "card_expired"
-	declined          class = "declined" // everything else
+	declined          class = "declined" // every other refusal of a bank
+	pageExpired       class = rail.ClassPageExpired
 )
 
 // States of a refund.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/tollhq/toll"
@@ -257,11 +258,36 @@ func (c *Checkout) render(ctx context.Context, plan *toll.Plan, o *store.Order) 
 func Rendered(o *store.Order) *toll.Order {
 	return &toll.Order{
 		Success: o.Status != toll.OrderFailed, OrderID: o.ID, Status: o.Status, PlanID: o.Plan, TxHash: o.TxHash,
-		CreditsGranted: o.Credits, Amount: o.Amount, Currency: o.Currency, FailureReason: o.FailureReason,
+		CreditsGranted: o.Credits, Amount: o.Amount, Currency: o.Currency, FailureCode: cause(o), FailureReason: o.FailureReason,
 		Message: "The order is " + string(o.Status) + ".", HTTPStatus: 200, When: toll.At(o.UpdatedAt),
 		SubscriberAddress: o.Subscriber, CreatedAt: toll.At(o.CreatedAt), Data: map[string]any{"orderId": o.ID, "planId": o.Plan},
 		RefundedCents: toll.Cents(o.RefundedCents), RefundedCredits: o.RefundedCredits,
 		TakenByHand: o.Withdrawn, Replaces: store.NonZero(o.Replaces),
 		Disputed: o.Dispute == store.DisputeOpen || o.Dispute == store.DisputeLost,
 	}
+}
+
+// cause returns why an order failed, "" for an order that did not fail.
+func cause(o *store.Order) toll.OrderFailure {
+	if o.Status != toll.OrderFailed {
+		return ""
+	}
+	e := failure(o)
+	class, _ := e.Params["class"].(string)
+	reason, _ := e.Params["reason"].(string)
+	switch e.Code {
+	case toll.CodeOrderLacksMoney, toll.CodeChainBalance, toll.CodeDelegationInsufficient:
+		return toll.FailureFunds
+	case toll.CodeCardAuthentication:
+		return toll.FailureAuthentication
+	case toll.CodeCardDeclined, toll.CodePaymentMethodUnusable:
+		if class == rail.ClassFunds {
+			return toll.FailureFunds
+		}
+		return toll.FailureDeclined
+	}
+	if class == rail.ClassPageExpired || strings.HasSuffix(reason, "_valid_before") {
+		return toll.FailureExpired
+	}
+	return toll.FailureOther
 }

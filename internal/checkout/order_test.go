@@ -135,7 +135,7 @@ func TestOrderDeclined(t *testing.T) {
 		s.code(err, toll.CodeChainBalance)
 		e := toll.AsError(err)
 		failed := must.Get(s.at(0).OrderByID(s.ctx, holder, e.Params["orderId"].(string)))(s)
-		if failed.Success || failed.Status != toll.OrderFailed || failed.FailureReason != "10 are needed" || failed.Balance != nil {
+		if failed.Success || failed.Status != toll.OrderFailed || failed.FailureReason != "10 are needed" || failed.FailureCode != toll.FailureFunds || failed.Balance != nil {
 			s.Fatalf("%+v", failed)
 		}
 		s.rail.Behave(railtest.Behaviour{Decline: true})
@@ -576,4 +576,32 @@ func (s *shop) permission(p *toll.Plan, delegation string, f func(p *ledger.Perm
 	}
 	must.Do(s, s.ledgers[0].CreatePermission(s.ctx, perm))
 	return perm
+}
+
+// TestRendered_FailureCode: a failed order has one cause, and an order that did not fail has none.
+func TestRendered_FailureCode(t *testing.T) {
+	const class, before = `{"class":"%s"}`, `{"reason":"invalid_exact_evm_payload_authorization_valid_before"}`
+	of := func(code toll.Code, params string) *store.Order {
+		return &store.Order{Status: toll.OrderFailed, FailureCode: code, FailureParams: params}
+	}
+	for what, c := range map[string]struct {
+		order *store.Order
+		want  toll.OrderFailure
+	}{
+		"confirmed":           {&store.Order{Status: toll.OrderConfirmed}, ""},
+		"no code":             {of("", ""), toll.FailureFunds},
+		"balance":             {of(toll.CodeChainBalance, ""), toll.FailureFunds},
+		"card without money":  {of(toll.CodeCardDeclined, fmt.Sprintf(class, "insufficient_funds")), toll.FailureFunds},
+		"lost card":           {of(toll.CodeCardDeclined, fmt.Sprintf(class, "card_lost")), toll.FailureDeclined},
+		"removed card":        {of(toll.CodePaymentMethodUnusable, ""), toll.FailureDeclined},
+		"confirmation":        {of(toll.CodeCardAuthentication, ""), toll.FailureAuthentication},
+		"expired page":        {of(toll.CodeCheckoutFailed, fmt.Sprintf(class, "page_expired")), toll.FailureExpired},
+		"expired signature":   {of(toll.CodePaymentRequired, before), toll.FailureExpired},
+		"unreadable params":   {of(toll.CodeCheckoutFailed, "{"), toll.FailureOther},
+		"reversed by a reorg": {of(toll.CodeChainFailed, ""), toll.FailureOther},
+	} {
+		if got := checkout.Rendered(c.order).FailureCode; got != c.want {
+			t.Errorf("%s: %q, want %q", what, got, c.want)
+		}
+	}
 }

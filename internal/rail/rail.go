@@ -252,6 +252,12 @@ type Outcome struct {
 	WithinLimits bool
 }
 
+// Values of the member class in [Outcome.Params]: why a card payment failed. The other classes mean that the card was declined.
+const (
+	ClassFunds       = "insufficient_funds"
+	ClassPageExpired = "page_expired"
+)
+
 // ErrNoPlace says that a failed order which was paid late does not fit into the limits of its plan.
 var ErrNoPlace = errors.New("rail: the order was paid after its plan reached its maximum number of orders")
 

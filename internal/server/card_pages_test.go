@@ -409,8 +409,8 @@ func TestPagesWithoutPayment(t *testing.T) {
 			t.Errorf("a page that has expired is linked:\n%s", mainPart.FindString(res.body))
 		}
 	}
-	if c.status(id) != toll.OrderFailed {
-		t.Errorf("the order is %s", c.status(id))
+	if o := must.Get(c.buyer.Order(t.Context(), id))(t); o.Status != toll.OrderFailed || o.FailureCode != toll.FailureExpired {
+		t.Errorf("the order is %s: %q", o.Status, o.FailureCode)
 	}
 
 	_, address := start(t, server.Config{Data: storetest.Dir(t), Rails: rails.Config{Card: rails.CardConfig{Mode: rails.CardOff}}})

@@ -99,9 +99,6 @@ func tableOfOrders(c *page.Context, of list.List, orders page.List[*toll.Order])
 	return t
 }
 
-// pageExpired is the start of the failure reason after a payment page expired.
-const pageExpired = "The payment page expired"
-
 // orderState returns the state of an order and of its payment in words.
 func orderState(o *toll.Order) *page.State {
 	switch {
@@ -111,7 +108,7 @@ func orderState(o *toll.Order) *page.State {
 		return &page.State{Text: "Refunded", Tone: "quiet"}
 	case o.RefundedCents > 0:
 		return &page.State{Text: "Partially refunded", Tone: "quiet"}
-	case o.Status == toll.OrderFailed && strings.HasPrefix(o.FailureReason, pageExpired):
+	case o.FailureCode == toll.FailureExpired:
 		return &page.State{Text: "Expired", Tone: "quiet"}
 	case o.Status == toll.OrderFailed:
 		return &page.State{Text: "Failed", Tone: "bad"}

@@ -1176,6 +1176,7 @@ export interface Order {
   currency: string;
   data: Record<string, unknown>;
   disputed: boolean;
+  failureCode?: OrderFailure;
   failureReason?: string;
   httpStatus: number;
   message: string;
@@ -1202,6 +1203,9 @@ export interface Order {
   /** ISO 8601. Responses are in UTC with milliseconds. */
   when: string;
 }
+
+/** Why the order failed. Absent unless status is failed. Later releases can add causes. */
+export type OrderFailure = "expired" | "declined" | "authentication_required" | "insufficient_funds" | "other";
 
 export interface OrderInput {
   /** Delegation to pay with: its id or its signed reference. Not needed for a free plan. */

@@ -1176,6 +1176,7 @@ class Order(Record):
     currency: str
     data: Mapping[str, Any]
     disputed: bool
+    failure_code: str | None = None
     failure_reason: str | None = None
     http_status: int
     message: str
@@ -1200,6 +1201,7 @@ class Order(Record):
         member("currency", "currency", text, True),
         member("data", "data", mapping, True),
         member("disputed", "disputed", boolean, True),
+        member("failure_code", "failureCode", text, False),
         member("failure_reason", "failureReason", text, False),
         member("http_status", "httpStatus", integer, True),
         member("message", "message", text, True),
