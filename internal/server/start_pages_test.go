@@ -150,8 +150,9 @@ func TestStartSelling(t *testing.T) {
 		}
 		// The seller's code comes first.
 		body := alice.get(w + "/agents/" + string(id)).body
-		if sells, calls := strings.Index(body, "<h2>Take payments"), strings.Index(body, "<h2>Call it"); sells < 0 || calls < sells {
-			t.Errorf("Take payments is at %d, Call it at %d", sells, calls)
+		sells, table, calls := strings.Index(body, "<h2>Take payments"), strings.Index(body, "<h2>Endpoints"), strings.Index(body, "<h2>Call it")
+		if sells < 0 || table < sells || calls < table {
+			t.Errorf("Take payments is at %d, Endpoints at %d, Call it at %d", sells, table, calls)
 		}
 		viewer := o.signUp("viewer", alice.invite(alice.workspace(), "viewer"))
 		reads(t, viewer.get(path), http.StatusOK, "Take payments")
