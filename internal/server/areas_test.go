@@ -300,3 +300,63 @@ func TestAssets(t *testing.T) {
 	}
 	t.Logf("a first page takes %d bytes", sum)
 }
+
+// navigation is the list of pages beside a page of a workspace.
+var navigation = regexp.MustCompile(`(?s)<nav class="nav".*?</nav>`)
+
+// TestNavigation_Sides: a workspace that only sells or only buys sees the pages of that side first and one way to the other side. A page of
+// the other side, a record there, and a new workspace show both sides.
+func TestNavigation_Sides(t *testing.T) {
+	eachTown(t, func(o *town) {
+		t := o.t
+		s, eve := o.sold("alice", "bob"), o.seller("eve")
+		alice, bob := s.seller, s.buyer
+		sell, buy := []string{"/agents", "/revenue", "/orders", "/requests"}, []string{"/holdings", "/orders?role=buyer", "/requests?role=buyer", "/tokens"}
+		has := func(v *visitor, path, link string) bool {
+			t.Helper()
+			return strings.Contains(navigation.FindString(v.get(path).body), `href="`+link+`"`)
+		}
+		shows := func(what string, v *visitor, path, w string, want map[string]bool) {
+			t.Helper()
+			for link, want := range want {
+				to := w + link
+				if link == "/explore" {
+					to = link
+				}
+				if got := has(v, path, to); got != want {
+					t.Errorf("%s: the navigation has %s: %v", what, link, got)
+				}
+			}
+		}
+		all := map[string]bool{"/explore": false, "/start": false}
+		sells, buys := map[string]bool{"/explore": true, "/start": false}, map[string]bool{"/explore": false, "/start": true}
+		for _, link := range sell {
+			all[link], sells[link], buys[link] = true, true, false
+		}
+		for _, link := range buy {
+			all[link], sells[link], buys[link] = true, false, true
+		}
+		shows("new", eve.visitor, eve.w, eve.w, all)
+		eventually(t, "the sides are known", func() bool {
+			return has(alice.visitor, alice.w, "/explore") && has(bob.visitor, bob.w, bob.w+"/start")
+		})
+		shows("only sells", alice.visitor, alice.w, alice.w, sells)
+		shows("only buys", bob.visitor, bob.w, bob.w, buys)
+		nav := navigation.FindString(bob.get(bob.w + "/requests").body)
+		if buy, sell := strings.Index(nav, "<p>Buy"), strings.Index(nav, "<p>Sell"); buy < 0 || sell < buy {
+			t.Errorf("a buyer sees Buy at %d, Sell at %d", buy, sell)
+		}
+		if !strings.Contains(nav, `href="`+bob.w+`/requests?role=buyer" aria-current="page" data-key="q"`) {
+			t.Errorf("the page of receipts is not marked:\n%s", nav)
+		}
+		reads(t, bob.get(bob.w+"/requests"), http.StatusOK, "<h1>Receipts</h1>")
+		reads(t, bob.get(bob.w+"/orders"), http.StatusOK, "<h1>Spending</h1>")
+		reads(t, bob.get(bob.w+"/orders?role=seller"), http.StatusOK, "<h1>Orders</h1>")
+		all["/start"], all["/explore"] = false, false
+		shows("a page of the other side", bob.visitor, bob.w+"/agents", bob.w, all)
+		viewer := o.signUp("viewer", bob.invite(strings.TrimPrefix(bob.w, "/w/"), "viewer"))
+		shows("may not start selling", viewer, bob.w, bob.w, all)
+		alice.follow(alice.submit(formOf(t, alice.get(alice.w+"/holdings/"+string(s.plan)))))
+		shows("bought with a form", alice.visitor, alice.w, alice.w, all)
+	})
+}

@@ -41,6 +41,10 @@ func (s *Server) web() (*page.Site, error) {
 			Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }), Namespace: s.cfg.Namespace,
 			PublicURL: s.PublicURL(), Environment: s.base.auth.Environment(), Clock: s.cfg.Clock, Machine: s.base.clock.machine, Address: func(r *http.Request) string { return api.Source(r, proxies).String() },
 			Log: s.cfg.Log, Brand: s.cfg.Brand, CloseReads: s.cfg.CloseReads, Source: func(r *http.Request) string { return s.rails.Cards.Source(api.Source(r, proxies)) },
+			SidesOf: func(ctx context.Context, workspace toll.Address) (sides page.Sides, err error) {
+				sides.Sells, sides.Buys, err = store.SellsAndBuys(ctx, s.base.store, workspace)
+				return sides, err
+			},
 			SDK: sdk.Source{URL: s.PublicURL(), Published: registries, Go: s.cfg.GoRepository},
 		},
 		Session: session.Config{

@@ -70,3 +70,28 @@ func (q *Quota) Check(ctx context.Context, tx *Tx, n int64) error {
 	}
 	return err
 }
+
+// sellerRows and buyerRows select records of each side of sales, which are never deleted, by their owner.
+var (
+	sellerRows = []string{"plans WHERE owner = $1", "agents WHERE owner = $1"}
+	buyerRows  = []string{
+		"accounts WHERE subscriber = $1", "orders WHERE subscriber = $1", "delegations WHERE owner = $1", "payment_methods WHERE owner = $1",
+	}
+)
+
+// SellsAndBuys reports whether a workspace has records of a seller, and of a buyer.
+func SellsAndBuys(ctx context.Context, q Querier, workspace toll.Address) (sells, buys bool, err error) {
+	has := func(rows []string) bool {
+		for _, of := range rows {
+			var found []int64
+			if found, err = values[int64](ctx, q, "SELECT 1 FROM "+of+" LIMIT 1", workspace.Lower()); err != nil || len(found) > 0 {
+				return err == nil
+			}
+		}
+		return false
+	}
+	if sells = has(sellerRows); err == nil {
+		buys = has(buyerRows)
+	}
+	return sells, buys, err
+}

@@ -2,10 +2,12 @@ package page
 
 import (
 	"cmp"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"regexp"
 	"slices"
+	"time"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/plain"
@@ -13,6 +15,7 @@ import (
 
 // Groups of the side navigation, in their order.
 const (
+	GroupHome    = "Home" // drawn without its name
 	GroupSell    = "Sell"
 	GroupBuy     = "Buy"
 	GroupDevelop = "Develop"
@@ -20,7 +23,7 @@ const (
 	GroupOperate = "Operator"
 )
 
-var groups = []string{GroupSell, GroupBuy, GroupDevelop, GroupManage, GroupOperate}
+var groups = []string{GroupHome, GroupSell, GroupBuy, GroupDevelop, GroupManage, GroupOperate}
 
 // Area is a page of a workspace: one row of the table. Whoever opens it is a member of the workspace, with the
 // right that the row names; a form that reaches Post was shown to this member on this page, in this workspace.
@@ -34,6 +37,8 @@ type Area struct {
 	Icon  string
 	Key   string // goes there after g; "" for none
 	Under string // Path of the page whose entry is marked on this one; "" for its own
+
+	Bought string // text of a second entry, in GroupBuy, for the same list with role=buyer; "" for none
 
 	Right toll.Right // to open the page
 	Act   toll.Right // to send its form; "" for a page without forms, or whose acts check their rights
@@ -80,6 +85,7 @@ func (p *Area) served() Route {
 			c.Fault, c.Status = Stale, http.StatusForbidden
 			return p.Get(c)
 		}
+		defer c.sides.Drop(c.Person.Address)
 		return p.Post(c)
 	}}
 }
@@ -135,19 +141,100 @@ func frameAround(c *Context) *frame {
 	if p.User != nil {
 		f.Role = string(p.Workspace.Role)
 	}
-	here := cmp.Or(c.Area.Under, c.Area.Path)
-	for _, name := range groups {
-		g := navGroup{Name: name}
-		for _, a := range c.Areas {
-			if a.Group == name && MayGo(c, a) {
-				g.Items = append(g.Items, navItem{a.Nav, a.Icon, a.Key, f.Base + a.Path, a.Path == here})
-			}
+	sides, order := sidesOf(c), slices.Clone(groups)
+	if sides.onlyBuys() {
+		order[1], order[2] = GroupBuy, GroupSell
+	}
+	for _, name := range order {
+		g := navGroup{Name: name, Items: sides.wayIn(c, name)}
+		if items, here := itemsOf(c, sides, name); here || g.Items == nil {
+			g.Items = items
+		}
+		if name == GroupHome {
+			g.Name = ""
 		}
 		if len(g.Items) > 0 {
 			f.Groups = append(f.Groups, g)
 		}
 	}
 	return f
+}
+
+// itemsOf returns the entries of a group, and whether one of them is marked.
+func itemsOf(c *Context, sides Sides, group string) (items []navItem, here bool) {
+	add := func(a *Area, item navItem, bought bool) {
+		item.Icon, item.Here = a.Icon, a.Path == cmp.Or(c.Area.Under, c.Area.Path) && bought == (c.Bought && a.Bought != "")
+		items, here = append(items, item), here || item.Here
+	}
+	for i := range c.Areas {
+		a := &c.Areas[i]
+		switch to := c.Base() + a.Path; {
+		case !MayGo(c, *a):
+		case a.Group == group:
+			add(a, navItem{Text: a.Nav, Key: a.Key, To: to}, false)
+		case a.Bought != "" && group == GroupBuy:
+			item := navItem{Text: a.Bought, To: to + "?role=buyer"}
+			if sides.onlyBuys() {
+				item.Key = a.Key
+			}
+			add(a, item, true)
+		}
+	}
+	return items, here
+}
+
+// Sides says on which sides of sales a workspace has records.
+type Sides struct{ Sells, Buys bool }
+
+func (s Sides) onlyBuys() bool { return s.Buys && !s.Sells }
+
+// wayIn returns the one entry of a side on which the workspace has no records while it has some on the other; nil for all its entries.
+func (s Sides) wayIn(c *Context, group string) []navItem {
+	switch {
+	case group == GroupSell && s.onlyBuys():
+		for _, a := range c.Areas {
+			if a.Path == "/start" && MayGo(c, a) {
+				return []navItem{{Text: a.Title, Icon: "store", To: c.Base() + a.Path}}
+			}
+		}
+	case group == GroupBuy && s.Sells && !s.Buys:
+		return []navItem{{Text: "Find an agent", Icon: "search", To: PathExplore}}
+	}
+	return nil
+}
+
+const (
+	// sidesLife is how long pages may miss the first record on a side, unless a form of this process created it. bothLife is for
+	// a workspace with records on both sides, which are never deleted.
+	sidesLife, bothLife = 10 * time.Second, time.Hour
+	// mostSides bounds the workspaces that are kept.
+	mostSides = 10_000
+)
+
+// sidesOf returns the sides of the workspace, from memory if they were read recently. After an error they are both.
+func sidesOf(c *Context) Sides {
+	at, now := c.Person.Address, c.Machine()
+	if known, ok := c.sides.Get(at, now); ok {
+		return known
+	}
+	s, err := c.SidesOf(c.Ctx(), at)
+	if err != nil {
+		c.Log.WarnContext(c.Ctx(), "the sides of a workspace could not be read, so its pages show both", slog.Any("err", err))
+		return Sides{true, true}
+	}
+	life := sidesLife
+	if s.Sells && s.Buys {
+		life = bothLife
+	}
+	c.sides.Put(at, s, now.Add(life), now)
+	return s
+}
+
+// ShowsBought reports whether a list shows what the workspace bought: by its field role, or else because the workspace only buys.
+func ShowsBought(c *Context) bool {
+	role := c.R.URL.Query().Get("role")
+	c.Bought = role == "buyer" || role == "" && sidesOf(c).onlyBuys()
+	return c.Bought
 }
 
 // MayGo reports whether the person may open a page.

@@ -20,6 +20,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/internal/auth"
+	"github.com/tollhq/toll/internal/cache"
 	"github.com/tollhq/toll/internal/web/session"
 	"github.com/tollhq/toll/sdk"
 	"github.com/tollhq/toll/x402"
@@ -44,6 +45,7 @@ type Config struct {
 	SignIn      SignIn
 	Cards       bool // the service takes cards
 	SDK         sdk.Source
+	SidesOf     func(ctx context.Context, workspace toll.Address) (Sides, error)
 }
 
 // Set is the pages of one package.
@@ -65,12 +67,13 @@ type Site struct {
 	pages    map[string]*template.Template
 	assets   *assets
 	brand    brand
+	sides    *cache.Cache[toll.Address, Sides]
 }
 
 // NewSite returns the site of the pages of all sets. Their templates share layout.html and components.html of files, which has the
 // directory static as well. Errors: a public address that is not an origin, a brand or a template that cannot be read.
 func NewSite(d Config, s session.Config, files fs.FS, sets ...Set) (*Site, error) {
-	w := &Site{Config: d, API: newAPI(d), origin: http.NewCrossOriginProtection(), pages: map[string]*template.Template{}}
+	w := &Site{Config: d, API: newAPI(d), origin: http.NewCrossOriginProtection(), pages: map[string]*template.Template{}, sides: cache.New[toll.Address, Sides](mostSides)}
 	var err error
 	if w.brand, err = d.Brand.read(); err != nil {
 		return nil, err

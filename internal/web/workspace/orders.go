@@ -20,18 +20,13 @@ import (
 // listOrders shows the orders of one side. Its filter lists the plans that the workspace sells or bought.
 func listOrders(w *pages) func(*page.Context) (page.View, error) {
 	return func(c *page.Context) (page.View, error) {
-		buyer := c.R.URL.Query().Get("role") == "buyer"
-		plans, err := orderPlans(c, buyer)
+		buyer, role := sideOf(c, "Orders for plans you sell", "Orders you placed")
+		plans, err := sidePlans(c, buyer)
 		if err != nil {
 			return nil, c.Failed("page", err)
 		}
-		filter, q := c.Filters(
-			page.Field{Name: "role", Label: "Show", Options: []page.Option{{Value: "seller", Text: "Orders for plans you sell"}, {Value: "buyer", Text: "Orders you placed"}}},
-			plans, page.Field{Name: "since", Label: "From", Type: "date"}, page.Field{Name: "until", Label: "Before", Type: "date"},
-		)
-		if q.Get("role") == "" {
-			q.Set("role", "seller")
-		}
+		filter, q := c.Filters(role, plans, page.Field{Name: "since", Label: "From", Type: "date"}, page.Field{Name: "until", Label: "Before", Type: "date"})
+		q.Set("role", cmp.Or(q.Get("role"), role.Options[0].Value))
 		orders, err := page.ListOf[*toll.Order](c, list.Orders, q)
 		if err := c.Narrowed(err); err != nil {
 			return nil, err
@@ -51,14 +46,29 @@ func listOrders(w *pages) func(*page.Context) (page.View, error) {
 		if buyer {
 			t.Empty.Text, t.Empty.To, t.Empty.Button = "Orders that this workspace places appear here.", page.PathExplore, "Find a plan"
 		}
-		return c.Record("Orders", page.Record{
-			Lead: "Orders for your plans, and orders that this workspace placed.", Links: file(c, "orders", q), Filter: filter, Table: t,
+		title, lead := "Orders", "Orders for your plans."
+		if buyer {
+			title, lead = "Spending", "Orders that this workspace placed."
+		}
+		return c.Record(title, page.Record{
+			Lead: lead, Links: file(c, "orders", q), Filter: filter, Table: t,
 		})
 	}
 }
 
-// orderPlans returns the field that filters orders by plan. The API rejects an invalid id.
-func orderPlans(c *page.Context, buyer bool) (page.Field, error) {
+// sideOf reports whether a list shows what the workspace bought, and returns the field that chooses it. The first option is what the
+// list shows now unless the query names the other one.
+func sideOf(c *page.Context, sold, bought string) (buyer bool, role page.Field) {
+	buyer = page.ShowsBought(c)
+	role = page.Field{Name: "role", Label: "Show", Options: []page.Option{{Value: "seller", Text: sold}, {Value: "buyer", Text: bought}}}
+	if buyer {
+		slices.Reverse(role.Options)
+	}
+	return buyer, role
+}
+
+// sidePlans returns the field that filters a list by the plans that the workspace bought, or sells. The API rejects an invalid id.
+func sidePlans(c *page.Context, buyer bool) (page.Field, error) {
 	f := page.Field{Name: "planId", Label: "Plan", Options: []page.Option{{Text: "All plans"}}}
 	add := func(id toll.PlanID, name string) {
 		f.Options = append(f.Options, page.Option{Value: string(id), Text: page.NameOf(name)})
@@ -243,6 +253,7 @@ func showOrder(c *page.Context, times ReadTimes) (page.View, error) {
 		return nil, c.Failed("order", err)
 	}
 	sold := p.Owner == c.Person.Address
+	c.Bought = !sold
 	plan := page.Cell{Text: page.NameOf(p.Metadata.Name), To: c.To("holdings", string(o.PlanID))}
 	if sold {
 		plan.To = c.To("plans", string(o.PlanID))
@@ -339,28 +350,25 @@ func requests(c *page.Context, q url.Values) (all page.List[*toll.Settlement], e
 
 // requestFilter are the fields that narrow the list of requests, and the same for the API.
 func requestFilter(c *page.Context) (fields []page.Field, q url.Values, err error) {
-	plans, _, err := planFilter(c, "planId")
+	buyer, role := sideOf(c, "Requests for my plans", "Requests by this workspace")
+	plans, err := sidePlans(c, buyer)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, c.Failed("page", err)
 	}
-	asked := c.R.URL.Query()
-	buyer := asked.Get("role") == "buyer"
 	agents := page.Field{Name: "agentId", Label: "Agent", Max: 100}
 	if !buyer {
 		if agents, _, err = agentFilter(c, "agentId"); err != nil {
 			return nil, nil, err
 		}
 	}
-	fields = []page.Field{
-		{Name: "role", Label: "Show", Options: []page.Option{{Value: "seller", Text: "Requests for my plans"}, {Value: "buyer", Text: "Requests by this workspace"}}},
-		plans, agents,
-	}
+	fields = []page.Field{role, plans, agents}
 	if !buyer {
 		fields = append(fields, page.Field{Name: "subscriber", Label: "Subscriber", Max: 42})
 	}
 	fields, q = c.Filters(append(fields,
 		page.Field{Name: "status", Label: "Outcome", Options: outcomes}, page.Field{Name: "since", Label: "From", Type: "date"},
 		page.Field{Name: "until", Label: "Before", Type: "date"})...)
+	q.Set("role", cmp.Or(q.Get("role"), role.Options[0].Value))
 	return fields, q, nil
 }
 
@@ -379,8 +387,12 @@ func (w *pages) listRequests(c *page.Context) (page.View, error) {
 	if err != nil {
 		return nil, c.Failed("list page", err)
 	}
-	return c.Record("Requests", page.Record{
-		Lead:  "Requests paid with credits, sorted by end time. A search covers up to 90 days. Settlements appear within seconds.",
+	title, lead := "Requests", "Requests paid with credits of your plans"
+	if buyer {
+		title, lead = "Receipts", "Requests that this workspace paid for with credits"
+	}
+	return c.Record(title, page.Record{
+		Lead:  lead + ", sorted by end time. A search covers up to 90 days. Settlements appear within seconds.",
 		Links: files, Filter: filter, Table: t,
 	})
 }
@@ -469,6 +481,7 @@ func (w *pages) showRequest(c *page.Context) (page.View, error) {
 		return nil, c.Failed("request", err)
 	}
 	own := p.Owner == c.Person.Address
+	c.Bought = !own
 	var agents []toll.AgentID
 	if r.AgentID != nil {
 		agents = append(agents, *r.AgentID)

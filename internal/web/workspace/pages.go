@@ -91,7 +91,7 @@ func (w *pages) areas() []page.Area {
 	const read, spend, manage = toll.RightRead, toll.RightSpend, toll.RightManage
 	return []page.Area{
 		{
-			Title: "Overview", Template: "overview", Group: page.GroupSell, Nav: "Overview", Icon: "layout-grid", Key: "o", Right: read,
+			Title: "Overview", Template: "overview", Group: page.GroupHome, Nav: "Overview", Icon: "layout-grid", Key: "o", Right: read,
 			Get: w.showOverview,
 		},
 		{Path: "/start", Title: "Start selling", Under: "/agents", Right: manage, Persons: true, Get: w.askStart, Post: w.start},
@@ -113,22 +113,22 @@ func (w *pages) areas() []page.Area {
 			Path: "/revenue", Title: "Revenue", Group: page.GroupSell, Nav: "Revenue", Icon: "coins", Key: "r", Right: read,
 			Get: w.showRevenue,
 		},
-		{
-			Path: "/requests", Title: "Requests", Group: page.GroupSell, Nav: "Requests", Icon: "receipt", Key: "q", Right: read,
-			Get: w.listRequests,
-		},
-		{Path: "/requests/{request}", Under: "/requests", Right: read, Get: w.showRequest},
 		{Path: "/keys/{key}/calls", Under: "/keys", Right: read, Persons: true, Get: listCalls},
-		{
-			Path: "/orders", Title: "Orders", Group: page.GroupSell, Nav: "Orders", Icon: "shopping-cart", Key: "n", Right: read,
-			Get: listOrders(w),
-		},
-		{Path: "/orders/{order}", Under: "/orders", Right: read, Act: toll.RightMoney, Get: readOrder(w), Post: refundOrder},
 		{
 			Path: "/holdings", Title: "My plans", Group: page.GroupBuy, Nav: "My plans", Icon: "coins", Key: "h", Right: read,
 			Get: listHoldings,
 		},
 		{Path: "/holdings/{plan}", Under: "/holdings", Right: read, Act: spend, Get: w.showHolding, Post: topUp},
+		{
+			Path: "/orders", Title: "Orders", Group: page.GroupSell, Nav: "Orders", Icon: "shopping-cart", Key: "n", Right: read,
+			Bought: "Spending", Get: listOrders(w),
+		},
+		{Path: "/orders/{order}", Under: "/orders", Right: read, Act: toll.RightMoney, Get: readOrder(w), Post: refundOrder},
+		{
+			Path: "/requests", Title: "Requests", Group: page.GroupSell, Nav: "Requests", Icon: "receipt", Key: "q", Right: read,
+			Bought: "Receipts", Get: w.listRequests,
+		},
+		{Path: "/requests/{request}", Under: "/requests", Right: read, Get: w.showRequest},
 		{
 			Path: "/tokens", Title: "Access tokens", Group: page.GroupBuy, Nav: "Access tokens", Icon: "badge-check", Key: "t",
 			Right: read, Get: listTokens,
@@ -147,7 +147,7 @@ func (w *pages) areas() []page.Area {
 		{Path: "/cards", Title: "Cards", Group: page.GroupBuy, Nav: "Cards", Icon: "credit-card", Key: "c", Right: read, Get: w.listCards},
 		{Path: "/cards/{card}", Under: "/cards", Right: read, Act: spend, Get: showCard, Post: changeCard},
 		{
-			Path: "/wallet", Title: "Wallet", Group: page.GroupBuy, Nav: "Wallet", Icon: "wallet", Key: "b", Right: read, Get: showWallet,
+			Path: "/wallet", Title: "Wallet", Group: page.GroupManage, Nav: "Wallet", Icon: "wallet", Key: "b", Right: read, Get: showWallet,
 			Post: useWallet,
 		},
 		{Path: "/export/{list}", Right: read, Get: export},
