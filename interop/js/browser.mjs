@@ -163,8 +163,8 @@ serve({
   },
 
   /**
-   * Returns what is wrong with the page, light, dark and on the narrowest telephone: what axe finds serious, and what is wider
-   * than the screen. Takes pictures when file is given.
+   * Returns what is wrong with the page, light and dark: what axe finds serious. Also returns what is wider than the screen of a
+   * desktop, the narrowest telephone, a telephone, or a tablet. Takes pictures when file is given.
    */
   async look({ file }) {
     const wrong = [];
@@ -176,14 +176,14 @@ serve({
     for (const frame of page.frames()) {
       await frame.evaluate(axe.source);
     }
-    for (const [scheme, width, rules] of [["light", desktop.width], ["dark", desktop.width, ["color-contrast"]], ["light", 320, []]]) {
+    for (const [scheme, width, rules] of [["light", desktop.width], ["dark", desktop.width, ["color-contrast"]], ["light", 320, []], ["light", 390, []], ["light", 820, []]]) {
       await show(scheme, width);
       for (const frame of page.frames()) {
         wrong.push(...(await frame.evaluate(examine, rules)).map((fault) => `${frame.url()} ${scheme} ${width}: ${fault}`));
       }
     }
     await scripts(false);
-    for (const [scheme, width] of file ? [["light", desktop.width], ["dark", desktop.width], ["light", 390], ["dark", 390]] : []) {
+    for (const [scheme, width] of file ? [["light", desktop.width], ["dark", desktop.width], ["light", 390], ["dark", 390], ["light", 820]] : []) {
       await show(scheme, width);
       await page.screenshot({ path: `${file}-${width}-${scheme}.png`, fullPage: true });
     }

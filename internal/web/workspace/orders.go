@@ -213,7 +213,12 @@ func storyOf(o *toll.Order, at OrderTimes) []page.Step {
 		steps = append(steps, s)
 	}
 	if o.Status == toll.OrderFailed {
-		steps = []page.Step{made, {Title: "Failed", Text: plain.Name(o.FailureReason), At: o.When.Time, Tone: "bad"}}
+		failed := page.Step{Title: "Failed", Text: plain.Name(o.FailureReason), At: o.When.Time, Tone: "bad"}
+		steps = []page.Step{made, failed}
+		if !at.Granted.IsZero() { // the chain dropped the payment, and the order lost its credits
+			granted.Tone, failed.Title = "good", "Payment reversed"
+			steps = []page.Step{made, granted, failed}
+		}
 	}
 	if len(at.Refunds) == 0 && o.RefundedCents > 0 {
 		at.Refunds = []Refunded{{Cents: o.RefundedCents}}

@@ -50,6 +50,8 @@ func TestStoryOf_Times(t *testing.T) {
 	refunded.RefundedCents, disputed.RefundedCents, disputed.Disputed = 300, 300, true
 	final := toll.Order{Status: toll.OrderFinal, Amount: toll.UnitsOfCents(500), Currency: "usdc", CreatedAt: toll.At(at(10)), When: toll.At(at(90))}
 	times := OrderTimes{Paid: at(20), Granted: at(30), Refunds: []Refunded{{At: at(60), Cents: 100}, {At: at(70), Cents: 200}}, Disputed: at(80)}
+	reversed := final
+	reversed.Status = toll.OrderFailed
 	early := times
 	early.Paid = at(5)
 	for what, c := range map[string]struct {
@@ -62,6 +64,7 @@ func TestStoryOf_Times(t *testing.T) {
 		"refunded twice":                {refunded, times, "Recorded 10, Paid by card 20, Credits granted 30, Refunded 60, Refunded 70"},
 		"refunded and disputed":         {disputed, times, "Recorded 10, Paid by card 20, Credits granted 30, Refunded 60, Refunded 70, Disputed 80"},
 		"the processor's clock is slow": {refunded, early, "Recorded 10, Paid by card 30, Credits granted 30, Refunded 60, Refunded 70"},
+		"reversed":                      {reversed, OrderTimes{Granted: at(30)}, "Recorded 10, Credits granted 30, Payment reversed 90"},
 		"final":                         {final, OrderTimes{Granted: at(30)}, "Recorded 10, Signed 0, Sent to the chain 0, Included in a block 0, Credits granted 30, Final 90"},
 	} {
 		var got []string
