@@ -29,7 +29,7 @@ func TestScreens(t *testing.T) {
 		service, password := begun[1], begun[2]
 		b.open("stranger", true, "")
 		b.walk("stranger", service+"/explore", "/sign-in", "/sign-up", "/recover", "/w")
-		for name, path := range map[string]string{"docs": "/paying", "docs index": "", "docs errors": "/errors", "docs operation": "/api/registerPlan", "docs search": "/search?q=plan"} {
+		for name, path := range map[string]string{"docs": "/paying", "docs index": "", "docs errors": "/errors", "docs operation": "/api/registerPlan", "docs search": "/search?q=plan", "docs rooms": "/rooms"} {
 			b.visit(service+"/docs"+path, http.StatusOK) // the page of all records has the same look, and is long
 			b.look("stranger " + name)
 		}
@@ -49,7 +49,7 @@ func TestScreens(t *testing.T) {
 				b.press("Sign in")
 			}
 			seen := b.walk(person, b.read("Needs attention"),
-				"components", "/explore", "/account/security", "/account/access", "/device", "/cards/enroll")
+				"components", "holdings", "tokens", "delegations", "cards", "/explore", "/account/security", "/account/access", "/device", "/cards/enroll")
 			for _, name := range []string{"plans new", "agents id", "orders id", "webhooks id", "try", "operator"} {
 				if person == "bob" && !seen[name] {
 					b.Errorf("no link leads to the page %q", name)

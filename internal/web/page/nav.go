@@ -38,7 +38,7 @@ type Area struct {
 	Key   string // goes there after g; "" for none
 	Under string // Path of the page whose entry is marked on this one; "" for its own
 
-	Bought string // text of a second entry, in GroupBuy, for the same list with role=buyer; "" for none
+	Bought string // text of an entry in GroupBuy for the same list with role=buyer, once the workspace bought something; "" for none
 
 	Right toll.Right // to open the page
 	Act   toll.Right // to send its form; "" for a page without forms, or whose acts check their rights
@@ -163,7 +163,7 @@ func frameAround(c *Context) *frame {
 // itemsOf returns the entries of a group, and whether one of them is marked.
 func itemsOf(c *Context, sides Sides, group string) (items []navItem, here bool) {
 	add := func(a *Area, item navItem, bought bool) {
-		item.Icon, item.Here = a.Icon, a.Path == cmp.Or(c.Area.Under, c.Area.Path) && bought == (c.Bought && a.Bought != "")
+		item.Icon, item.Here = a.Icon, a.Path == cmp.Or(c.Area.Under, c.Area.Path) && bought == (c.Bought && a.Bought != "" && sides.Buys)
 		items, here = append(items, item), here || item.Here
 	}
 	for i := range c.Areas {
@@ -172,7 +172,7 @@ func itemsOf(c *Context, sides Sides, group string) (items []navItem, here bool)
 		case !MayGo(c, *a):
 		case a.Group == group:
 			add(a, navItem{Text: a.Nav, Key: a.Key, To: to}, false)
-		case a.Bought != "" && group == GroupBuy:
+		case a.Bought != "" && group == GroupBuy && sides.Buys:
 			item := navItem{Text: a.Bought, To: to + "?role=buyer"}
 			if sides.onlyBuys() {
 				item.Key = a.Key

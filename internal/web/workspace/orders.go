@@ -265,7 +265,7 @@ func showOrder(c *page.Context, times ReadTimes) (page.View, error) {
 	}
 	s := page.Record{Facts: []page.Fact{
 		{Label: "ID", Cell: page.Cell{ID: o.OrderID}}, {Label: "State", Cell: page.Cell{State: orderState(o)}}, {Label: "Plan", Cell: plan},
-		{Label: "Subscriber", Cell: page.Cell{ID: o.SubscriberAddress.String()}}, {Label: "Amount", Cell: amountOf(o)}, {Label: "Paid by", Cell: page.Cell{Text: paysBy(o)}},
+		{Label: "Subscriber", Cell: page.Cell{ID: o.SubscriberAddress.String()}}, {Label: "Amount", Cell: amountOf(o)}, {Label: "Payment method", Cell: page.Cell{Text: paysBy(o)}},
 		{Label: "Credits", Cell: page.Credits(o.CreditsGranted)}, {Label: "Created", Cell: page.At(o.CreatedAt.Time)},
 	}, Steps: storyOf(o, at)}
 	if o.TxHash != "" {

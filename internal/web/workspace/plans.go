@@ -533,6 +533,7 @@ func (w *pages) showPlan(c *page.Context) (page.View, error) {
 	}
 	ordersTable := ordersTable(c, orders)
 	ordersTable.Pager = nil
+	ordersTable.Empty = &page.Empty{Icon: "shopping-cart", Title: "No orders yet", Text: "Orders for this plan appear here."}
 	agentsTable := agentsTable(c, agents)
 	agentsTable.Pager = nil
 	agentsTable.Empty = &page.Empty{Icon: "bot", Title: "No agents", Text: noAgent, To: c.To("agents"), Button: "Your agents", Command: ""}
