@@ -39,7 +39,11 @@ func listOrders(w *pages) func(*page.Context) (page.View, error) {
 		if err != nil {
 			return nil, c.Failed("page", err)
 		}
-		t := tableOfOrders(c, list.Orders.Show("orderId", "planId", "subscriberAddress", "status", "amount", "creditsGranted", "createdAt"), orders)
+		shown := []string{"orderId", "planId", "subscriberAddress", "status", "amount", "creditsGranted", "createdAt"}
+		if buyer { // which placed all of them
+			shown = slices.Delete(shown, 2, 3)
+		}
+		t := tableOfOrders(c, list.Orders.Show(shown...), orders)
 		for i, o := range orders.Items {
 			t.Rows[i][1] = planCell(c, names, o.PlanID, !buyer)
 		}
@@ -183,7 +187,10 @@ func storyOf(o *toll.Order, at OrderTimes) []page.Step {
 	case o.Amount.IsZero():
 		made.Text = "The plan is free."
 	case byCard(o):
-		paid := page.Step{Title: "Paid by card", Text: "The bank may ask the cardholder to confirm the payment.", At: at.Paid}
+		paid := page.Step{Title: "Paid by card", At: at.Paid}
+		if o.Status == toll.OrderCreated {
+			paid.Text = "The bank may ask the cardholder to confirm the payment."
+		}
 		if at.Paid.Before(made.At) || at.Paid.After(granted.At) { // the processor has its own clock
 			paid.At = granted.At
 		}
@@ -411,7 +418,11 @@ func (w *pages) requestsTable(c *page.Context, part page.List[*toll.Settlement],
 		}
 	}
 	names, err := w.namesOf(c, plans, agents)
-	of := list.Requests.Show("endedAt", "agentRequestId", "status", "agentId", "planId", "payer", "creditsRedeemed")
+	shown := []string{"endedAt", "agentRequestId", "status", "agentId", "planId", "payer", "creditsRedeemed"}
+	if buyer { // which pays all of them
+		shown = slices.Delete(shown, 5, 6)
+	}
+	of := list.Requests.Show(shown...)
 	t := page.TableOf(c, of, "request", part, func(s *toll.Settlement, cell page.Cells) {
 		*cell["endedAt"] = page.AtOr(s.EndedAt, "open")
 		cell["agentRequestId"].To, cell["status"].Sub = c.To("requests", s.AgentRequestID), tookText(s)

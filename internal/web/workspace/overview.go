@@ -167,9 +167,7 @@ func (w *pages) buying(c *page.Context, body *overviewPage, p page.Period, held 
 	}
 	body.Stats = append(body.Stats, page.Stat{Label: "Active access tokens", Value: count, To: c.To("tokens")})
 	body.Charts = []*page.Chart{page.NewChart("Credits burned", p, u.credits, page.PlainNumber)}
-	body.Spent = page.TableOf(c, list.Orders.Show("orderId", "status", "amount", "creditsGranted", "createdAt"), "order", orders, func(o *toll.Order, cell page.Cells) {
-		cell["orderId"].To, *cell["amount"] = c.To("orders", o.OrderID), amountOf(o)
-	})
+	body.Spent = tableOfOrders(c, list.Orders.Show("orderId", "status", "amount", "creditsGranted", "createdAt"), orders)
 	body.Spent.Empty = &page.Empty{Icon: "shopping-cart", Title: "No orders yet", Text: "Plans that you order appear here with their price."}
 	var err error
 	if body.Receipts, err = w.requestsTable(c, paid, true); err != nil {
