@@ -301,8 +301,8 @@ func TestAssets(t *testing.T) {
 	t.Logf("a first page takes %d bytes", sum)
 }
 
-// navigation is the list of pages beside a page of a workspace.
-var navigation = regexp.MustCompile(`(?s)<nav class="nav".*?</nav>`)
+// navPart is the list of pages beside a page of a workspace.
+var navPart = regexp.MustCompile(`(?s)<nav class="nav".*?</nav>`)
 
 // TestNavigation_Sides: a workspace that only sells or only buys sees the pages of that side first and one way to the other side. A page of
 // the other side, a record there, and a new workspace show both sides.
@@ -314,7 +314,7 @@ func TestNavigation_Sides(t *testing.T) {
 		sell, buy := []string{"/agents", "/revenue", "/orders", "/requests"}, []string{"/holdings", "/orders?role=buyer", "/requests?role=buyer", "/tokens"}
 		has := func(v *visitor, path, link string) bool {
 			t.Helper()
-			return strings.Contains(navigation.FindString(v.get(path).body), `href="`+link+`"`)
+			return strings.Contains(navPart.FindString(v.get(path).body), `href="`+link+`"`)
 		}
 		shows := func(what string, v *visitor, path, w string, want map[string]bool) {
 			t.Helper()
@@ -348,7 +348,7 @@ func TestNavigation_Sides(t *testing.T) {
 		})
 		shows("only sells", alice.visitor, alice.w, alice.w, sells)
 		shows("only buys", bob.visitor, bob.w, bob.w, buys)
-		nav := navigation.FindString(bob.get(bob.w + "/requests").body)
+		nav := navPart.FindString(bob.get(bob.w + "/requests").body)
 		if buy, sell := strings.Index(nav, "<p>Buy"), strings.Index(nav, "<p>Sell"); buy < 0 || sell < buy {
 			t.Errorf("a buyer sees Buy at %d, Sell at %d", buy, sell)
 		}
