@@ -58,7 +58,7 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // serve handles a request with a valid path.
 func (g *gate) serve(w http.ResponseWriter, r *http.Request) {
-	x := &exchange{gate: g, w: w, correlation: correlationID(r.Header)}
+	x := &exchange{gate: g, w: w, r: r, correlation: correlationID(r.Header)}
 	if r.ProtoMajor == 1 && len(r.TransferEncoding) > 0 {
 		// The server dropped any Content-Length. The next bytes on this connection may belong to this request.
 		w.Header().Set("Connection", "close")
@@ -88,7 +88,7 @@ func (g *gate) serve(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	if !x.price() || !x.pay(cred) {
+	if !x.price(cred.token != "") || !x.pay(cred) {
 		return
 	}
 	x.run()
@@ -98,7 +98,7 @@ func (g *gate) serve(w http.ResponseWriter, r *http.Request) {
 type exchange struct {
 	*gate
 	w           http.ResponseWriter
-	r           *http.Request // without the credential
+	r           *http.Request // without the credential, once it was read
 	correlation string
 
 	terms    *x402.Terms
@@ -115,24 +115,38 @@ type exchange struct {
 	known bool
 }
 
-func (x *exchange) fail(e *toll.Error) { writeError(x.w, e, x.correlation) }
+func (x *exchange) fail(e *toll.Error) {
+	if x.c.onError != nil {
+		retryAfter(x.w.Header(), e)
+		if x.c.onError(x.w, x.r, e) {
+			return
+		}
+	}
+	writeError(x.w, e, x.correlation)
+}
 
 // price reads the terms of the plan and sets the price of the request. It returns false after it wrote an error response.
-func (x *exchange) price() bool {
+func (x *exchange) price(paid bool) bool {
 	t, err := x.c.Terms.Of(x.r.Context(), x.c.plan)
 	if err != nil {
 		x.unavailable(x.c.Unavailable("reading the terms of the plan", &seller.Offer{PlanID: x.c.plan, Item: x.correlation}, err))
 		return false
 	}
 	x.terms = t
-	verb := x.r.Method
-	if verb == http.MethodHead {
-		verb = http.MethodGet
-	}
-	var amount *toll.Credits
 	price := x.priced()
-	x.asked, amount = seller.Price(t, price)
-	if price != nil && *x.asked != *price {
+	if paid && x.c.maxFunc != nil {
+		if x.c.maxBody >= 0 {
+			x.r.Body = http.MaxBytesReader(x.w, x.r.Body, x.c.maxBody)
+		}
+		n, err := x.c.maxFunc(x.r, nil)
+		if err != nil {
+			x.fail(toll.AsError(err))
+			return false
+		}
+		price = &n
+	}
+	x.demand(price)
+	if price != nil && *x.asked != *price && x.c.maxFunc == nil {
 		if x.c.onClosed != nil {
 			x.c.onClosed(x.w, x.r, toll.Errorf(toll.CodeBadRequirements,
 				"The price must be %d to %d credits for plan %s; got %d.",
@@ -144,8 +158,6 @@ func (x *exchange) price() bool {
 				"min", int64(t.MinAmount), "max", int64(t.MaxAmount), "planId", string(t.PlanID))
 		})
 	}
-	x.asks = x.ask(t, verb, amount)
-	x.required = x.asks.required
 	if x.exact, err = x.c.exactEntries(t); err != nil {
 		x.gate.unlisted.Do(func() {
 			x.c.Log.Error("paid: the PerCall prices cannot be offered, so the 402 response omits them",
@@ -155,22 +167,38 @@ func (x *exchange) price() bool {
 	return true
 }
 
-// asked is the demand of a route for a resource. Requests share it, so required is read-only. Its amount depends only on terms and route.
+// demand sets the amount to verify, and the demand of the request. nil means the maximum of the plan.
+func (x *exchange) demand(price *toll.Credits) {
+	verb := x.r.Method
+	if verb == http.MethodHead {
+		verb = http.MethodGet
+	}
+	var amount *toll.Credits
+	x.asked, amount = seller.Price(x.terms, price)
+	x.asks = x.ask(x.terms, verb, amount)
+	x.required = x.asks.required
+}
+
+// asked is the demand of a route for a resource. Requests share it, so required is read-only.
 type asked struct {
 	terms     *x402.Terms
 	url, verb string
+	amount    toll.Credits // -1 for none
 	required  *x402.PaymentRequired
 	// plain is the encoded 402 for requests without a payment, or nil until the first such request.
 	plain atomic.Pointer[encoded]
 }
 
-// ask returns the demand for the request. It reuses the previous demand if terms, URL, and verb are the same, as usual.
+// ask returns the demand for the request. It reuses the previous demand if terms, URL, verb, and amount are the same.
 func (x *exchange) ask(t *x402.Terms, verb string, amount *toll.Credits) *asked {
-	url := x.resource()
-	if a := x.gate.last.Load(); a != nil && a.terms == t && a.url == url && a.verb == verb {
+	url, n := x.resource(), toll.Credits(-1)
+	if amount != nil {
+		n = *amount
+	}
+	if a := x.gate.last.Load(); a != nil && a.terms == t && a.url == url && a.verb == verb && a.amount == n {
 		return a
 	}
-	a := &asked{terms: t, url: url, verb: verb, required: x402.NewPaymentRequired([]*x402.Terms{t}, x402.Options{
+	a := &asked{terms: t, url: url, verb: verb, amount: n, required: x402.NewPaymentRequired([]*x402.Terms{t}, x402.Options{
 		Namespace: x.c.Namespace, Endpoint: url, AgentID: x.c.AgentID, HTTPVerb: verb, Scheme: x.c.scheme,
 		Network: x.c.network, Description: x.c.description, MimeType: x.c.mimeType, Amount: amount,
 		MaxTimeoutSecs: x.c.HoldSecs,
@@ -219,11 +247,46 @@ func (x *exchange) pay(cred credential) bool {
 		refusal = x.c.CheckResource(sent, x.c.publicURL, x.served)
 	}
 	if refusal == nil {
-		o := x.offer()
-		o.PlanID, o.Max, o.Unheld = x.c.plan, x.asked, !x.c.hold
-		x.sale, refusal = x.c.Open(x.r.Context(), o, cred.token)
+		refusal = x.open(cred.token)
+	}
+	if refusal != nil && refusal.Reason == x402.ReasonInsufficientFunds && x.c.maxFunc != nil {
+		refusal = x.openLower(cred.token, refusal)
 	}
 	return x.isPaid(refusal)
+}
+
+// open verifies the payment with a hold of the demanded credits.
+func (x *exchange) open(token string) (refusal *seller.Refusal) {
+	o := x.offer()
+	o.PlanID, o.Max, o.Unheld = x.c.plan, x.asked, !x.c.hold
+	x.sale, refusal = x.c.Open(x.r.Context(), o, token)
+	return refusal
+}
+
+// openLower verifies a payment again after a shortfall r, with the bound that [MaxCreditsFunc] returns for the available credits.
+func (x *exchange) openLower(token string, r *seller.Refusal) *seller.Refusal {
+	f, ok := x.c.Facilitator.(interface {
+		BalanceOf(ctx context.Context, id toll.PlanID, holder toll.Address) (*toll.Balance, error)
+	})
+	payer, err := toll.ParseAddress(r.Payer)
+	if !ok || err != nil {
+		return r
+	}
+	ctx, cancel := context.WithTimeout(x.r.Context(), x.c.Timeout)
+	defer cancel()
+	b, err := f.BalanceOf(ctx, x.c.plan, payer)
+	if err != nil {
+		return x.c.Unavailable("reading a balance", &seller.Offer{PlanID: x.c.plan, Item: x.correlation}, err)
+	}
+	n, err := x.c.maxFunc(x.r, &b.Available)
+	if err != nil {
+		return &seller.Refusal{Class: seller.Unpaid, Reason: r.Reason, Err: toll.AsError(err), Payer: r.Payer}
+	}
+	if n >= *x.asked {
+		return r
+	}
+	x.demand(&n)
+	return x.open(token)
 }
 
 // offer returns the fields that both kinds of payments share.

@@ -44,11 +44,14 @@ type config struct {
 	credits     toll.Credits
 	creditsFunc func(*http.Request, Response) toll.Credits
 	maxCredits  *toll.Credits
+	maxFunc     func(r *http.Request, available *toll.Credits) (toll.Credits, error)
 	scheme      string
 	network     string
 	description string
 	mimeType    string
 	publicURL   string
+	upstream    *url.URL // of this route of a [Proxy]
+	transport   http.RoundTripper
 
 	identifierRequired bool
 	offers             bool
@@ -64,6 +67,7 @@ type config struct {
 	afterVerify    func(*http.Request, *x402.VerifyResponse)
 	afterSettle    func(*http.Request, *x402.SettleResponse)
 	onPaymentError func(http.ResponseWriter, *http.Request, *toll.Error) bool
+	onError        func(http.ResponseWriter, *http.Request, *toll.Error) bool
 	onClosed       func(http.ResponseWriter, *http.Request, *toll.Error)
 
 	// flushEventsOnly restricts streaming to event streams. [Proxy] sets it because its reverse proxy flushes every response without
@@ -108,6 +112,23 @@ func CreditsFunc(f func(r *http.Request, resp Response) toll.Credits) Option {
 
 // MaxCredits bounds the price from a CreditsFunc, and therefore the hold. Default: the maximum of the plan.
 func MaxCredits(n toll.Credits) Option { return func(c *config) { c.maxCredits = max(n, 0).Ptr() } }
+
+// MaxCreditsFunc bounds the price of each paid request, and therefore its hold, by a function of the request. f may read the
+// body with [ReadBody]. available is nil in the first call. If the subscriber has fewer credits than f returned, f is
+// called a second time with the available credits, and may return a lower bound that the subscriber can pay. An error of f rejects
+// the request: a [*toll.Error] with its own status, any other error with 500; in the second call with 402. Requests without a payment
+// do not reach f: their 402 contains [MaxCredits].
+func MaxCreditsFunc(f func(r *http.Request, available *toll.Credits) (toll.Credits, error)) Option {
+	return func(c *config) { c.maxFunc = f }
+}
+
+// Upstream sets the server to which a [Proxy] sends the requests of a route, and the transport that sends them. The default is
+// the upstream of the proxy. transport may be nil; a transport of the route sees the request as the upstream does, with the context of
+// the work, from which [FromContext] returns the payment. Upstream panics unless u is an absolute http or https URL.
+func Upstream(u *url.URL, transport http.RoundTripper) Option {
+	checkUpstream(u)
+	return func(c *config) { c.upstream, c.transport = u, transport }
+}
 
 // Scheme overrides the payment scheme of the plan.
 func Scheme(s string) Option { return func(c *config) { c.scheme = s } }
@@ -218,6 +239,12 @@ func AfterSettle(f func(r *http.Request, receipt *x402.SettleResponse)) Option {
 // the headers that it set. The payment-required and payment-response headers are set before it runs.
 func OnPaymentError(f func(w http.ResponseWriter, r *http.Request, e *toll.Error) bool) Option {
 	return func(c *config) { c.onPaymentError = f }
+}
+
+// OnError sets a function that may write the response to an error of the route other than a 402: a malformed or too large request, an
+// error of BeforeVerify or MaxCreditsFunc, a conflict, or an unreachable service. It returns true if it has responded.
+func OnError(f func(w http.ResponseWriter, r *http.Request, e *toll.Error) bool) Option {
+	return func(c *config) { c.onError = f }
 }
 
 // OnClosed sets a function that responds while the route cannot accept payments because of its configuration: the price lies

@@ -9,7 +9,6 @@ import (
 	"mime/multipart"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
 
 	"github.com/tollhq/toll"
@@ -112,21 +111,15 @@ func refuseBodyOverride(r *http.Request) *toll.Error {
 	if !form && !parts && kind != "application/json" && !strings.HasSuffix(kind, "+json") || r.Body == nil {
 		return nil
 	}
-	b, err := io.ReadAll(io.LimitReader(r.Body, maxFormBody+1))
+	b, failed := readBody(r, maxFormBody)
 	switch {
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		return toll.NewError(toll.CodeRequestTimeout)
-	case err != nil:
-		return toll.Errorf(toll.CodeBadRequest, "The body could not be read.")
-	}
-	if len(b) > maxFormBody {
+	case failed != nil && failed.Code == toll.CodeBodyTooLarge:
 		return toll.Errorf(toll.CodeBodyTooLarge, "The body is too large: form and JSON bodies on this path must be at most 1 MiB.")
+	case failed != nil:
+		return failed
 	}
-	r.Body = struct {
-		io.Reader
-		io.Closer
-	}{bytes.NewReader(b), r.Body}
 	named := false
+	var err error
 	switch {
 	case form:
 		named = namesMethod(string(b))

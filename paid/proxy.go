@@ -26,20 +26,28 @@ import (
 //
 // Only event streams stream. Other responses wait for their settlement, up to [MaxBuffer].
 func Proxy(f x402.Facilitator, upstream *url.URL, routes ...Route) http.Handler {
-	if upstream == nil || upstream.Host == "" || (upstream.Scheme != "http" && upstream.Scheme != "https") {
-		panic("paid: Proxy needs an absolute http or https URL")
-	}
-	p := &proxy{c: newConfig(sharedOptions(routes)), upstream: *upstream}
-	next := p.reverse()
-	p.table = newTable(f, next, routes, true)
+	checkUpstream(upstream)
+	p := &proxy{c: newConfig(append([]Option{Upstream(upstream, nil)}, sharedOptions(routes)...))}
+	next := p.reverse(p.c)
+	p.table = newTable(f, func(c *config) http.Handler {
+		if c.upstream == nil {
+			return next
+		}
+		return p.reverse(c)
+	}, routes, true)
 	p.table.strip = stripRequest
 	return p
 }
 
+func checkUpstream(u *url.URL) {
+	if u == nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
+		panic("paid: an upstream must be an absolute http or https URL")
+	}
+}
+
 type proxy struct {
-	c        *config
-	upstream url.URL
-	table    *table
+	c     *config
+	table *table
 }
 
 func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -85,13 +93,18 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // proxiedBody is the context key of the request body.
 type proxiedBody struct{}
 
-func (p *proxy) reverse() http.Handler {
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.MaxIdleConnsPerHost = 64
+// reverse returns the reverse proxy for the upstream of a route.
+func (p *proxy) reverse(c *config) http.Handler {
+	transport := c.transport
+	if transport == nil {
+		own := http.DefaultTransport.(*http.Transport).Clone()
+		own.MaxIdleConnsPerHost = 64
+		transport = own
+	}
 	return &httputil.ReverseProxy{
 		Transport: transport,
 		ErrorLog:  slog.NewLogLogger(p.c.Log.Handler(), slog.LevelWarn),
-		Rewrite:   p.rewrite,
+		Rewrite:   func(pr *httputil.ProxyRequest) { p.rewrite(pr, c.upstream) },
 		ModifyResponse: func(res *http.Response) error {
 			if res.StatusCode == http.StatusSwitchingProtocols {
 				return errors.New("the upstream server switched protocols, which paid routes do not support")
@@ -114,12 +127,14 @@ func (p *proxy) reverse() http.Handler {
 			// Not CodeUnavailable, which clients retry: the upstream may have done its work.
 			e := toll.NewError(toll.CodeInternal)
 			e.Message, e.Status = "The upstream server did not answer.", http.StatusBadGateway
-			writeError(w, e, correlationID(r.Header))
+			if c.onError == nil || !c.onError(w, r, e) {
+				writeError(w, e, correlationID(r.Header))
+			}
 		},
 	}
 }
 
-func (p *proxy) rewrite(pr *httputil.ProxyRequest) {
+func (p *proxy) rewrite(pr *httputil.ProxyRequest, upstream *url.URL) {
 	h := pr.Out.Header
 	for name := range h {
 		if n := dashed(name); strings.HasPrefix(n, "x-forwarded") || n == "forwarded" || n == "x-real-ip" || n == "true-client-ip" {
@@ -127,7 +142,7 @@ func (p *proxy) rewrite(pr *httputil.ProxyRequest) {
 		}
 	}
 	pr.Out.Trailer = nil // it could contain a payment header
-	pr.SetURL(&p.upstream)
+	pr.SetURL(upstream)
 	if ip, _, err := net.SplitHostPort(pr.In.RemoteAddr); err == nil {
 		h.Set("X-Forwarded-For", ip)
 	}

@@ -1,8 +1,10 @@
 package paid
 
 import (
+	"bytes"
 	"errors"
 	"io"
+	"math"
 	"net/http"
 	"os"
 	"slices"
@@ -187,6 +189,38 @@ func correlationID(h http.Header) string {
 		}
 	}
 	return toll.NewUUID()
+}
+
+// ReadBody returns the complete body of a request and puts it back, so that the handler reads it again. The route bounds it ([MaxBody]).
+// The error is a [*toll.Error]: 400 for a body that cannot be read, 408 after the read deadline, 413 for a body above the bound.
+func ReadBody(r *http.Request) ([]byte, error) {
+	b, err := readBody(r, math.MaxInt64-1)
+	if err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+// readBody is [ReadBody] with a bound in bytes.
+func readBody(r *http.Request, bound int64) ([]byte, *toll.Error) {
+	if r.Body == nil {
+		return nil, nil
+	}
+	b, err := io.ReadAll(io.LimitReader(r.Body, bound+1))
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return nil, toll.NewError(toll.CodeRequestTimeout)
+	case errors.As(err, &tooLarge), err == nil && int64(len(b)) > bound:
+		return nil, toll.NewError(toll.CodeBodyTooLarge)
+	case err != nil:
+		return nil, toll.Errorf(toll.CodeBadRequest, "The body could not be read.")
+	}
+	r.Body = struct {
+		io.Reader
+		io.Closer
+	}{bytes.NewReader(b), r.Body}
+	return b, nil
 }
 
 // body is a request body that records why reading failed. A transport may read it concurrently with the handler.

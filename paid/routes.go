@@ -41,8 +41,9 @@ const (
 // Exact keys win over keys with names, which are tried in their order, and keys with names win over keys with "*", longest first.
 func At(key string, opts ...Option) Route { return Route{key: key, opts: opts} }
 
-// Free is a free route, for a [Proxy] or beside a [Default]. Access tokens are removed from its requests too; see [TokenHeaders].
-func Free(key string) Route { return Route{key: key, kind: routeFree} }
+// Free is a free route, for a [Proxy] or beside a [Default]. Access tokens are removed from its requests too; see [TokenHeaders]. Of
+// the options, only [Upstream] applies.
+func Free(key string, opts ...Option) Route { return Route{key: key, kind: routeFree, opts: opts} }
 
 // Default is the paid route for requests without a matching key.
 func Default(opts ...Option) Route { return Route{kind: routeDefault, opts: opts} }
@@ -57,7 +58,7 @@ func CaseSensitive() Route { return Route{kind: routeCased} }
 // Routes puts a price list in front of next. Without a matching key or a [Default], a request passes to next unchanged, so next must
 // not match paths more liberally; [http.ServeMux] does not. Routes panics for malformed keys and paid routes without [Plan].
 func Routes(f x402.Facilitator, next http.Handler, routes ...Route) http.Handler {
-	t := newTable(f, next, routes, false)
+	t := newTable(f, func(*config) http.Handler { return next }, routes, false)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		e, values, _, err := t.find(r)
 		if err != nil {
@@ -118,7 +119,7 @@ func isCased(routes []Route) bool {
 	return slices.ContainsFunc(routes, func(r Route) bool { return r.kind == routeCased })
 }
 
-func newTable(f x402.Facilitator, next http.Handler, routes []Route, proxy bool) *table {
+func newTable(f x402.Facilitator, next func(*config) http.Handler, routes []Route, proxy bool) *table {
 	shared := slices.Concat([]Option{WithQueue(NewQueue())}, sharedOptions(routes), []Option{func(c *config) { c.flushEventsOnly = proxy }})
 	c := newConfig(shared)
 	t := &table{tokenHeaders: c.tokenHeaders, strip: stripPayment, cased: isCased(routes)}
@@ -127,9 +128,10 @@ func newTable(f x402.Facilitator, next http.Handler, routes []Route, proxy bool)
 		if r.kind >= routeOptions {
 			continue
 		}
-		e := &entry{table: t, next: next}
+		rc := newConfig(append(slices.Clone(shared), r.opts...))
+		e := &entry{table: t, next: next(rc)}
 		if r.kind != routeFree {
-			e.gate = newGate(f, next, newConfig(append(slices.Clone(shared), r.opts...)), terms)
+			e.gate = newGate(f, e.next, rc, terms)
 			t.gates = append(t.gates, e.gate)
 		}
 		if err := t.add(r, e); err != nil {
