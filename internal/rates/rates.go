@@ -367,3 +367,8 @@ func match(glob, text string) bool {
 
 // width returns the bytes of the first character of text.
 func width(text string) int { _, n := utf8.DecodeRuneInString(text); return n }
+
+// IsBuiltin reports whether every route knows q without a meter.
+func (q Quantity) IsBuiltin() bool {
+	return slices.Contains(inputs, q) || slices.Contains(outputs, q) || slices.Contains(others, q)
+}
