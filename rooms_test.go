@@ -149,6 +149,13 @@ var rooms = map[string]room{
 		ours:  "toll",
 		third: []string{"github.com/go-json-experiment/json"},
 	},
+	"internal/gate": {
+		what:  "the gate of a configuration file: upstreams, routes with prices by usage, meters, streams",
+		layer: "public",
+		ours:  "toll x402 evm paid internal/meter internal/modelapi internal/rates internal/seller",
+		third: []string{"github.com/prometheus/client_golang", "go.yaml.in/yaml/v3"},
+		tests: []string{"github.com/google/jsonschema-go"},
+	},
 	"internal/apiversion": {
 		what:  "API versions: which one applies, changes of JSON between them",
 		layer: "public",

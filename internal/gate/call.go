@@ -1,0 +1,193 @@
+package gate
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/modelapi"
+	"github.com/tollhq/toll/internal/rates"
+	"github.com/tollhq/toll/paid"
+	"github.com/tollhq/toll/x402"
+)
+
+// call is one request of a priced route. The goroutine of the request owns it, except for receipt.
+type call struct {
+	route  *route
+	start  time.Time
+	sent   http.Header // headers of the request
+	leave  func()      // ends the count of [Limits]; nil if it was not counted
+	row    *rates.Row
+	model  *modelapi.Call // of a preset
+	bounds rates.Bounds
+	inputs rates.Usage // what the meter found in the request
+
+	held     toll.Credits // set before the upstream is called
+	usage    rates.Usage  // complete once the response was read
+	answered bool         // the upstream responded with 2xx
+	upstream time.Duration
+	bytes    int64 // of the response
+	price    toll.Credits
+	over     toll.Credits // cost above the hold
+
+	receipt atomic.Pointer[x402.SettleResponse]
+}
+
+type callKey struct{}
+
+func callOf(ctx context.Context) *call {
+	c, _ := ctx.Value(callKey{}).(*call)
+	return c
+}
+
+// maxPrice implements [paid.MaxCreditsFunc]: it reads the request, finds its row, and returns the hold.
+func maxPrice(r *http.Request, available *toll.Credits) (toll.Credits, error) {
+	c := callOf(r.Context())
+	if available != nil {
+		return c.lower(*available)
+	}
+	if err := c.read(r); err != nil {
+		return 0, err
+	}
+	return c.row.Hold(c.bounds), nil
+}
+
+// read parses the request.
+func (c *call) read(r *http.Request) error {
+	body, err := paid.ReadBody(r)
+	if err != nil {
+		return err
+	}
+	members := map[string]string{}
+	switch o := c.route.operation; {
+	case o != nil:
+		if c.model, err = o.Parse(r.Header, body); err != nil {
+			return err
+		}
+		members = c.model.Members
+	case c.route.readsRequest:
+		var v any
+		if len(body) > 0 {
+			if kind := r.Header.Get("Content-Type"); !isJSON(kind) || r.Header.Get("Content-Encoding") != "" {
+				return toll.Errorf(toll.CodeBadRequest, "The body must be JSON without a content coding.")
+			}
+			if v = parseJSON(body); v == nil {
+				return toll.Errorf(toll.CodeBadRequest, "The body must be JSON without duplicate names.")
+			}
+		}
+		if members, err = membersOf(r.URL.Query(), v, c.route.named); err != nil {
+			return err
+		}
+		c.inputs = rates.Usage{Counts: map[rates.Quantity]int64{}}
+		c.route.meter.ofRequest(&c.inputs, r.Header, v)
+		if c.inputs.Bad {
+			return toll.Errorf(toll.CodeBadRequest, "The request has a quantity that is not a whole number of 0 or more.")
+		}
+	}
+	if c.row = c.route.table.Find(members); c.row == nil {
+		if model, ok := members["model"]; ok && c.model != nil {
+			return modelNotFound(model)
+		}
+		return toll.Errorf(toll.CodeBadRequest, "This route has no price for the request.").
+			WithHint("Ask the seller which values the parameters can have.")
+	}
+	c.bound()
+	return nil
+}
+
+func modelNotFound(model string) error {
+	e := toll.Errorf(toll.CodePathNotFound, "The model %q does not exist, or the seller does not offer it.", shorten(model))
+	e.Status = http.StatusNotFound
+	return e.WithHint("Use a model that the seller lists.")
+}
+
+// shorten bounds a text of the caller in a message.
+func shorten(text string) string {
+	if len(text) > 100 {
+		return strings.ToValidUTF8(text[:100], "") + "..."
+	}
+	return text
+}
+
+// bound sets the bounds of the call.
+func (c *call) bound() {
+	c.bounds = rates.Bounds{N: 1, Own: map[rates.Quantity]int64{rates.Requests: 1}}
+	for q, n := range c.inputs.Counts {
+		c.bounds.Own[q] = n
+	}
+	m := c.model
+	if m == nil {
+		return
+	}
+	c.bounds.N, c.bounds.Input = m.N, m.Input
+	if image := c.row.Image; m.Files > 0 && image > 0 {
+		if image > (1<<62)/m.Files {
+			c.bounds.Input = c.row.MaxInput
+		} else {
+			c.bounds.Input += m.Files * image
+		}
+	}
+	c.bounds.Input = min(c.bounds.Input, c.row.MaxInput)
+	if m.HasOutput {
+		c.bounds.Output = c.row.MaxOutput
+		if m.Output > 0 {
+			c.bounds.Output = min(c.bounds.Output, m.Output)
+		}
+	}
+}
+
+// lower lowers the output limit to what the available credits pay, and returns the new hold. The error names both figures.
+func (c *call) lower(available toll.Credits) (toll.Credits, error) {
+	needed := c.row.Hold(c.bounds)
+	output, ok := c.row.Afford(c.bounds, available)
+	if !ok || c.model == nil || !c.model.HasOutput {
+		b := c.bounds
+		if c.model != nil && c.model.HasOutput {
+			b.Output = min(b.Output, c.row.MinOutput)
+			needed = c.row.Hold(b)
+		}
+		return 0, toll.Errorf(toll.CodeInsufficientCredits, "This request needs %s credits, and %s are available.", needed, available)
+	}
+	c.bounds.Output = output
+	return c.row.Hold(c.bounds), nil
+}
+
+// priceOf implements [paid.CreditsFunc].
+func priceOf(r *http.Request, resp paid.Response) toll.Credits {
+	c := callOf(r.Context())
+	price, over, err := c.row.Price(c.usage, c.held)
+	if err != nil { // a stream that was delivered; a whole response was refused before
+		price = c.held
+	}
+	c.price, c.over = price, over
+	return price
+}
+
+// settled implements [paid.AfterSettle].
+func settled(r *http.Request, s *x402.SettleResponse) {
+	if c := callOf(r.Context()); c != nil && s.Success {
+		c.receipt.Store(s)
+	}
+}
+
+// measure completes the usage with the quantities that need no report of the upstream.
+func (c *call) measure() {
+	if c.usage.Counts == nil {
+		c.usage.Counts = map[rates.Quantity]int64{}
+	}
+	for q, n := range c.inputs.Counts {
+		c.usage.Counts[q] = n
+	}
+	c.usage.Counts[rates.Requests] = 1
+	c.usage.Counts[rates.Seconds] = int64((c.upstream + time.Second - 1) / time.Second)
+	c.usage.Counts[rates.Bytes] = c.bytes
+}
+
+func isJSON(contentType string) bool {
+	kind, _, _ := strings.Cut(strings.ToLower(contentType), ";")
+	kind = strings.TrimSpace(kind)
+	return kind == "application/json" || strings.HasSuffix(kind, "+json")
+}

@@ -1,0 +1,229 @@
+package gate
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/rates"
+	"github.com/tollhq/toll/x402"
+)
+
+// Meter reads the quantities of a route, by their name.
+type Meter map[string]*Reading
+
+// Reading is where a quantity is found. Exactly one of the first four members is set. A value is a whole number; with Count, the number of
+// elements of a list or members of an object; with Length, the number of characters of a text.
+type Reading struct {
+	Response      string `yaml:"response"` // JSON pointer (RFC 6901) into the response
+	Request       string `yaml:"request"`  // JSON pointer into the request
+	Header        string `yaml:"header"`   // header of the response
+	RequestHeader string `yaml:"request_header"`
+	Count         bool   `yaml:"count"`
+	Length        bool   `yaml:"length"`
+}
+
+func (m Meter) check() error {
+	if len(m) == 0 || len(m) > maxQuantities {
+		return fmt.Errorf(" must have 1 to %d quantities", maxQuantities)
+	}
+	for _, name := range slices.Sorted(maps.Keys(m)) {
+		if q, err := rates.ParseQuantity(name); err != nil {
+			return fmt.Errorf(": %q: %w", name, err)
+		} else if q.IsBuiltin() {
+			return fmt.Errorf(": %s is counted without a meter: use another name", name)
+		}
+		if err := m[name].check(); err != nil {
+			return fmt.Errorf(".%s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func (r *Reading) check() error {
+	if r == nil {
+		r = &Reading{}
+	}
+	places := 0
+	for _, p := range []string{r.Response, r.Request} {
+		if p != "" {
+			places++
+			if !strings.HasPrefix(p, "/") {
+				return fmt.Errorf("a JSON pointer must begin with /; got %q", p)
+			}
+		}
+	}
+	for _, h := range []string{r.Header, r.RequestHeader} {
+		if h != "" {
+			places++
+			if !headerName.MatchString(h) {
+				return fmt.Errorf("%q is not a valid header name", h)
+			}
+		}
+	}
+	switch {
+	case places != 1:
+		return errors.New("set exactly one of response, request, header, and request_header")
+	case r.Count && r.Length:
+		return errors.New("count and length exclude each other")
+	case (r.Count || r.Length) && (r.Header != "" || r.RequestHeader != ""):
+		return errors.New("count and length apply to JSON, not to headers")
+	}
+	return nil
+}
+
+// quantities returns the names of the quantities, sorted.
+func (m Meter) quantities() []rates.Quantity {
+	out := make([]rates.Quantity, 0, len(m))
+	for _, name := range slices.Sorted(maps.Keys(m)) {
+		out = append(out, rates.Quantity(name))
+	}
+	return out
+}
+
+// readsBody reports whether the meter needs the body of the response.
+func (m Meter) readsBody() bool {
+	for _, r := range m {
+		if r.Response != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// ofRequest adds the quantities that the request contains.
+func (m Meter) ofRequest(u *rates.Usage, h http.Header, body any) {
+	for name, r := range m {
+		switch {
+		case r.Request != "":
+			r.fromJSON(u, name, body)
+		case r.RequestHeader != "":
+			fromHeader(u, name, h, r.RequestHeader)
+		}
+	}
+}
+
+// ofResponse adds the quantities that the response contains. body is nil if it is not JSON.
+func (m Meter) ofResponse(u *rates.Usage, h http.Header, body any) {
+	for name, r := range m {
+		switch {
+		case r.Response != "":
+			r.fromJSON(u, name, body)
+		case r.Header != "":
+			fromHeader(u, name, h, r.Header)
+		}
+	}
+}
+
+func fromHeader(u *rates.Usage, name string, h http.Header, header string) {
+	switch values := h.Values(header); {
+	case len(values) == 0:
+	case len(values) > 1:
+		u.Bad = true
+	default:
+		n, err := strconv.ParseInt(strings.TrimSpace(values[0]), 10, 64)
+		put(u, name, n, err == nil)
+	}
+}
+
+func (r *Reading) fromJSON(u *rates.Usage, name string, v any) {
+	v, ok := find(v, r.Response+r.Request)
+	if !ok || v == nil {
+		return
+	}
+	switch v := v.(type) {
+	case json.Number:
+		n, err := strconv.ParseInt(v.String(), 10, 64)
+		put(u, name, n, err == nil && !r.Count && !r.Length)
+	case string:
+		put(u, name, int64(utf8.RuneCountInString(v)), r.Length)
+	case []any:
+		put(u, name, int64(len(v)), r.Count)
+	case map[string]any:
+		put(u, name, int64(len(v)), r.Count)
+	default:
+		u.Bad = true
+	}
+}
+
+func put(u *rates.Usage, name string, n int64, valid bool) {
+	if !valid || n < 0 {
+		u.Bad = true
+		return
+	}
+	u.Counts[rates.Quantity(name)] = n
+}
+
+// find returns the value at a JSON pointer.
+func find(v any, pointer string) (any, bool) {
+	for part := range strings.SplitSeq(strings.TrimPrefix(pointer, "/"), "/") {
+		part = strings.ReplaceAll(strings.ReplaceAll(part, "~1", "/"), "~0", "~")
+		switch in := v.(type) {
+		case map[string]any:
+			next, ok := in[part]
+			if !ok {
+				return nil, false
+			}
+			v = next
+		case []any:
+			i, err := strconv.Atoi(part)
+			if err != nil || i < 0 || i >= len(in) {
+				return nil, false
+			}
+			v = in[i]
+		default:
+			return nil, false
+		}
+	}
+	return v, true
+}
+
+// parseJSON returns a JSON value with its numbers as text, or nil if body is not strict JSON.
+func parseJSON(body []byte) any {
+	var raw json.RawMessage
+	if x402.Decode(body, &raw) != nil { // duplicate names, nesting, UTF-8
+		return nil
+	}
+	d := json.NewDecoder(strings.NewReader(string(body)))
+	d.UseNumber()
+	var v any
+	if d.Decode(&v) != nil {
+		return nil
+	}
+	return v
+}
+
+// membersOf returns the request members that `when` can name: query parameters, and the scalar members of a JSON object. A name in named
+// that the request repeats is an error, because the upstream could read the other value.
+func membersOf(query url.Values, body any, named []string) (map[string]string, error) {
+	out := map[string]string{}
+	for name, values := range query {
+		if len(values) > 1 && slices.Contains(named, name) {
+			return nil, toll.Errorf(toll.CodeBadRequest, "The query parameter %s must be sent only once.", name)
+		}
+		out[name] = values[0]
+	}
+	object, _ := body.(map[string]any)
+	for name, v := range object {
+		if _, twice := out[name]; twice && slices.Contains(named, name) {
+			return nil, toll.Errorf(toll.CodeBadRequest, "%s must be in the query or in the body, not in both.", name)
+		}
+		switch v := v.(type) {
+		case string:
+			out[name] = v
+		case json.Number:
+			out[name] = v.String()
+		case bool:
+			out[name] = strconv.FormatBool(v)
+		}
+	}
+	return out, nil
+}
