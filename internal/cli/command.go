@@ -83,7 +83,9 @@ func finish(c *cobra.Command) {
 			}
 			return errors.New(err)
 		}
-		c.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+		if c.RunE == nil {
+			c.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+		}
 	}
 	for _, sub := range c.Commands() {
 		finish(sub)

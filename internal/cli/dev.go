@@ -100,7 +100,7 @@ func runDev(ctx context.Context, a *app, f devFlags) (err error) {
 	if err := s.during("agent", "registering plans and agents", func() error { agent, err = m.seed(ctx); return err }); err != nil {
 		return errors.Join(err, m.agentListener.Close())
 	}
-	endAgent := background(ctx, func(ctx context.Context) error { return serveGate(ctx, m.agentListener, agent, m.queue) })
+	endAgent := background(ctx, func(ctx context.Context) error { return serveGate(ctx, m.agentListener, nil, agent, m.queue) })
 	defer func() { closing = errors.Join(closing, endAgent()) }()
 	if err := s.during("chain", "starting", func() error { return m.awaitChain(ctx) }); err != nil {
 		return err

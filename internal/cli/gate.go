@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"log/slog"
 	"net"
@@ -35,7 +36,6 @@ func (f *sellerFlags) add(a *app, c *cobra.Command, listen string) {
 	fl.StringVar(&f.listen, "listen", listen, "address to listen on")
 	fl.IntVar(&f.holdSecs, "hold-secs", paid.DefaultHoldSecs, "lifetime of a hold in seconds, 1 to 900; a hold is renewed while its call runs, for at most 24 hours")
 	fl.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn, or error")
-	require(c, "plan")
 	for name, k := range map[string]kind{"plan": planID, "agent": agentID, "log-level": word.offering("debug", "info", "warn", "error")} {
 		a.completeFlag(c, flag{name: name, kind: k})
 	}
@@ -102,6 +102,7 @@ func (s *seller) check(ctx context.Context, c *client.Client, prices ...flagPric
 
 type gateFlags struct {
 	sellerFlags
+	config  string
 	credits string
 	routes  []string
 	cors    []string
@@ -130,12 +131,17 @@ address of the resource, and the gate rejects access tokens that were created fo
 A person who opens a paid address in a browser gets a page with the price and a link to the plan instead of JSON. With --cors,
 pages of that origin may call the gate from a browser and read the payment headers.
 
+With --config, a file in YAML sets upstream servers, routes, and prices by usage, such as tokens, search results, or seconds. The gate
+loads it again on SIGHUP. --plan, --agent, --listen, and --public-url take precedence over the file.
+
 A caller has 10 s to send a request and to read a response, plus 1 s for each 16 KiB. Time in
 which a stream has nothing to send does not count.`
 	c.Example = `toll gate --upstream http://127.0.0.1:3000 --plan 4474 --route "POST /ask=2" --route "GET /files/:name=1" --free "GET /health"
-toll gate --upstream http://127.0.0.1:3000 --plan 4474 --credits 2 --free "GET /public/*" --public-url https://paid.example.com`
+toll gate --upstream http://127.0.0.1:3000 --plan 4474 --credits 2 --free "GET /public/*" --public-url https://paid.example.com
+toll gate --config gate.yaml`
 	f.add(a, c, "127.0.0.1:8403")
 	fl := c.Flags()
+	fl.StringVar(&f.config, "config", "", "file with upstream servers, routes, and prices, in place of flags")
 	fl.StringVar(&f.upstream, "upstream", "", "address of the upstream service")
 	fl.StringVar(&f.credits, "credits", "", "credits for a request that matches no --route")
 	fl.StringArrayVar(&f.routes, "route", nil, `route and its credits per request, such as "POST /path=2"`)
@@ -145,8 +151,26 @@ toll gate --upstream http://127.0.0.1:3000 --plan 4474 --credits 2 --free "GET /
 	fl.StringVar(&f.publicURL, "public-url", "", "address at which callers reach the gate")
 	fl.StringVar(&f.callerGone, "caller-gone", "",
 		"whether to settle or release a request whose caller disconnects; default release for GET, HEAD, and OPTIONS, otherwise settle")
-	require(c, "upstream")
-	c.RunE = func(cmd *cobra.Command, _ []string) error { return runGate(cmd.Context(), a, f) }
+	c.RunE = func(cmd *cobra.Command, _ []string) error {
+		if f.config == "" {
+			for _, name := range []string{"upstream", "plan"} {
+				if !cmd.Flags().Changed(name) {
+					return usagef("required flag --%s is not set; or set --config", name)
+				}
+			}
+			return runGate(cmd.Context(), a, f)
+		}
+		for _, name := range excludedByConfig {
+			if cmd.Flags().Changed(name) {
+				return usagef("--%s and --config exclude each other: set it in the file", name)
+			}
+		}
+		if !cmd.Flags().Changed("listen") {
+			f.listen = "" // the file decides
+		}
+		return runGateFile(cmd.Context(), a, f)
+	}
+	c.AddCommand(gateCheckCommand(a), gateSchemaCommand(a))
 	return c
 }
 
@@ -172,12 +196,12 @@ func runGate(ctx context.Context, a *app, f gateFlags) error {
 	if len(f.cors) > 0 {
 		proxy = paid.CORS(proxy, f.cors...)
 	}
-	return serveGate(ctx, ln, proxy, queue)
+	return serveGate(ctx, ln, nil, proxy, queue)
 }
 
 // serveGate serves until ctx ends, and then lets what runs finish and settle for up to 20 s. Callers who send or read too slowly
-// lose their connection; streams last as long as they are read.
-func serveGate(ctx context.Context, ln net.Listener, proxy http.Handler, queue *paid.Queue) error {
+// lose their connection; streams last as long as they are read. Without secure, the gate serves plain HTTP.
+func serveGate(ctx context.Context, ln net.Listener, secure *tls.Config, proxy http.Handler, queue *paid.Queue) error {
 	h := &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			pace.Body(w, r, paid.DefaultMaxBody, pace.Patience, pace.MinRate)
@@ -189,6 +213,9 @@ func serveGate(ctx context.Context, ln net.Listener, proxy http.Handler, queue *
 	}
 	most := pace.Descriptors(2) // its own, and one of the service behind
 	ln = pace.Limit(pace.Listen(ln, pace.Patience, pace.MinRate), most, most/4)
+	if secure != nil {
+		ln = tls.NewListener(ln, secure)
+	}
 	return server.ServeUntil(ctx, h, ln, 20*time.Second, queue.Drain)
 }
 

@@ -33,7 +33,7 @@ func TestSlowCallersOfGate(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	var serving sync.WaitGroup
 	serving.Go(func() {
-		must.Check(t, serveGate(ctx, ln, mux, paid.NewQueue()))
+		must.Check(t, serveGate(ctx, ln, nil, mux, paid.NewQueue()))
 	})
 	defer serving.Wait()
 	defer stop()

@@ -43,6 +43,7 @@ to the endpoints of the agent, so that the agent can receive payments for these 
 	c.Example = `toll mcp --plan 4474 --agent 5063 --credits 2 --price tools/search=5 --register -- npx -y some-mcp-server
 toll mcp --plan 4474 --upstream https://tools.example.com/mcp --free tools/ping --public-url https://paid.example.com`
 	f.add(a, c, "127.0.0.1:8404")
+	require(c, "plan")
 	fl := c.Flags()
 	fl.StringVar(&f.upstream, "upstream", "", "URL of the upstream server, instead of a command")
 	secret(c, &f.upstreamToken, "upstream-token")

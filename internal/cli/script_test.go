@@ -257,10 +257,10 @@ func memberOf(ts *testscript.TestScript, file, path string) string {
 // patience is how long a script waits for what has to come.
 const patience = 2 * time.Minute
 
-// healthy URL waits until a service answers there.
+// healthy URL [STATUS] waits until a service answers there, with this status.
 func healthy(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 1 {
-		ts.Fatalf("usage: healthy URL")
+	if neg || len(args) < 1 || len(args) > 2 {
+		ts.Fatalf("usage: healthy URL [STATUS]")
 	}
 	h := &http.Client{Timeout: 10 * time.Second}
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
@@ -269,7 +269,9 @@ func healthy(ts *testscript.TestScript, neg bool, args []string) {
 			continue
 		}
 		_ = res.Body.Close()
-		return
+		if len(args) == 1 || strconv.Itoa(res.StatusCode) == args[1] {
+			return
+		}
 	}
 	ts.Fatalf("nothing answers at %s", args[0])
 }
