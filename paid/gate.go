@@ -133,7 +133,10 @@ func (x *exchange) price(paid bool) bool {
 		return false
 	}
 	x.terms = t
-	price := x.priced()
+	price := &x.c.credits
+	if x.c.creditsFunc != nil {
+		price = x.c.maxCredits // nil: the maximum of the plan
+	}
 	if paid && x.c.maxFunc != nil {
 		if x.c.maxBody >= 0 {
 			x.r.Body = http.MaxBytesReader(x.w, x.r.Body, x.c.maxBody)
@@ -167,52 +170,38 @@ func (x *exchange) price(paid bool) bool {
 	return true
 }
 
-// demand sets the amount to verify, and the demand of the request. nil means the maximum of the plan.
-func (x *exchange) demand(price *toll.Credits) {
-	verb := x.r.Method
-	if verb == http.MethodHead {
-		verb = http.MethodGet
-	}
-	var amount *toll.Credits
-	x.asked, amount = seller.Price(x.terms, price)
-	x.asks = x.ask(x.terms, verb, amount)
-	x.required = x.asks.required
-}
-
 // asked is the demand of a route for a resource. Requests share it, so required is read-only.
 type asked struct {
 	terms     *x402.Terms
 	url, verb string
-	amount    toll.Credits // -1 for none
+	amount    toll.Credits // -1 without one
 	required  *x402.PaymentRequired
 	// plain is the encoded 402 for requests without a payment, or nil until the first such request.
 	plain atomic.Pointer[encoded]
 }
 
-// ask returns the demand for the request. It reuses the previous demand if terms, URL, verb, and amount are the same.
-func (x *exchange) ask(t *x402.Terms, verb string, amount *toll.Credits) *asked {
+// demand sets the amount to verify, and the demand of the request. nil means the maximum of the plan. It reuses the previous demand if
+// terms, URL, verb, and amount are the same.
+func (x *exchange) demand(price *toll.Credits) {
+	verb := x.r.Method
+	if verb == http.MethodHead {
+		verb = http.MethodGet
+	}
+	effective, amount := seller.Price(x.terms, price)
 	url, n := x.resource(), toll.Credits(-1)
 	if amount != nil {
 		n = *amount
 	}
-	if a := x.gate.last.Load(); a != nil && a.terms == t && a.url == url && a.verb == verb && a.amount == n {
-		return a
+	a := x.gate.last.Load()
+	if a == nil || a.terms != x.terms || a.url != url || a.verb != verb || a.amount != n {
+		a = &asked{terms: x.terms, url: url, verb: verb, amount: n, required: x402.NewPaymentRequired([]*x402.Terms{x.terms}, x402.Options{
+			Namespace: x.c.Namespace, Endpoint: url, AgentID: x.c.AgentID, HTTPVerb: verb, Scheme: x.c.scheme,
+			Network: x.c.network, Description: x.c.description, MimeType: x.c.mimeType, Amount: amount,
+			MaxTimeoutSecs: x.c.HoldSecs,
+		})}
+		x.gate.last.Store(a)
 	}
-	a := &asked{terms: t, url: url, verb: verb, amount: n, required: x402.NewPaymentRequired([]*x402.Terms{t}, x402.Options{
-		Namespace: x.c.Namespace, Endpoint: url, AgentID: x.c.AgentID, HTTPVerb: verb, Scheme: x.c.scheme,
-		Network: x.c.network, Description: x.c.description, MimeType: x.c.mimeType, Amount: amount,
-		MaxTimeoutSecs: x.c.HoldSecs,
-	})}
-	x.gate.last.Store(a)
-	return a
-}
-
-// priced returns the fixed price, or the bound of a [CreditsFunc]; nil means the maximum of the plan.
-func (x *exchange) priced() *toll.Credits {
-	if x.c.creditsFunc != nil {
-		return x.c.maxCredits
-	}
-	return &x.c.credits
+	x.asked, x.asks, x.required = effective, a, a.required
 }
 
 func (x *exchange) resource() string {
@@ -249,22 +238,27 @@ func (x *exchange) pay(cred credential) bool {
 	if refusal == nil {
 		refusal = x.open(cred.token)
 	}
-	if refusal != nil && refusal.Reason == x402.ReasonInsufficientFunds && x.c.maxFunc != nil {
-		refusal = x.openLower(cred.token, refusal)
-	}
 	return x.isPaid(refusal)
 }
 
-// open verifies the payment with a hold of the demanded credits.
+// open verifies the payment with a hold of the demanded credits. After a shortfall, it tries once more with the lower bound that
+// [MaxCreditsFunc] returns for the available credits.
 func (x *exchange) open(token string) (refusal *seller.Refusal) {
-	o := x.offer()
-	o.PlanID, o.Max, o.Unheld = x.c.plan, x.asked, !x.c.hold
-	x.sale, refusal = x.c.Open(x.r.Context(), o, token)
-	return refusal
+	for lowered := false; ; lowered = true {
+		o := x.offer()
+		o.PlanID, o.Max, o.Unheld = x.c.plan, x.asked, !x.c.hold
+		x.sale, refusal = x.c.Open(x.r.Context(), o, token)
+		if lowered || x.c.maxFunc == nil || refusal == nil || refusal.Reason != x402.ReasonInsufficientFunds {
+			return refusal
+		}
+		if r := x.lower(refusal); r != nil {
+			return r
+		}
+	}
 }
 
-// openLower verifies a payment again after a shortfall r, with the bound that [MaxCreditsFunc] returns for the available credits.
-func (x *exchange) openLower(token string, r *seller.Refusal) *seller.Refusal {
+// lower sets the demand to the lower bound for the available credits, or returns the refusal: r, if there is no lower bound.
+func (x *exchange) lower(r *seller.Refusal) *seller.Refusal {
 	f, ok := x.c.Facilitator.(interface {
 		BalanceOf(ctx context.Context, id toll.PlanID, holder toll.Address) (*toll.Balance, error)
 	})
@@ -286,7 +280,7 @@ func (x *exchange) openLower(token string, r *seller.Refusal) *seller.Refusal {
 		return r
 	}
 	x.demand(&n)
-	return x.open(token)
+	return nil
 }
 
 // offer returns the fields that both kinds of payments share.

@@ -41,8 +41,8 @@ const (
 // Exact keys win over keys with names, which are tried in their order, and keys with names win over keys with "*", longest first.
 func At(key string, opts ...Option) Route { return Route{key: key, opts: opts} }
 
-// Free is a free route, for a [Proxy] or beside a [Default]. Access tokens are removed from its requests too; see [TokenHeaders]. Of
-// the options, only [Upstream] applies.
+// Free is a free route, for a [Proxy] or beside a [Default]. Access tokens are removed from its requests too; see [TokenHeaders]. Only the
+// option [Upstream] applies.
 func Free(key string, opts ...Option) Route { return Route{key: key, kind: routeFree, opts: opts} }
 
 // Default is the paid route for requests without a matching key.
