@@ -419,7 +419,7 @@ var rooms = map[string]room{
 	"internal/web/page": {
 		what:  "toolkit of pages: context of a request, views, errors, frame, forms, tables, charts, formats",
 		layer: "doors",
-		ours:  "toll x402 client sdk internal/auth internal/gzipped internal/list internal/plain internal/web/session",
+		ours:  "toll x402 client sdk internal/auth internal/cache internal/gzipped internal/list internal/plain internal/web/session",
 	},
 	"internal/web/session": {
 		what:  "sessions of browsers, tickets of forms, and acts that run once",
@@ -484,7 +484,7 @@ var rooms = map[string]room{
 		what:  "the commands; they talk through the client, except serve, dev and local administration",
 		layer: "outside",
 		ours: "toll x402 evm client paid paidmcp gateway internal/list internal/check internal/tempfile internal/pace internal/plain internal/jobs " +
-			"internal/rails internal/card/double internal/mcpproxy internal/admin internal/server",
+			"internal/rails internal/card/double internal/gate internal/mcpproxy internal/admin internal/server",
 		third: []string{
 			"github.com/ethereum/go-ethereum",
 			"github.com/go-jose/go-jose/v4",
@@ -593,6 +593,8 @@ var goroutines = map[string]string{
 	"internal/cli/serve.go":                 "listeners",
 	"internal/cli/dev.go":                   "listeners",
 	"internal/cli/login.go":                 "the listener of one sign-in",
+	"internal/cli/gate_config.go":           "listeners, and the signal to reload",
+	"internal/gate/transport.go":            "the time limits of one stream",
 	"internal/cli/plans_create.go":          "one read of a terminal, which does not end with its context",
 	"internal/pace/unread.go":               "the time of one connection",
 	"internal/ledger/ledger.go":             "the writer: it has requests of callers and no turns",

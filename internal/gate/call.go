@@ -84,7 +84,7 @@ func (c *call) read(r *http.Request) error {
 		c.inputs = rates.Usage{Counts: map[rates.Quantity]int64{}}
 		c.route.meter.ofRequest(&c.inputs, r.Header, v)
 		if c.inputs.Bad {
-			return toll.Errorf(toll.CodeBadRequest, "The request has a quantity that is not a whole number of 0 or more.")
+			return toll.Errorf(toll.CodeBadRequest, "Each quantity of the request must be a whole number of 0 or more.")
 		}
 	}
 	if c.row = c.route.table.Find(members); c.row == nil {

@@ -45,9 +45,9 @@ type Config struct {
 	Agent     string               `yaml:"agent"`      // id or name of the agent that receives the payment; optional
 	Listen    string               `yaml:"listen"`     // host:port, default 127.0.0.1:8403
 	PublicURL string               `yaml:"public_url"` // address at which callers reach the gate
-	Credit    Money                `yaml:"credit"`     // what one credit is worth; shown, and not used for prices
+	Credit    Money                `yaml:"credit"`     // value of one credit, which pages show; prices are in credits
 	CORS      []string             `yaml:"cors"`
-	Metrics   string               `yaml:"metrics"`    // host:port of the listener for Prometheus; empty for none
+	Metrics   string               `yaml:"metrics"`    // host:port of the listener for Prometheus; empty disables it
 	AccessLog bool                 `yaml:"access_log"` // log a line for each request
 	TLS       *TLS                 `yaml:"tls"`
 	Limits    Limits               `yaml:"limits"`
@@ -69,7 +69,8 @@ type Upstream struct {
 	URL string `yaml:"url"`
 	// Headers are set on each request.
 	Headers map[string]string `yaml:"headers"`
-	// Timeout bounds the time to the first byte of a response, default 10 minutes; Idle the time between two reads of it, default 2 minutes.
+	// Timeout bounds the time to the first byte of a response, default 10 minutes. Idle bounds the time between two parts of a stream,
+	// default 2 minutes.
 	Timeout Duration `yaml:"timeout"`
 	Idle    Duration `yaml:"idle"`
 
@@ -109,7 +110,7 @@ func (d *Duration) UnmarshalYAML(n *yaml.Node) error {
 	return nil
 }
 
-// Money is an amount in whole units with up to 18 decimals and a currency, such as "0.000001 USD".
+// Money is a decimal amount with up to 18 decimals and a currency, such as "0.000001 USD".
 type Money struct {
 	Amount   string // decimal
 	Currency string

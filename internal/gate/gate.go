@@ -16,16 +16,16 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-// Deps is what a gate needs besides its configuration.
+// Deps are the dependencies of a gate.
 type Deps struct {
 	Facilitator x402.Facilitator
 	Plan        toll.PlanID
-	Agent       toll.AgentID // "" for none
+	Agent       toll.AgentID // optional
 	Options     []paid.Option
 	Queue       *paid.Queue // of streams that could not be settled yet; survives a reload
 	Metrics     *Metrics    // nil counts nothing
 	Log         *slog.Logger
-	BuyAt       string // address where the plan can be bought, for error messages; "" for none
+	BuyAt       string // address where the plan can be bought, for error messages; optional
 }
 
 // route is a route of the configuration with what the gate derives from it.

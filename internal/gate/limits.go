@@ -14,7 +14,7 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-// Limits bounds the calls with one access token on priced routes, in this process. 0 is no limit.
+// Limits bounds the calls with one access token on priced routes, in this process. 0 means unlimited.
 type Limits struct {
 	Concurrent int `yaml:"concurrent"` // calls at a time
 	PerMinute  int `yaml:"per_minute"` // calls in a minute; all of them may come at once
@@ -31,7 +31,7 @@ func (l Limits) check() error {
 	return nil
 }
 
-// tokenKey identifies an access token in all its forms.
+// tokenKey identifies an access token, regardless of its form.
 type tokenKey [16]byte
 
 // limiter enforces [Limits].

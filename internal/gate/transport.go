@@ -43,7 +43,7 @@ type transport struct {
 	base   http.RoundTripper
 	route  *route
 	drains chan struct{} // bounds the responses that are read for a disconnected caller
-	// drainTime bounds the time of such a response. It is less than what is left of its hold.
+	// drainTime bounds the time of such a response. It ends before the hold does.
 	drainTime time.Duration
 	log       *slog.Logger
 }
@@ -151,7 +151,7 @@ func (t *transport) joinPath(r *http.Request) {
 	r.URL = &u
 }
 
-// forwarded are the headers of a request that reach a model server, besides those of its upstream: the caller has no account there.
+// forwarded lists the headers of a caller that a model server receives. The caller's credentials are for the gate only.
 var forwarded = map[string]bool{
 	"Content-Type": true, "Accept": true, "User-Agent": true, "Anthropic-Version": true, "Anthropic-Beta": true,
 	"X-Forwarded-For": true, "X-Forwarded-Host": true, "X-Forwarded-Proto": true,
@@ -299,7 +299,7 @@ type stream struct {
 // newStream returns the body for a caller whose context is work. cancel ends the request to the upstream.
 func newStream(t *transport, c *call, body io.ReadCloser, meter *modelapi.Meter, work context.Context, cancel context.CancelCauseFunc) *stream {
 	s := &stream{t: t, c: c, body: body, meter: meter, cancel: cancel, buf: make([]byte, 32<<10)}
-	s.idle = time.AfterFunc(s.patience(), func() { cancel(errIdle) })
+	s.idle = time.AfterFunc(s.idleTime(), func() { cancel(errIdle) })
 	s.watch = context.AfterFunc(work, s.callerLeft)
 	return s
 }
@@ -309,7 +309,7 @@ var (
 	errDrained = errors.New("gate: the caller disconnected, and the stream did not end in time")
 )
 
-func (s *stream) patience() time.Duration {
+func (s *stream) idleTime() time.Duration {
 	return time.Duration(orElse(s.t.route.upstream.Idle, Duration(2*time.Minute)))
 }
 
@@ -342,7 +342,7 @@ func (s *stream) Read(p []byte) (int, error) {
 // next reads the next bytes of the upstream through the meter.
 func (s *stream) next() {
 	n, err := s.body.Read(s.buf)
-	s.idle.Reset(s.patience())
+	s.idle.Reset(s.idleTime())
 	s.c.bytes += int64(n)
 	s.pending = s.buf[:n]
 	if s.meter != nil {
@@ -371,7 +371,7 @@ func (s *stream) end() {
 		complete = complete && whole
 	}
 	if !complete && len(c.usage.Counts) == 0 {
-		c.usage.Bad = true // a cut stream does not say what it used, so it costs its hold
+		c.usage.Bad = true // the usage of an interrupted stream is unknown, so it costs its hold
 	}
 	c.measure()
 }

@@ -51,8 +51,8 @@ func parseLogin(s string) (string, error) {
 	return s, nil
 }
 
-// checkPassword refuses a password that is easy to guess. The login adds nothing to a password, so what remains must be a
-// good password by itself: a long random text may contain a short login by chance.
+// checkPassword refuses a password that is easy to guess. It removes the login from the password and checks the remaining text too,
+// because a long random text may contain a short login by chance.
 func checkPassword(s, login string) error {
 	lower := strings.ToLower(s)
 	without := strings.ReplaceAll(lower, login, "")

@@ -38,7 +38,7 @@ type Area struct {
 	Key   string // goes there after g; "" for none
 	Under string // Path of the page whose entry is marked on this one; "" for its own
 
-	Bought string // text of an entry in GroupBuy for the same list with role=buyer, once the workspace bought something; "" for none
+	Bought string // text of an entry in GroupBuy for the same list with role=buyer, once the workspace bought something; optional
 
 	Right toll.Right // to open the page
 	Act   toll.Right // to send its form; "" for a page without forms, or whose acts check their rights
@@ -146,7 +146,7 @@ func frameAround(c *Context) *frame {
 		order[1], order[2] = GroupBuy, GroupSell
 	}
 	for _, name := range order {
-		g := navGroup{Name: name, Items: sides.wayIn(c, name)}
+		g := navGroup{Name: name, Items: sides.firstStep(c, name)}
 		if items, here := itemsOf(c, sides, name); here || g.Items == nil {
 			g.Items = items
 		}
@@ -188,8 +188,8 @@ type Sides struct{ Sells, Buys bool }
 
 func (s Sides) onlyBuys() bool { return s.Buys && !s.Sells }
 
-// wayIn returns the one entry of a side on which the workspace has no records while it has some on the other; nil for all its entries.
-func (s Sides) wayIn(c *Context, group string) []navItem {
+// firstStep returns the one entry of a side on which the workspace has no records while it has some on the other; nil for all its entries.
+func (s Sides) firstStep(c *Context, group string) []navItem {
 	switch {
 	case group == GroupSell && s.onlyBuys():
 		for _, a := range c.Areas {
@@ -204,8 +204,8 @@ func (s Sides) wayIn(c *Context, group string) []navItem {
 }
 
 const (
-	// sidesLife is how long pages may miss the first record on a side, unless a form of this process created it. bothLife is for
-	// a workspace with records on both sides, which are never deleted.
+	// sidesLife bounds the time in which pages may miss the first record on a side, unless a form of this process created it.
+	// bothLife is for a workspace with records on both sides, which are never deleted.
 	sidesLife, bothLife = 10 * time.Second, time.Hour
 	// mostSides bounds the workspaces that are kept.
 	mostSides = 10_000
