@@ -178,6 +178,11 @@ func writeDoc(w http.ResponseWriter, r *http.Request, status int, media []string
 func (d *documents) page(w http.ResponseWriter, r *http.Request) {
 	name, p := strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, "/docs"), "/"), d.pages()
 	slug, asMarkdown := strings.CutSuffix(name, ".md")
+	if lower := strings.ToLower(slug); lower != slug && p.markdown[lower] != nil {
+		w.Header().Set("Location", "/docs/"+lower) // the README links docs/SELL.md
+		w.WriteHeader(http.StatusMovedPermanently)
+		return
+	}
 	shown, media := p.html[docsView{slug, p.look.Theme(r)}], htmlType
 	if asMarkdown {
 		shown, media = p.markdown[slug], markdownType

@@ -31,7 +31,7 @@ func (s sums) routes() []route {
 			summary: "Sum the settlements of your plans, or your own use", action: listsBeside("UsageList", list.Usage, s.listUsage),
 			query: slices.Concat([]query{
 				{"role", "seller (default): use of your plans; buyer: your own use."},
-				{"by", "day (default), hour, plan, agent, or subscriber. With role=buyer: day or plan."},
+				{"by", "day (default), hour, plan, agent, or subscriber (requires planId). With role=buyer: day or plan."},
 				{"planId", "Only settlements of this plan. With role=seller, you must own the plan."},
 				{"agentId", "Only settlements that name this agent. Requires role=seller."},
 				{"subscriber", "Only settlements of this subscriber. Requires role=seller, planId, and by=day."},

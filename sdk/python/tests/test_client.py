@@ -208,7 +208,7 @@ def test_missing_key_is_an_error_of_the_first_call(monkeypatch: pytest.MonkeyPat
     script = Script(answer(200, {"kinds": [], "extensions": [], "signers": {}}))
     t = Toll(transport=script)
     t.payments.supported()
-    with pytest.raises(errors.MissingKeyError, match="toll keys create"):
+    with pytest.raises(errors.MissingKeyError, match="page API keys"):
         t.plans.list().page()
     assert len(script.sent) == 1
 

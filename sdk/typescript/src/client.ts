@@ -691,7 +691,7 @@ export class Webhooks extends Resource {
 /** API keys. */
 export class Keys extends Resource {
   /** Creates an API key. Only this response contains the key. */
-  create(input: g.KeyInput = {}, o?: CallOptions): TollPromise<g.APIKey> {
+  create(input: g.KeyInput = {}, o?: CallOptions): TollPromise<g.APIKey & { key: string }> {
     return this.core.op("createKey", [], o, { body: input });
   }
   /** The record of a key, without the key itself. Errors: NotFoundError. */
@@ -789,7 +789,8 @@ export class Meta extends Resource {
  * The session of a person who signs in with a password. A client with the session token as `apiKey`
  * and a `workspace` acts as this person:
  *
- *     const { token, organizations } = await new Toll().session.signIn("alice", password);
+ *     const anyone = new Toll({ apiKey: null });
+ *     const { token, organizations } = await anyone.session.signIn("alice", password);
  *     const toll = new Toll({ apiKey: token, workspace: organizations[0].id });
  */
 export class Sessions extends Resource {
@@ -797,11 +798,15 @@ export class Sessions extends Resource {
    * Creates a person and a workspace. With an invitation link, the person also joins that
    * workspace.
    */
-  signUp(person: g.SignUpInput, o?: CallOptions): TollPromise<g.SignedIn> {
+  signUp(person: g.SignUpInput, o?: CallOptions): TollPromise<g.SignedIn & { token: string }> {
     return this.core.op("signUp", [], o, { body: person });
   }
   /** Signs in. Only this response contains `token`. */
-  signIn(login: string, password: string, o?: CallOptions): TollPromise<g.SignedIn> {
+  signIn(
+    login: string,
+    password: string,
+    o?: CallOptions,
+  ): TollPromise<g.SignedIn & { token: string }> {
     return this.core.op("signIn", [], o, { body: { login, password } });
   }
   /** The session of the client, with its person and their workspaces. */

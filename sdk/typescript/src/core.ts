@@ -38,7 +38,7 @@ export interface LogEntry {
 /** Settings of a client. Creating a client sends nothing. */
 export interface TollOptions {
   /** API key with its prefix. Default: TOLL_API_KEY. `null` means no key. */
-  apiKey?: string | null;
+  apiKey?: string | null | undefined;
   /**
    * Address of the service, with or without /api/v1. Default: TOLL_URL, else http://127.0.0.1:8402.
    */
@@ -499,7 +499,7 @@ export class Core {
 }
 
 const needKey =
-  "An API key is required: pass apiKey, or set TOLL_API_KEY. Create a key with `toll keys create`.";
+  "An API key is required: pass apiKey, or set TOLL_API_KEY. Create a key on the page API keys.";
 
 function about(response: Response, n: Namespace): Omit<Answer<unknown>, "data" | "text" | "raw"> {
   const h = (name: string) => response.headers.get(name) ?? undefined;

@@ -141,7 +141,7 @@ class MissingKeyError(AuthError):
             "An API key is required: pass api_key=... or set TOLL_API_KEY.",
             code="BCK.AUTH.0002",
             category="auth",
-            hint="Create a key with `toll keys create --local --account me`.",
+            hint="Create a key on the page API keys of the service.",
         )
 
 

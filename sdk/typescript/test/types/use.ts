@@ -9,7 +9,7 @@ import fastify from "fastify";
 import { Hono } from "hono";
 import { privateKeyToAccount } from "viem/accounts";
 import { z } from "zod";
-import { Toll } from "@tollhq/toll";
+import { credit, price, Toll } from "@tollhq/toll";
 import { aiTools, langchainTools } from "@tollhq/toll/ai";
 import * as forExpress from "@tollhq/toll/express";
 import * as forFastify from "@tollhq/toll/fastify";
@@ -49,3 +49,27 @@ new McpServer({ name: "weather", version: "1.0.0" }).registerTool(
   { inputSchema: { city: z.string() } },
   sell.tool("forecast", { credits: 3 }, async ({ city }) => ({ content: [{ type: "text", text: `${city}: sun` }] })),
 );
+
+const person = { login: "sam", password: process.env["PASSWORD"]!, workspace: "Sam Labs" };
+const { token, organizations } = await new Toll({ apiKey: null }).session.signUp(person);
+const session = new Toll({ apiKey: token, workspace: organizations[0]!.id });
+const toll = new Toll({ apiKey: (await session.keys.create({ name: "server" })).key });
+const { address } = await toll.wallet.get();
+const { planId } = await toll.agents.registerWithPlan({
+  agentMetadata: { name: "Ask" }, agentApi: { endpoints: [{ POST: "https://agent.example.com/ask" }] },
+  planMetadata: { name: "Basic" }, priceConfig: price.fiat(5_000_000n, address, "USD"),
+  creditsConfig: credit.dynamic(100n, 1n, 10n), nonce: 9n,
+});
+const { orderId, result } = await toll.plans.checkout(planId, { sessionType: "hosted" });
+console.log("Pay at", result.checkoutUrl);
+const order = await toll.orders.wait(orderId, { signal: AbortSignal.timeout(600_000) });
+if (order.status === "failed") throw new Error(order.failureReason);
+const made = await toll.tokens.create({ planId, redemptionLimit: 20n, expiresInSecs: 3600 });
+console.log(made.accessToken);
+const card = (await toll.paymentMethods.list()).find((m) => m.status === "Active");
+await toll.delegations.create({
+  provider: "stripe", currency: "usd", spendingLimitCents: 2000n, durationSecs: 86_400, providerPaymentMethodId: card!.id,
+});
+for await (const o of toll.orders.list({ role: "seller" })) console.log(o.orderId, o.status, o.amount, o.refundedCents);
+console.log(await toll.credits.usage({ by: "plan" }).all(), await toll.orders.revenue({ by: "day" }).all());
+await toll.orders.refund(orderId);
