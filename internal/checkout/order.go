@@ -267,7 +267,7 @@ func Rendered(o *store.Order) *toll.Order {
 	}
 }
 
-// cause returns why an order failed, "" for an order that did not fail.
+// cause returns the documented cause of a failed order, "" for any other order.
 func cause(o *store.Order) toll.OrderFailure {
 	if o.Status != toll.OrderFailed {
 		return ""

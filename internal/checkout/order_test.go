@@ -578,7 +578,7 @@ func (s *shop) permission(p *toll.Plan, delegation string, f func(p *ledger.Perm
 	return perm
 }
 
-// TestRendered_FailureCode: a failed order has one cause, and no other order has a cause.
+// TestRendered_FailureCode: each stored failure has one documented cause.
 func TestRendered_FailureCode(t *testing.T) {
 	const class, before = `{"class":"%s"}`, `{"reason":"invalid_exact_evm_payload_authorization_valid_before"}`
 	of := func(code toll.Code, params string) *store.Order {

@@ -71,7 +71,7 @@ func (q *Quota) Check(ctx context.Context, tx *Tx, n int64) error {
 	return err
 }
 
-// sellerRows and buyerRows select records of each side of sales, which are never deleted, by their owner.
+// sellerRows and buyerRows select the records of a seller and of a buyer. They are never deleted.
 var (
 	sellerRows = []string{"plans WHERE owner = $1", "agents WHERE owner = $1"}
 	buyerRows  = []string{

@@ -33,7 +33,7 @@ type Context struct {
 	Status  int             // with which that page is shown; 0 is 200
 	Fault   string          // what was wrong with its form
 	Refusal error           // the same, for the fields of that form
-	Bought  bool            // the page shows what the workspace bought, of a kind that it can also sell
+	Bought  bool            // the page shows purchases, of a kind that the workspace can also sell
 	counted bool            // a call of the API has counted against limits
 	sort    *Field          // the order of the list of the page; nil: it has one order
 }

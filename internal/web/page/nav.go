@@ -146,7 +146,7 @@ func frameAround(c *Context) *frame {
 		order[1], order[2] = GroupBuy, GroupSell
 	}
 	for _, name := range order {
-		g := navGroup{Name: name, Items: sides.firstStep(c, name)}
+		g := navGroup{Name: name, Items: insteadOf(c, sides, name)}
 		if items, here := itemsOf(c, sides, name); here || g.Items == nil {
 			g.Items = items
 		}
@@ -183,13 +183,13 @@ func itemsOf(c *Context, sides Sides, group string) (items []navItem, here bool)
 	return items, here
 }
 
-// Sides says on which sides of sales a workspace has records.
+// Sides says whether a workspace has records of a seller and of a buyer.
 type Sides struct{ Sells, Buys bool }
 
 func (s Sides) onlyBuys() bool { return s.Buys && !s.Sells }
 
-// firstStep returns the one entry of a side on which the workspace has no records while it has some on the other; nil for all its entries.
-func (s Sides) firstStep(c *Context, group string) []navItem {
+// insteadOf returns the entry that replaces a group while the workspace has records only on the other side; nil for any other group.
+func insteadOf(c *Context, s Sides, group string) []navItem {
 	switch {
 	case group == GroupSell && s.onlyBuys():
 		for _, a := range c.Areas {
@@ -204,14 +204,14 @@ func (s Sides) firstStep(c *Context, group string) []navItem {
 }
 
 const (
-	// sidesLife bounds the time in which pages may miss the first record on a side, unless a form of this process created it.
-	// bothLife is for a workspace with records on both sides, which are never deleted.
+	// sidesLife bounds the time in which pages miss the first record on a side, unless a form of this process created it. With records on both
+	// sides, the answer no longer changes and is kept for bothLife.
 	sidesLife, bothLife = 10 * time.Second, time.Hour
 	// mostSides bounds the workspaces that are kept.
 	mostSides = 10_000
 )
 
-// sidesOf returns the sides of the workspace, from memory if they were read recently. After an error they are both.
+// sidesOf returns the sides of the workspace, from memory if possible. After an error, it returns both.
 func sidesOf(c *Context) Sides {
 	at, now := c.Person.Address, c.Machine()
 	if known, ok := c.sides.Get(at, now); ok {
@@ -219,7 +219,7 @@ func sidesOf(c *Context) Sides {
 	}
 	s, err := c.SidesOf(c.Ctx(), at)
 	if err != nil {
-		c.Log.WarnContext(c.Ctx(), "the sides of a workspace could not be read, so its pages show both", slog.Any("err", err))
+		c.Log.WarnContext(c.Ctx(), "cannot read whether a workspace sells and buys", slog.Any("err", err))
 		return Sides{true, true}
 	}
 	life := sidesLife
@@ -230,7 +230,7 @@ func sidesOf(c *Context) Sides {
 	return s
 }
 
-// ShowsBought reports whether a list shows what the workspace bought: by its field role, or else because the workspace only buys.
+// ShowsBought reports whether a list shows the purchases of the workspace: the query says role=buyer, or the workspace only buys.
 func ShowsBought(c *Context) bool {
 	role := c.R.URL.Query().Get("role")
 	c.Bought = role == "buyer" || role == "" && sidesOf(c).onlyBuys()

@@ -380,7 +380,9 @@ func requestFilter(c *page.Context) (fields []page.Field, q url.Values, err erro
 	fields, q = c.Filters(append(fields,
 		page.Field{Name: "status", Label: "Outcome", Options: outcomes}, page.Field{Name: "since", Label: "From", Type: "date"},
 		page.Field{Name: "until", Label: "Before", Type: "date"})...)
-	q.Set("role", cmp.Or(q.Get("role"), role.Options[0].Value))
+	if buyer {
+		q.Set("role", "buyer")
+	}
 	return fields, q, nil
 }
 
