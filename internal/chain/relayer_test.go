@@ -64,6 +64,12 @@ func (w *world) outlook() string {
 	for _, tx := range txs {
 		fmt.Fprintf(&text, "transaction %s, nonce %d: %s, %d operations\n", tx.Hash, tx.Nonce, tx.State, len(tx.Ops))
 	}
+	ops, opsErr := w.records.OpsIn(w.Context(), 20, chain.Created, chain.Signed, chain.Sent, chain.Included, chain.Failed)
+	for _, op := range ops {
+		fmt.Fprintf(&text, "operation %s: %s in transaction %s at %+v, sent at %v, failure %+v, delay %+v\n",
+			op.ID, op.State, op.Tx, op.Position, op.SentAt, op.Failure, op.Delay)
+	}
+	err = errors.Join(err, opsErr)
 	var pool any
 	if w.Kind == "anvil" {
 		err = errors.Join(err, w.Client().CallContext(w.Context(), &pool, "txpool_inspect"))
