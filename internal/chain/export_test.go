@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/ethereum/go-ethereum/common"
@@ -77,6 +78,10 @@ func (r *Records) UpdateTx(ctx context.Context, lease *jobs.Lease, tx *Tx, ops .
 	return r.rail.updateTx(ctx, lease, tx, ops...)
 }
 
+func (r *Records) Reopen(ctx context.Context, op *Op, head uint64) error {
+	return r.rail.reopen(ctx, op, head)
+}
+
 func (r *Records) PendingTxs(ctx context.Context, relayer common.Address) ([]*Tx, error) {
 	return r.rail.pendingTxs(ctx, relayer)
 }
@@ -144,6 +149,12 @@ func (r *Rail) Run(ctx context.Context) error {
 // Turns returns a function that takes one turn of a relayer that does not run.
 func (r *Rail) Turns(address common.Address) func(ctx context.Context) (time.Duration, error) {
 	return r.newRelayer(address).runOnce
+}
+
+// Tracks returns a function that has a tracker that does not run look at the chain once.
+func (r *Rail) Tracks() func(ctx context.Context) (time.Duration, error) {
+	all := r.Loops()
+	return all[slices.IndexFunc(all, func(l jobs.Loop) bool { return l.Name == "chain.tracker" })].Run
 }
 
 // Outcome is how an operation stands, as its order takes it.

@@ -16,7 +16,6 @@ import (
 	"github.com/tollhq/toll/internal/alarm"
 	"github.com/tollhq/toll/internal/chain/contracts"
 	"github.com/tollhq/toll/internal/chain/endpoints"
-	"github.com/tollhq/toll/internal/store"
 )
 
 // Steps between which a process may end, in the words of [Config.At].
@@ -81,23 +80,15 @@ func (t *tracker) verify(ctx context.Context) (gone int, behind bool, err error)
 	return gone, false, nil
 }
 
-// undo brings an operation whose evidence is gone back to [Sent]: its bytes may land again, and are sent again. The order stays as it is.
+// undo takes back an operation whose evidence is gone: its bytes may land again, and are sent again. The order stays as it is.
 func (t *tracker) undo(ctx context.Context, op *Op) error {
 	r := t.rail
 	r.log.WarnContext(ctx, "a reorganization removed the event of an operation", "op", op.ID, "state", op.State, "block", op.Evidence().Block)
-	op.State, op.Position, op.Failure, op.UpdatedAt = Sent, Position{}, nil, r.cfg.Clock()
+	op.Position, op.Failure, op.UpdatedAt = Position{}, nil, r.cfg.Clock()
 	if !op.SentAt.IsZero() {
 		op.SentAt = op.UpdatedAt // it has as long to land again as a new one before it is made impossible
 	}
-	tx, err := r.records.txOf(ctx, op.Tx)
-	switch {
-	case errors.Is(err, store.ErrNotFound), err == nil && tx.State == TxReplaced:
-		// A stranger had landed it, or something else has the nonce by now: a new transaction of ours has to.
-		op.State = Signed
-	case err != nil:
-		return err
-	}
-	if err := r.records.update(ctx, op); err != nil {
+	if err := r.records.reopen(ctx, op, t.pass.head.Number.Uint64()); err != nil {
 		return err
 	}
 	r.waiters.Wake(op.ID)

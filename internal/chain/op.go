@@ -85,6 +85,9 @@ type Op struct {
 
 func (o *Op) Pays() bool { return o.Kind == KindOrder || o.Kind == KindSale }
 
+// carriedBy reports whether only this transaction can bring the operation to the chain now.
+func (o *Op) carriedBy(tx *Tx) bool { return o.State == Sent && o.Tx == tx.Hash && o.Failure == nil }
+
 // touched are the accounts whose code and nonce an operation needs. The wallet of a sale is not one: it only signed.
 func (o *Op) touched() []common.Address {
 	if o.Kind == KindSale {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -182,23 +183,26 @@ func (w *relayer) end(ctx context.Context, op *Op, f *Failure) {
 // freed returns the operations of a transaction that can be in another one, in state [Signed]: they are still said to be in
 // it, and no event of theirs is known.
 func (r *Rail) freed(ctx context.Context, tx *Tx) ([]*Op, error) {
-	ops, err := r.carried(ctx, tx)
+	ops, err := opsCarriedBy(ctx, r.cfg.Store, tx)
 	for _, op := range ops {
 		op.State, op.UpdatedAt = Signed, r.cfg.Clock()
 	}
 	return ops, err
 }
 
-// carried returns the operations that only this transaction can bring to the chain now.
-func (r *Rail) carried(ctx context.Context, tx *Tx) ([]*Op, error) {
-	var ops []*Op
-	for _, id := range tx.Ops {
-		op, err := r.records.op(ctx, id)
-		if err != nil {
+// opsCarriedBy returns the operations that only this transaction can bring to the chain now.
+func opsCarriedBy(ctx context.Context, q store.Querier, tx *Tx) ([]*Op, error) {
+	ops, err := contents(ctx, q, tx)
+	return slices.DeleteFunc(ops, func(op *Op) bool { return !op.carriedBy(tx) }), err
+}
+
+// contents returns the operations of a transaction as they stand now.
+func contents(ctx context.Context, q store.Querier, tx *Tx) ([]*Op, error) {
+	ops := make([]*Op, len(tx.Ops))
+	for i, id := range tx.Ops {
+		var err error
+		if ops[i], err = opOf(store.ChainOpByID(ctx, q, id)); err != nil {
 			return nil, err
-		}
-		if op.State == Sent && op.Tx == tx.Hash && op.Failure == nil {
-			ops = append(ops, op)
 		}
 	}
 	return ops, nil

@@ -120,6 +120,32 @@ func updateOps(ctx context.Context, tx *store.Tx, ops []*Op) error {
 	return store.NotFoundAs(err, ErrChanged)
 }
 
+// reopen stores an operation that lost its evidence, in one write with the transaction that last carried it. The operation is [Sent]
+// while that transaction can land, which its relayer checks again, otherwise [Signed]. head is the number of the latest block.
+func (r *records) reopen(ctx context.Context, op *Op, head uint64) error {
+	return counted([]*Op{op}, r.cfg.Store.Tx(ctx, func(tx *store.Tx) error {
+		op.State = Sent
+		t, found, err := store.IfThere(txOf(store.ChainTxForUpdate(ctx, tx, toll.Hash(op.Tx))))
+		switch {
+		case err != nil:
+			return err
+		case !found, t.State == TxReplaced:
+			// A stranger had landed it, or something else has the nonce by now: a new transaction of ours has to.
+			op.State = Signed
+		case t.State == TxMined:
+			t.State, t.Position, t.SentBlock = TxPending, Position{}, head
+			row, err := rowOfTx(t)
+			if err == nil {
+				err = store.UpdateChainTx(ctx, tx, row)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return updateOps(ctx, tx, []*Op{op})
+	}))
+}
+
 func (r *records) op(ctx context.Context, id string) (*Op, error) {
 	return opOf(store.ChainOpByID(ctx, r.cfg.Store, id))
 }
@@ -166,7 +192,7 @@ func all[R, V any](rows []*R, err error, of func(*R) (*V, error)) ([]*V, error) 
 // addTx stores a transaction and its operations, all or nothing, as update does; [store.ErrLeased] when the lease is not held
 // any more. replaces is the transaction with the same nonce that it takes the place of, or zero.
 func (r *records) addTx(ctx context.Context, lease *jobs.Lease, t *Tx, replaces common.Hash, ops ...*Op) error {
-	return r.writeTx(ctx, lease, t, ops, func(tx *store.Tx, row *store.ChainTx) error {
+	return r.writeTx(ctx, lease, t, replaces, ops, func(tx *store.Tx, row *store.ChainTx) error {
 		if replaces != (common.Hash{}) {
 			if err := store.SetChainTxState(ctx, tx, toll.Hash(replaces), string(TxReplaced)); err != nil {
 				return err
@@ -178,11 +204,18 @@ func (r *records) addTx(ctx context.Context, lease *jobs.Lease, t *Tx, replaces 
 
 // updateTx stores state, place and SentBlock of a transaction and its operations, all or nothing, as addTx does.
 func (r *records) updateTx(ctx context.Context, lease *jobs.Lease, t *Tx, ops ...*Op) error {
-	return r.writeTx(ctx, lease, t, ops, func(tx *store.Tx, row *store.ChainTx) error { return store.UpdateChainTx(ctx, tx, row) })
+	var replaced common.Hash
+	if t.State == TxReplaced {
+		replaced = t.Hash
+	}
+	return r.writeTx(ctx, lease, t, replaced, ops, func(tx *store.Tx, row *store.ChainTx) error { return store.UpdateChainTx(ctx, tx, row) })
 }
 
-// writeTx stores operations, and by write the row of a transaction, under a lease.
-func (r *records) writeTx(ctx context.Context, lease *jobs.Lease, t *Tx, ops []*Op, write func(*store.Tx, *store.ChainTx) error) error {
+// writeTx stores operations, and by write the row of a transaction, under a lease. It returns [ErrChanged] if an operation would stay
+// with a transaction that write replaces: the tracker has taken its event back since the relayer read it.
+func (r *records) writeTx(
+	ctx context.Context, lease *jobs.Lease, t *Tx, replaced common.Hash, ops []*Op, write func(*store.Tx, *store.ChainTx) error,
+) error {
 	row, err := rowOfTx(t)
 	if err != nil {
 		return err
@@ -194,7 +227,18 @@ func (r *records) writeTx(ctx context.Context, lease *jobs.Lease, t *Tx, ops []*
 		if err := write(tx, row); err != nil {
 			return err
 		}
-		return updateOps(ctx, tx, ops)
+		if err := updateOps(ctx, tx, ops); err != nil || replaced == (common.Hash{}) {
+			return err
+		}
+		old, err := txOf(store.ChainTxByHash(ctx, tx, toll.Hash(replaced)))
+		if err != nil {
+			return err
+		}
+		left, err := opsCarriedBy(ctx, tx, old)
+		if err == nil && len(left) > 0 {
+			err = ErrChanged
+		}
+		return err
 	}))
 }
 
@@ -213,7 +257,10 @@ func (r *records) txsFrom(ctx context.Context, relayer common.Address, nonce uin
 }
 
 func (r *records) txOf(ctx context.Context, hash common.Hash) (*Tx, error) {
-	row, err := store.ChainTxByHash(ctx, r.cfg.Store, toll.Hash(hash))
+	return txOf(store.ChainTxByHash(ctx, r.cfg.Store, toll.Hash(hash)))
+}
+
+func txOf(row *store.ChainTx, err error) (*Tx, error) {
 	if err != nil {
 		return nil, err
 	}

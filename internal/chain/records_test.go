@@ -35,6 +35,7 @@ func TestRecords(t *testing.T) {
 		"evidence":         testEvidence,
 		"writers at once":  testWriters,
 		"transactions":     testTxs,
+		"a reorganization": testReopen,
 		"all or nothing":   testAtomic,
 		"fences":           testFences,
 		"cursor":           testCursor,
@@ -335,6 +336,56 @@ func testTxs(t *testing.T, j *chain.Records) {
 	same(t, "after UpdateTx", got, old)
 	_, err = j.TxOf(ctx, common.Hash{99})
 	wants(t, "a transaction that is not there", err, store.ErrNotFound)
+}
+
+// The tracker takes the event of an operation back while a relayer replaces its transaction: the operation does not stay with one that
+// cannot land.
+func testReopen(t *testing.T, j *chain.Records) {
+	ctx, l := t.Context(), lease(t, j, noon)
+	stands := func(what string, hash common.Hash, tx chain.TxState, op chain.State) *chain.Tx {
+		t.Helper()
+		is, of := must.Get(j.TxOf(ctx, hash))(t), must.Get(j.Op(ctx, "a"))(t)
+		if is.State != tx || of.State != op {
+			t.Fatalf("%s: the transaction is %s and the operation %s, want %s and %s", what, is.State, of.State, tx, op)
+		}
+		return is
+	}
+	op, tx := add(t, j, opOf("a")), txOf(1, 7)
+	op.State, op.Tx, op.Failure = chain.Sent, tx.Hash, nil
+	must.Do(t, j.AddTx(ctx, l, tx, common.Hash{}, op))
+	tx.State, tx.Position = chain.TxMined, chain.Position{Block: 8, Hash: common.Hash{3}, Tx: tx.Hash}
+	must.Do(t, j.UpdateTx(ctx, l, tx))
+	must.Do(t, j.Reopen(ctx, op, 9))
+	if tx = stands("reopened", tx.Hash, chain.TxPending, chain.Sent); tx.Position != (chain.Position{}) || tx.SentBlock != 9 {
+		t.Errorf("the reopened transaction: %+v", tx)
+	}
+
+	wants(t, "AddTx", j.AddTx(ctx, l, txOf(2, 7), tx.Hash), chain.ErrChanged)
+	tx.State = chain.TxReplaced
+	wants(t, "UpdateTx", j.UpdateTx(ctx, l, tx), chain.ErrChanged)
+	stands("the tracker is first", tx.Hash, chain.TxPending, chain.Sent)
+
+	update(t, j, op, func(op *chain.Op) { op.State = chain.Final })
+	must.Do(t, j.AddTx(ctx, l, txOf(2, 7), tx.Hash))
+	must.Do(t, j.Reopen(ctx, op, 9))
+	stands("the relayer is first", tx.Hash, chain.TxReplaced, chain.Signed)
+
+	for i := byte(10); i < 40; i++ {
+		tx := txOf(i, uint64(i))
+		must.Do(t, j.AddTx(ctx, l, tx, common.Hash{}))
+		update(t, j, op, func(op *chain.Op) { op.State, op.Tx = chain.Final, tx.Hash })
+		var wg sync.WaitGroup
+		var replaced error
+		wg.Go(func() { replaced = j.AddTx(ctx, l, txOf(i+100, uint64(i)), tx.Hash) })
+		must.Do(t, j.Reopen(ctx, op, 9))
+		wg.Wait()
+		if errors.Is(replaced, chain.ErrChanged) {
+			stands("at once, the tracker is first", tx.Hash, chain.TxPending, chain.Sent)
+			continue
+		}
+		must.Do(t, replaced)
+		stands("at once, the relayer is first", tx.Hash, chain.TxReplaced, chain.Signed)
+	}
 }
 
 func testAtomic(t *testing.T, j *chain.Records) {

@@ -1,7 +1,9 @@
 package chain_test
 
 import (
+	"context"
 	"errors"
+	"log/slog"
 	"testing"
 	"time"
 
@@ -10,6 +12,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/chain"
 	"github.com/tollhq/toll/internal/chain/chaintest"
+	"github.com/tollhq/toll/internal/chain/signer"
 	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/rail"
 )
@@ -43,9 +46,78 @@ func TestReorgAfterMint(t *testing.T) {
 			if got := w.op(p.OrderID); got.Position.Tx != tx || got.Hash != before.Hash {
 				t.Errorf("it is in transaction %s, was in %s: the same bytes were to be sent", got.Position.Tx, tx)
 			}
+			if mined, op := must.Get(w.records.TxOf(t.Context(), tx))(t), w.op(p.OrderID); mined.Position.Hash != op.Position.Hash {
+				t.Errorf("the transaction is in block %s, and the order in %s", mined.Position.Hash, op.Position.Hash)
+			}
 			w.nonces()
 			w.paid(r, purchase(owner, usdc, receiver(1), 1_000_000))
 			w.has(owner, usdc, 8_000_000)
+		})
+	}
+}
+
+// hookedKeys are keys that call a function before one is opened.
+type hookedKeys struct {
+	*chaintest.Keys
+	before func(account common.Address)
+}
+
+func (k hookedKeys) Open(ctx context.Context, account common.Address) ([]byte, error) {
+	k.before(account)
+	return k.Keys.Open(ctx, account)
+}
+
+// The relayer sees a reorganization before the tracker does. It sends the same bytes again. If it replaces them, and the tracker takes
+// the event back at that moment, the order stays with a transaction that can land.
+// T56
+func TestReorg_RelayerFirst(t *testing.T) {
+	for what, underpriced := range map[string]bool{"same bytes": false, "replaced": true} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			w, sink, change, owner, p := oneOrder(t)
+			double := chaintest.NewDouble(t, w.Client())
+			sign := func(common.Address) {}
+			s := must.Get(signer.New(signer.Config{
+				ChainID: w.chainID(), Keys: hookedKeys{&w.keys, func(a common.Address) { sign(a) }}, Service: w.service,
+				Relayers: []common.Address{w.relayer}, Clock: w.Now, Log: slog.New(slog.DiscardHandler),
+			}))(t)
+			r := w.rail(change, w.through(double), func(c *chain.Config) { c.Signer = s })
+			another := purchase(w.account(usdc, 1), usdc, receiver(2), 1)
+			w.signs(r, p)
+			relay, track := r.Turns(w.relayer), r.Tracks()
+			final := func(what string, is func(op *chain.Op) bool) {
+				t.Helper()
+				w.eventually(what, func() bool {
+					must.Get(relay(t.Context()))(t)
+					must.Get(track(t.Context()))(t)
+					pending := must.Get(w.records.PendingTxs(t.Context(), w.relayer))(t)
+					op := w.op(p.OrderID)
+					return len(pending) == 0 && op.State == chain.Final && is(op)
+				})
+			}
+			final("the order is paid", func(*chain.Op) bool { return true })
+			before := w.op(p.OrderID)
+			w.signs(r, another) // for which the relayer looks at the chain
+			w.reorg(1, true)
+			replaced := false
+			if underpriced {
+				double.Refuse(1, "eth_sendRawTransaction", "replacement transaction underpriced")
+				sign = func(a common.Address) {
+					if replaced || a != w.relayer {
+						return
+					}
+					replaced = true
+					must.Get(track(t.Context()))(t)
+				}
+			}
+			must.Get(relay(t.Context()))(t)
+			final("the order is paid again", func(op *chain.Op) bool { return op.Position.Hash != before.Position.Hash })
+			sink.has(p.OrderID, true, 1)
+			w.has(owner, usdc, 2_000_000, receiver(1), usdc, 1_000_000)
+			w.nonces()
+			if op := w.op(p.OrderID); replaced != underpriced || op.Tx != before.Tx {
+				t.Errorf("the order was in %s and is in %s; a replacement was signed: %t", before.Tx, op.Tx, replaced)
+			}
 		})
 	}
 }

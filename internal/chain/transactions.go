@@ -142,7 +142,7 @@ func (w *relayer) replace(ctx context.Context, now outlook, old *Tx, keep int) (
 		}
 		return nil, nil
 	}
-	ops, err := r.carried(ctx, old)
+	ops, err := opsCarriedBy(ctx, r.cfg.Store, old)
 	if err != nil {
 		return nil, err
 	}
@@ -223,11 +223,13 @@ func (w *relayer) pursue(ctx context.Context, now outlook, group []*Tx) error {
 			return err
 		}
 		delete(w.sent, tx.Hash)
-		carried, err := w.rail.carried(ctx, tx)
+		ops, err := contents(ctx, w.rail.cfg.Store, tx)
 		if err != nil {
 			return err
 		}
-		if len(tx.Ops) > 0 && len(carried) == 0 {
+		// The tracker may not have taken back what this transaction did. Those operations need the same bytes, too.
+		needed := slices.ContainsFunc(ops, func(op *Op) bool { return op.carriedBy(tx) || op.Evidence().Tx == tx.Hash })
+		if len(ops) > 0 && !needed {
 			next, err := w.replace(ctx, now, tx, 0)
 			if err != nil || next == nil {
 				return err

@@ -23,6 +23,8 @@ var (
 	InsertChainTx = chainTxs.insert
 	UpdateChainTx = chainTxs.update
 	ChainTxByHash = by[toll.Hash](chainTxs, "tx_hash = $1")
+	// ChainTxForUpdate is [ChainTxByHash], and locks the row.
+	ChainTxForUpdate = locked[toll.Hash](chainTxs, "tx_hash = $1")
 	// PendingChainTxs returns the transactions of a relayer that may still land, by nonce.
 	PendingChainTxs = listBy[toll.Address](chainTxs,
 		"relayer = $1 AND state = 'pending' ORDER BY nonce, created_at, tx_hash")
