@@ -108,7 +108,7 @@ func (f *finder) keep(c byte) {
 
 // inObject reports whether the innermost bracket is an object whose members may be wanted.
 func (f *finder) inObject() bool {
-	return f.depth > f.base && f.depth <= f.base+2 && f.open[f.depth-1] == '{' && f.open[f.base] == '{'
+	return f.depth > f.base && f.depth <= f.base+2 && f.open[f.depth-1] == '{'
 }
 
 func (f *finder) push(c byte) {

@@ -116,7 +116,7 @@ func (f *figures) modalities(list string, sign int64) {
 		}
 		n, ok := integer(get(v, "tokenCount"))
 		before, _ := integer(f.values[kind])
-		if !ok || n < 0 || sign < 0 && n > before {
+		if !ok || n < 0 {
 			return errNoObject
 		}
 		if sign > 0 {

@@ -304,7 +304,7 @@ func asFault(err error) *toll.Error {
 	return fault("", err.Error())
 }
 
-// set returns the members with the value at the path, which has one or two names. Other members keep their place.
+// set returns the members with the value at the path, which has one or two names. It changes members, which keep their places.
 func set(members []member, path []string, value string) []member {
 	v := jsontext.Value(value)
 	i := slices.IndexFunc(members, func(m member) bool { return m.name == path[0] })
@@ -318,7 +318,6 @@ func set(members []member, path []string, value string) []member {
 	if i < 0 {
 		return append(members, member{path[0], v})
 	}
-	members = slices.Clone(members)
 	members[i].value = v
 	return members
 }

@@ -303,8 +303,8 @@ func TestParse_Calls(t *testing.T) {
 			`model=m n=1 input=1210 files=1 output=0`, ""},
 		{"openai", "/v1/chat/completions", `{"model":"m","messages":[{"role":"user","content":[{"type":"file","file":{"file_data":"` + long + `"}}]}]}`, 0, `model=m n=1 input=1069 files=1 output=0`, ""},
 		{"openai", "/v1/chat/completions", `{"model":"m","messages":[{"role":"user","content":[{"type":"input_audio","input_audio":{"data":"` + long + `","format":"mp3"}}]}]}`, 0, `model=m n=1 input=154 files=1 output=0`, ""},
-		{"openai", "/v1/completions", `{"model":"m","prompt":["a","b",[1,2]],"n":2,"best_of":4}`, 9, `best_of=4 model=m n=2 n=12 input=15 files=0 output=0`,
-			`{"model":"m","prompt":["a","b",[1,2]],"n":2,"best_of":4,"max_tokens":9}`},
+		{"openai", "/v1/completions", `{"model":"m","prompt":["a","b",[1,2]],"best_of":4,"n":2}`, 9, `best_of=4 model=m n=2 n=12 input=15 files=0 output=0`,
+			`{"model":"m","prompt":["a","b",[1,2]],"best_of":4,"n":2,"max_tokens":9}`},
 		{"openai", "/v1/completions", `{"model":"m","prompt":[1,2,3]}`, 0, `model=m n=1 input=7 files=0 output=0`, `{"model":"m","prompt":[1,2,3]}`},
 		{"openai", "/v1/embeddings", `{"model":"m","input":["a","b"]}`, 100, `model=m n=1 input=9 files=0 output=0`, `{"model":"m","input":["a","b"]}`},
 		{"openai", "/v1/responses", `{"model":"m","input":[{"role":"user","content":[{"type":"input_file","file_url":"https://x/y.pdf"},{"type":"input_image","image_url":"https://x/y.png"}]},` +
@@ -567,6 +567,12 @@ func TestOperation(t *testing.T) {
 		if got != c.want {
 			t.Errorf("%s %s: got %q, want %q", c.method, c.path, got, c.want)
 		}
+	}
+	api, _ := Find("gemini")
+	first := api.Operation("POST", "/v1beta/models/first:generateContent")
+	api.Operation("POST", "/v1beta/models/second:generateContent")
+	if c := must.Get(first.Parse(jsonHeader(), []byte(`{"contents":[]}`)))(t); c.Members["model"] != "first" {
+		t.Errorf("the model is %s", c.Members["model"])
 	}
 	if _, ok := Find("OpenAI"); ok {
 		t.Error("names are not case-sensitive")
