@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"strings"
@@ -93,6 +94,14 @@ func (c *call) read(r *http.Request) error {
 		}
 		return toll.Errorf(toll.CodeBadRequest, "This route has no price for the request.").
 			WithHint("Ask the seller which values the parameters can have.")
+	}
+	if c.model != nil {
+		for _, name := range c.model.Surcharges {
+			if _, priced := c.row.When[name]; !priced {
+				return toll.Errorf(toll.CodeBadRequest, "%s: the seller has no price for this parameter.", name)
+			}
+		}
+		c.model.LimitName = cmp.Or(c.route.OutputLimit, c.model.LimitName)
 	}
 	c.bound()
 	return nil

@@ -80,14 +80,16 @@ type Upstream struct {
 
 // Route sells one method and path.
 type Route struct {
-	Match    string    `yaml:"match"`    // "METHOD /path", as in package paid
-	Upstream string    `yaml:"upstream"` // may be omitted if the gate has one upstream
-	Preset   string    `yaml:"preset"`   // API of a model server
-	Meter    string    `yaml:"meter"`    // name of a meter
-	Free     bool      `yaml:"free"`
-	Credits  *int64    `yaml:"credits"`  // fixed price, in place of Price
-	PerCall  Money     `yaml:"per_call"` // fixed price for wallets in USDC or EURC, beside Credits
-	Price    yaml.Node `yaml:"price"`
+	Match    string `yaml:"match"`    // "METHOD /path", as in package paid
+	Upstream string `yaml:"upstream"` // may be omitted if the gate has one upstream
+	Preset   string `yaml:"preset"`   // API of a model server
+	Meter    string `yaml:"meter"`    // name of a meter
+	// OutputLimit is the member for the output limit, for servers that ignore the default of the preset, such as max_tokens for Ollama.
+	OutputLimit string    `yaml:"output_limit"`
+	Free        bool      `yaml:"free"`
+	Credits     *int64    `yaml:"credits"`  // fixed price, in place of Price
+	PerCall     Money     `yaml:"per_call"` // fixed price for wallets in USDC or EURC, beside Credits
+	Price       yaml.Node `yaml:"price"`
 
 	upstream  *Upstream
 	operation *modelapi.Operation
@@ -333,6 +335,9 @@ func (r *Route) check(c *Config) (err error) {
 		if r.operation == nil && !r.Free {
 			return fmt.Errorf("the preset %s has no operation %s", r.Preset, r.Match)
 		}
+	}
+	if r.OutputLimit != "" && (r.operation == nil || !slices.Contains(r.operation.LimitNames(), r.OutputLimit)) {
+		return fmt.Errorf("output_limit must be a name that the preset has for the output limit; got %q", r.OutputLimit)
 	}
 	if r.Meter != "" {
 		if r.meter, ok = c.Meters[r.Meter]; !ok {

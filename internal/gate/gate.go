@@ -123,6 +123,9 @@ func (r *route) writeError(w http.ResponseWriter, e *toll.Error) {
 		body, _ = x402.Encode(e.Body(toll.NewUUID(), ""))
 	}
 	h := w.Header()
+	if e.RetryAfterSecs > 0 {
+		h.Set("Retry-After", strconv.Itoa(e.RetryAfterSecs))
+	}
 	h.Set("Content-Type", kind)
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	h.Set("Cache-Control", "no-store")

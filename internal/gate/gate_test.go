@@ -189,7 +189,9 @@ func (o *openAI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	user, _ := body["user"].(string)
 	status, usage := 200, user
 	if n, err := fmt.Sscanf(user, "status %d", &status); n == 1 && err == nil {
+		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(status)
+		fmt.Fprint(w, `{"error":{"message":"Too long, organization org-SELLER1 in project proj_SELLER2"}}`)
 		return
 	}
 	w.Header().Set("openai-organization", "org-seller")
@@ -241,7 +243,10 @@ func TestChatPerToken(t *testing.T) {
 		{"duplicate member", chat("small-1", usage100, `,"model":"big-1"`), 400, 0, `"error":{`},
 		{"stored data", chat("small-1", usage100, `,"store":true,"previous_response_id":"x"`), 400, 0, `"error":{`},
 		{"refused by the upstream", chat("small-1", "status 401", ""), 502, 0, `"error":{`},
-		{"limited by the upstream", chat("small-1", "status 429", ""), 429, 0, ""},
+		{"limited by the upstream", chat("small-1", "status 429", ""), 429, 0, "The model server is busy"},
+		{"a bad request for the upstream", chat("small-1", "status 400", ""), 400, 0, "Too long, organization org-..."},
+		{"a failed upstream", chat("small-1", "status 503", ""), 503, 0, "The model server failed"},
+		{"a surcharge without a price", chat("small-1", usage100, `,"service_tier":"priority"`), 400, 0, "service_tier: the seller has no price"},
 	} {
 		before := ann.Balance()
 		r := s.send("POST", "/v1/chat/completions", ann.AccessToken, c.body)
@@ -249,7 +254,7 @@ func TestChatPerToken(t *testing.T) {
 		if r.status != c.status || cost != c.cost || !strings.Contains(r.body, c.says) {
 			t.Errorf("%s: %d, %d credits, want %d, %d: %s", c.name, r.status, cost, c.status, c.cost, r.body)
 		}
-		if r.header.Get("openai-organization") != "" {
+		if r.header.Get("openai-organization") != "" || strings.Contains(r.body, "SELLER") {
 			t.Errorf("%s: the response names the seller's organization", c.name)
 		}
 		streamed := strings.Contains(c.name, "streamed")

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -75,11 +76,10 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	p, paidCall := paid.FromContext(r.Context())
 	r = r.Clone(r.Context())
 	if t.route.api != nil {
-		for name := range r.Header {
-			if !forwarded[name] {
-				delete(r.Header, name)
-			}
-		}
+		maps.DeleteFunc(r.Header, func(name string, _ []string) bool { return !forwarded[name] })
+	}
+	if c.model != nil {
+		maps.Copy(r.Header, c.model.Header())
 	}
 	maps.Copy(r.Header, t.route.upstream.header)
 	t.joinPath(r)
@@ -115,6 +115,11 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	t.clean(res)
 	if res.StatusCode < 200 || res.StatusCode > 299 {
+		if c.model != nil {
+			defer unwatch()
+			defer cancel(nil)
+			return t.failure(res), nil
+		}
 		res.Body = &ending{ReadCloser: res.Body, end: func() { unwatch(); cancel(nil) }}
 		return res, nil
 	}
@@ -151,11 +156,9 @@ func (t *transport) joinPath(r *http.Request) {
 	r.URL = &u
 }
 
-// forwarded lists the headers of a caller that a model server receives. The caller's credentials are for the gate only.
-var forwarded = map[string]bool{
-	"Content-Type": true, "Accept": true, "User-Agent": true, "Anthropic-Version": true, "Anthropic-Beta": true,
-	"X-Forwarded-For": true, "X-Forwarded-Host": true, "X-Forwarded-Proto": true,
-}
+// forwarded lists the headers of a caller that a model server receives, besides [modelapi.Call.Header]. The caller's credentials are for
+// the gate only.
+var forwarded = map[string]bool{"Accept": true, "User-Agent": true, "X-Forwarded-For": true, "X-Forwarded-Host": true, "X-Forwarded-Proto": true}
 
 // send sends a request, twice if the upstream refuses the connection.
 func (t *transport) send(r *http.Request) (*http.Response, error) {
@@ -190,6 +193,40 @@ func (t *transport) clean(res *http.Response) {
 		_ = res.Body.Close()
 		*res = *refusal(t.route, badGateway("The upstream server rejected the request of the gate."))
 	}
+}
+
+// maxFailure bounds the error of a model server, in bytes.
+const maxFailure = 64 << 10
+
+// accountIDs match ids of the seller's account in error texts.
+var accountIDs = regexp.MustCompile(`\b(org|proj|user|acct|key|sk|req)[-_][A-Za-z0-9_-]{4,}`)
+
+// failure returns the error of a model server. Errors about the request keep their text without ids of the seller's account. The text of
+// other errors is about the seller, such as its rate limit, and is replaced.
+func (t *transport) failure(res *http.Response) *http.Response {
+	defer res.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(res.Body, maxFailure+1))
+	switch res.StatusCode {
+	case http.StatusBadRequest, http.StatusNotFound, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity:
+		if err == nil && len(body) <= maxFailure {
+			body = accountIDs.ReplaceAll(body, []byte("$1-..."))
+			res.Body, res.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+			res.Header.Set("Content-Length", strconv.Itoa(len(body)))
+			return res
+		}
+	}
+	e := toll.Errorf(toll.CodeInternal, "The model server failed. No credits were burned.")
+	e.Status = res.StatusCode
+	if e.Status < 400 {
+		e.Status = http.StatusBadGateway
+	}
+	if s, err := strconv.Atoi(res.Header.Get("Retry-After")); err == nil && s > 0 && s <= 3600 {
+		e.RetryAfterSecs = s
+	}
+	if e.Status == http.StatusTooManyRequests {
+		e.Code, e.Message = toll.CodeRateLimited, "The model server is busy. No credits were burned."
+	}
+	return refusal(t.route, e)
 }
 
 func badGateway(message string) error {
