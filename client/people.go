@@ -15,7 +15,7 @@ func WithWorkspace(id string) Option { return func(c *Client) { c.workspace = id
 // SignUpParams is a new person.
 type SignUpParams struct {
 	Name      string `json:"name,omitzero"`      // display name; "" for the login name
-	Workspace string `json:"workspace,omitzero"` // name of the new workspace, at most 100 printable characters; optional
+	Workspace string `json:"workspace,omitzero"` // name of the new workspace, at most 100 printable characters; may be empty
 	Login     string `json:"login"`              // 3 to 64 of a-z, 0-9 and . _ + @ -
 	Password  string `json:"password"`
 	Link      string `json:"link,omitzero"` // from the operator or an invitation; required where registration is closed

@@ -86,7 +86,7 @@ func TestStartSelling(t *testing.T) {
 				continue
 			}
 			if code[1] == "toll try" {
-				if want := "toll login --url '" + o.address + "'\ntoll try " + string(id); text != want {
+				if want := "toll login --url '" + o.s.PublicURL() + "'\ntoll try " + string(id); text != want {
 					t.Errorf("%q, want %q", text, want)
 				}
 				continue
