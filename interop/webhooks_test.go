@@ -164,9 +164,12 @@ func receiveForwarded(t *testing.T, at, dir, program, file string) {
 		t.Helper()
 		var d delivered
 		must.Do(t, json.Unmarshal(line, &d))
+		if d.Status != http.StatusNoContent {
+			t.Fatalf("the receiver refuses %+v\n%s", d, log) // and prints nothing
+		}
 		for receiving.Scan() && strings.HasPrefix(receiving.Text(), " * ") { // Flask has started
 		}
-		if receiving.Text() != d.Type+" "+d.ID || d.Status != http.StatusNoContent {
+		if receiving.Text() != d.Type+" "+d.ID {
 			t.Errorf("%+v arrived as %q\n%s", d, receiving.Text(), log)
 		}
 	}
