@@ -38,7 +38,7 @@ type Area struct {
 	Key   string // goes there after g; "" for none
 	Under string // Path of the page whose entry is marked on this one; "" for its own
 
-	Bought string // text of an entry in GroupBuy for the same list with role=buyer, once the workspace bought something; optional
+	Bought string // text of an entry in GroupBuy for the same list with role=buyer, once the workspace bought something; may be empty
 
 	Right toll.Right // to open the page
 	Act   toll.Right // to send its form; "" for a page without forms, or whose acts check their rights
@@ -204,7 +204,7 @@ func insteadOf(c *Context, s Sides, group string) []navItem {
 }
 
 const (
-	// sidesLife bounds the time in which pages miss the first record on a side, unless a form of this process created it. With records on both
+	// sidesLife bounds the time in which pages miss the first record on a side. Forms of this process show it at once. With records on both
 	// sides, the answer no longer changes and is kept for bothLife.
 	sidesLife, bothLife = 10 * time.Second, time.Hour
 	// mostSides bounds the workspaces that are kept.
