@@ -79,7 +79,7 @@ func (r *Records) UpdateTx(ctx context.Context, lease *jobs.Lease, tx *Tx, ops .
 }
 
 func (r *Records) Reopen(ctx context.Context, op *Op, head uint64) error {
-	return r.rail.reopen(ctx, op, head)
+	return reopen(ctx, r.rail, op, head)
 }
 
 func (r *Records) PendingTxs(ctx context.Context, relayer common.Address) ([]*Tx, error) {

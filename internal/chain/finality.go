@@ -16,6 +16,7 @@ import (
 	"github.com/tollhq/toll/internal/alarm"
 	"github.com/tollhq/toll/internal/chain/contracts"
 	"github.com/tollhq/toll/internal/chain/endpoints"
+	"github.com/tollhq/toll/internal/store"
 )
 
 // Steps between which a process may end, in the words of [Config.At].
@@ -88,7 +89,7 @@ func (t *tracker) undo(ctx context.Context, op *Op) error {
 	if !op.SentAt.IsZero() {
 		op.SentAt = op.UpdatedAt // it has as long to land again as a new one before it is made impossible
 	}
-	if err := r.records.reopen(ctx, op, t.pass.head.Number.Uint64()); err != nil {
+	if err := reopen(ctx, r.records, op, t.pass.head.Number.Uint64()); err != nil {
 		return err
 	}
 	r.waiters.Wake(op.ID)
@@ -366,4 +367,30 @@ func (t *tracker) finish(ctx context.Context) error {
 			return nil
 		}
 	}
+}
+
+// reopen stores an operation that lost its evidence, in one write with the transaction that last carried it. The operation is [Sent]
+// while that transaction can land, which its relayer checks again, otherwise [Signed]. head is the number of the latest block.
+func reopen(ctx context.Context, r *records, op *Op, head uint64) error {
+	return counted([]*Op{op}, r.cfg.Store.Tx(ctx, func(tx *store.Tx) error {
+		op.State = Sent
+		t, found, err := store.IfThere(txOf(store.ChainTxForUpdate(ctx, tx, toll.Hash(op.Tx))))
+		switch {
+		case err != nil:
+			return err
+		case !found, t.State == TxReplaced:
+			// Another transaction has the nonce by now, so a new transaction must carry the operation.
+			op.State = Signed
+		case t.State == TxMined:
+			t.State, t.Position, t.SentBlock = TxPending, Position{}, head
+			row, err := rowOfTx(t)
+			if err == nil {
+				err = store.UpdateChainTx(ctx, tx, row)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return updateOps(ctx, tx, []*Op{op})
+	}))
 }

@@ -15,7 +15,7 @@ import (
 )
 
 // The records of the rail. Each write is one transaction, which is on disk when it returns nil. Any number of
-// processes share the records. Reads return [store.ErrNotFound] for a record that is not there.
+// processes share the records. Reads return [store.ErrNotFound] for a missing record.
 
 // CursorReader is the reader whose cursor the tracker moves.
 const CursorReader = "tracker"
@@ -118,32 +118,6 @@ func updateOps(ctx context.Context, tx *store.Tx, ops []*Op) error {
 	}
 	err := store.UpdateChainOps(ctx, tx, rows)
 	return store.NotFoundAs(err, ErrChanged)
-}
-
-// reopen stores an operation that lost its evidence, in one write with the transaction that last carried it. The operation is [Sent]
-// while that transaction can land, which its relayer checks again, otherwise [Signed]. head is the number of the latest block.
-func (r *records) reopen(ctx context.Context, op *Op, head uint64) error {
-	return counted([]*Op{op}, r.cfg.Store.Tx(ctx, func(tx *store.Tx) error {
-		op.State = Sent
-		t, found, err := store.IfThere(txOf(store.ChainTxForUpdate(ctx, tx, toll.Hash(op.Tx))))
-		switch {
-		case err != nil:
-			return err
-		case !found, t.State == TxReplaced:
-			// A stranger had landed it, or something else has the nonce by now: a new transaction of ours has to.
-			op.State = Signed
-		case t.State == TxMined:
-			t.State, t.Position, t.SentBlock = TxPending, Position{}, head
-			row, err := rowOfTx(t)
-			if err == nil {
-				err = store.UpdateChainTx(ctx, tx, row)
-			}
-			if err != nil {
-				return err
-			}
-		}
-		return updateOps(ctx, tx, []*Op{op})
-	}))
 }
 
 func (r *records) op(ctx context.Context, id string) (*Op, error) {
