@@ -178,10 +178,8 @@ func writeDoc(w http.ResponseWriter, r *http.Request, status int, media []string
 func (d *documents) page(w http.ResponseWriter, r *http.Request) {
 	name, p := strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, "/docs"), "/"), d.pages()
 	slug, asMarkdown := strings.CutSuffix(name, ".md")
-	if lower := strings.ToLower(slug); lower != slug && p.markdown[lower] != nil {
-		w.Header().Set("Location", "/docs/"+lower) // the README links docs/SELL.md
-		w.WriteHeader(http.StatusMovedPermanently)
-		return
+	if p.markdown[slug] == nil {
+		slug = strings.ToLower(slug) // files such as docs/SELL.md, which the README links
 	}
 	shown, media := p.html[docsView{slug, p.look.Theme(r)}], htmlType
 	if asMarkdown {

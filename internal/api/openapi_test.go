@@ -392,9 +392,20 @@ func TestGuides(t *testing.T) {
 			t.Errorf("%s: policy %s", path, p)
 		}
 	}
-	for _, path := range []string{"/docs/none", "/docs/none.md", "/docs/PAYING", "/docs/..%2fgo", "/docs/paying%20dark", "/docs/api", "/docs/api/none", "/docs/api/none.md", "/docs/api/registerplan", "/docs/api/readPlan/x"} {
+	for _, path := range []string{"/docs/none", "/docs/none.md", "/docs/NONE.md", "/docs/..%2fgo", "/docs/paying%20dark", "/docs/api", "/docs/api/none", "/docs/api/none.md", "/docs/api/registerplan", "/docs/api/readPlan/x"} {
 		if a := s.do(actor{}, "GET", path, ""); a.status != 404 {
 			t.Errorf("%s: %d", path, a.status)
+		}
+	}
+}
+
+// TestGuides_FileNames: the names of the files in the repository are names of the pages too.
+func TestGuides_FileNames(t *testing.T) {
+	s := newStack(t)
+	for _, path := range []string{"/docs/SELL.md", "/docs/SELL"} {
+		want := s.do(actor{}, "GET", strings.ToLower(path), "")
+		if a := s.do(actor{}, "GET", path, ""); a.status != 200 || !bytes.Equal(a.body, want.body) {
+			t.Errorf("%s: %d %.100s", path, a.status, a.body)
 		}
 	}
 }

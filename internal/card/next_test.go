@@ -255,13 +255,13 @@ func TestNext(t *testing.T) {
 		}},
 		{"an expired page", nextPage, nil, onPage(nextSession(expired, nil)), want{
 			"calling": "row, page, session \"cs_1\", page until 13:00, answered 200",
-			"page":    "outcome, failed, BCK.STRIPE.0002, answered 200, again 30s",
-			"pending": "outcome, failed, pi_1, BCK.STRIPE.0002, answered 200, again 30s",
+			"page":    "outcome, failed, BCK.STRIPE.0002 page_expired, answered 200, again 30s",
+			"pending": "outcome, failed, pi_1, BCK.STRIPE.0002 page_expired, answered 200, again 30s",
 			"ending":  "outcome, failed, pi_1, answered 200",
 		}},
 		{"an expired page, and another one follows", nextPage, func(p *payment) { p.d.Then, p.d.Failure = Created, nil }, onPage(nextSession(expired, nextIntent(canceled))), want{
 			"calling":      "row, page, session \"cs_1\", page until 13:00, answered 200",
-			"page pending": "outcome, failed, pi_1, BCK.STRIPE.0002, answered 200, again 30s",
+			"page pending": "outcome, failed, pi_1, BCK.STRIPE.0002 page_expired, answered 200, again 30s",
 			"ending":       "row, created, attempt 2, session \"\", answered 200",
 		}},
 		{"a page without a payment", nextPage, nil, onPage(nextSession(done, nil)), want{

@@ -238,7 +238,7 @@ func (t *trial) call(ctx context.Context, e toll.Endpoint, token string) error {
 	t.remark("calling %s %s, paid with plan %s", e.Verb, e.URL, cmp.Or(t.plan.Metadata.Name, string(t.plan.ID)))
 	res, err := callClient().Do(req)
 	if err != nil {
-		return fmt.Errorf("%w; check that your server, or toll gate in front of it, is running at this address, and then repeat the command", noAnswer(err))
+		return fmt.Errorf("%w; check that your server, or its gate, is running at this address, and then repeat the command", noAnswer(err))
 	}
 	defer res.Body.Close()
 	if res.StatusCode >= 300 {
@@ -251,7 +251,7 @@ func (t *trial) call(ctx context.Context, e toll.Endpoint, token string) error {
 		return err
 	}
 	if !hasReceipt(&t.console, res.Header) {
-		return errors.New("your server responded without taking the payment: require payments in your code, or run toll gate in front of it")
+		return errors.New("your server responded without taking the payment: require payments in your code, or put a gate in front of it (toll gate)")
 	}
 	return nil
 }
