@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"net"
@@ -24,6 +25,9 @@ var ErrRefused = errors.New("outbound: the address is not allowed")
 
 // ErrNoAnswer means that no valid response arrived before the deadline, for any reason.
 var ErrNoAnswer = errors.New("outbound: no valid response")
+
+// ErrNoConnection is an [ErrNoAnswer] without a connection: nothing was sent.
+var ErrNoConnection = fmt.Errorf("%w: no connection", ErrNoAnswer)
 
 const (
 	maxURL = 2048
@@ -233,10 +237,10 @@ func (c *Client) dial(ctx context.Context, network, address string) (net.Conn, e
 	if a, err := netip.ParseAddr(host); err == nil {
 		addrs = []netip.Addr{a}
 	} else if addrs, err = c.cfg.Resolver.LookupNetIP(ctx, "ip", host); err != nil {
-		return nil, ErrNoAnswer
+		return nil, ErrNoConnection
 	}
 	if len(addrs) == 0 {
-		return nil, ErrNoAnswer
+		return nil, ErrNoConnection
 	}
 	for _, a := range addrs {
 		refused := c.cfg.Refuse != nil && c.cfg.Refuse(netip.AddrPortFrom(a.Unmap(), uint16(number)))
@@ -251,11 +255,21 @@ func (c *Client) dial(ctx context.Context, network, address string) (net.Conn, e
 			return conn, nil
 		}
 	}
-	return nil, ErrNoAnswer
+	return nil, ErrNoConnection
+}
+
+// kindOf returns the error of this package that err wraps, without its details.
+func kindOf(err error) error {
+	for _, kind := range []error{ErrRefused, ErrNoConnection} {
+		if errors.Is(err, kind) {
+			return kind
+		}
+	}
+	return ErrNoAnswer
 }
 
 // RoundTrip implements [http.RoundTripper]: the response is unchanged, and its body unbounded. It checks the url again. Errors:
-// [ErrRefused] before anything was sent, else [ErrNoAnswer].
+// [ErrRefused] and [ErrNoConnection] before anything was sent, else [ErrNoAnswer].
 func (c *Client) RoundTrip(req *http.Request) (*http.Response, error) {
 	_, err := c.parse(req.URL.String())
 	var res *http.Response
@@ -264,11 +278,8 @@ func (c *Client) RoundTrip(req *http.Request) (*http.Response, error) {
 	} else if req.Body != nil {
 		_ = req.Body.Close()
 	}
-	switch {
-	case errors.Is(err, ErrRefused):
-		return nil, ErrRefused
-	case err != nil:
-		return nil, ErrNoAnswer
+	if err != nil {
+		return nil, kindOf(err)
 	}
 	return res, nil
 }
@@ -280,7 +291,8 @@ type Answer struct {
 	Body   []byte // cut after [MaxBody] bytes
 }
 
-// Do sends a request and reads its response. It checks the url again, and ignores a Host header. Errors are [ErrRefused] and [ErrNoAnswer].
+// Do sends a request and reads its response. It checks the url again, and ignores a Host header. Errors are [ErrRefused],
+// [ErrNoConnection], and [ErrNoAnswer].
 func (c *Client) Do(ctx context.Context, method, raw string, header http.Header, body []byte) (*Answer, error) {
 	u, err := c.parse(raw)
 	if err != nil {
@@ -295,10 +307,7 @@ func (c *Client) Do(ctx context.Context, method, raw string, header http.Header,
 	maps.Copy(req.Header, header)
 	res, err := c.http.Do(req)
 	if err != nil {
-		if errors.Is(err, ErrRefused) {
-			return nil, ErrRefused
-		}
-		return nil, ErrNoAnswer
+		return nil, kindOf(err)
 	}
 	defer res.Body.Close()
 	answer := &Answer{Status: res.StatusCode, Header: res.Header}

@@ -268,9 +268,14 @@ func TestTryIt(t *testing.T) {
 	s, buyer, calls := tryShop(t, server.DefaultListen)
 	mine := s.client(buyer)
 	at := "/w/" + buyer.workspace() + "/try?agent=" + string(s.agent)
-	form := formOf(t, buyer.get(at))
+	form := formOf(t, buyer.get(at)).with("body", "{}")
 	for range 2 {
-		res := buyer.submit(form)
+		sent := buyer.submit(form)
+		buyer.follow(sent)
+		res := buyer.follow(sent) // after the Back button
+		if formOf(t, res).values.Get("body") != "{}" {
+			t.Errorf("the form lost its body:\n%s", mainPart.FindString(res.body))
+		}
 		if res.status != http.StatusOK || !strings.Contains(res.body, "&lt;script&gt;alert(1)&lt;/script&gt; heard") || !strings.Contains(res.body, "Burned 2 credits") {
 			t.Fatalf("%d\n%s", res.status, mainPart.FindString(res.body))
 		}
@@ -297,11 +302,16 @@ func TestTryIt(t *testing.T) {
 	if res := buyer.submit(form.with("ticket", "x.y")); res.status != http.StatusForbidden {
 		t.Errorf("a form that was not shown: %d", res.status)
 	}
-	res := buyer.submit(formOf(t, buyer.get(at)).with("address", form.values.Get("address")+"?elsewhere"))
+	sent := buyer.submit(formOf(t, buyer.get(at)).with("address", form.values.Get("address")+"?elsewhere"))
+	res := buyer.follow(sent)
 	if res.status != http.StatusOK || !strings.Contains(res.body, `bad">302<`) {
 		t.Errorf("a redirect: %d\n%s", res.status, mainPart.FindString(res.body))
 	}
 	viewer := s.signUp("viewer", buyer.invite(buyer.workspace(), "viewer"))
+	reads(t, viewer.get(at), http.StatusOK)
+	if other := viewer.get(sent.header.Get("Location")); strings.Contains(other.body, `>302<`) {
+		t.Errorf("another session reads the response:\n%s", mainPart.FindString(other.body))
+	}
 	if res := viewer.post(at, form.values); res.status != http.StatusForbidden {
 		t.Errorf("a call of a viewer: %d", res.status)
 	}
@@ -323,9 +333,32 @@ func TestTryIt(t *testing.T) {
 	if b, err := s.api.Balance(t.Context(), s.plan); err != nil || b.Balance != 2 {
 		t.Errorf("minted %d, %v", b.Balance, err)
 	}
-	if res := s.seller.submit(formOf(t, s.seller.get(own))); !strings.Contains(res.body, "Burned 2 credits") {
-		t.Errorf("the call of the seller: %d\n%s", res.status, mainPart.FindString(res.body))
+	reads(t, s.seller.follow(s.seller.submit(formOf(t, s.seller.get(own)))), http.StatusOK, "Burned 2 credits", "It works. Share this page with buyers",
+		"<code>"+s.address+"/a/"+string(s.agent)+"</code>")
+}
+
+// TestTryIt_Faults: the page says what to do about a server that does not run, or that cannot use its API key. Only the seller reads the latter.
+func TestTryIt_Faults(t *testing.T) {
+	o := newTown(t, storetest.SQLite, func(c *server.Config) { c.LoopbackWebhooks = true })
+	fails := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) }))
+	t.Cleanup(fails.Close)
+	s := o.openShop("Ask", fails.URL+"/ask")
+	buyer := o.signUp("buyer", "")
+	must.Get(o.client(buyer).OrderPlan(t.Context(), s.plan))(t)
+	must.Get(s.api.Mint(t.Context(), s.plan, must.Get(toll.ParseAddress(s.seller.workspace()))(t), 10, 0))(t)
+	call := func(v *visitor) shown {
+		at := "/w/" + v.workspace() + "/try?agent=" + string(s.agent)
+		return v.follow(v.submit(formOf(t, v.get(at))))
 	}
+	const key = "could not use its API key"
+	reads(t, call(s.seller), http.StatusOK, `bad">503<`, key)
+	if body := call(buyer).body; !strings.Contains(body, `bad">503<`) || strings.Contains(body, key) {
+		t.Errorf("a buyer reads:\n%s", mainPart.FindString(body))
+	}
+	address := strings.TrimPrefix(fails.URL, "http://")
+	fails.Close()
+	reads(t, call(s.seller), http.StatusOK, "Could not connect to "+address+". Start your server, then send the request again. No credits were burned.")
+	reads(t, call(buyer), http.StatusOK, "Could not connect to "+address+". Try again later. No credits were burned.")
 }
 
 // TestPublic_TryIt: pages of a sandbox that listens on more than this machine call nothing on this machine.

@@ -22,7 +22,7 @@ import (
 var (
 	keyShown   = regexp.MustCompile(`<span class="command"><code>((?:sandbox:|tk_sandbox_)[^<]+)</code>`)
 	tokenShown = regexp.MustCompile(`payment-signature: ([A-Za-z0-9._=-]+)'`)
-	codeShown  = regexp.MustCompile(`(?s)<summary>([^<]+)</summary><div><pre class="code" tabindex="0">(.*?)</pre>`)
+	codeShown  = regexp.MustCompile(`(?s)<summary>([^<]+)</summary>(?:<div><pre class="code"|<ol class="stages">)(.*?)</details>`)
 )
 
 // owns returns how many agents, plans, and API keys a person has.
@@ -124,7 +124,12 @@ func TestStartSelling(t *testing.T) {
 		}
 
 		// The command pays for one request, and the page shows its settlement.
-		reads(t, alice.get(path), http.StatusOK, "Waiting for the first settlement", `data-follow="`+w+`/live"`)
+		const share = "Share this page with buyers"
+		waits := alice.get(path)
+		reads(t, waits, http.StatusOK, "Waiting for the first settlement", `data-follow="`+w+`/live"`, "Your workspace has 2 free test credits.")
+		if strings.Contains(waits.body, share) {
+			t.Errorf("the page is shared before a request was settled:\n%s", mainPart.FindString(waits.body))
+		}
 		h = paid.Handler(s.api, http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) { rw.WriteHeader(http.StatusOK) }),
 			paid.Plan(plan.ID), paid.Agent(id), paid.Credits(2), paid.PublicURL(agent.URL))
 		token := tokenShown.FindStringSubmatch(html.UnescapeString(made.body))
@@ -144,6 +149,7 @@ func TestStartSelling(t *testing.T) {
 			body := alice.get(path).body
 			return strings.Contains(body, agent.URL+"/ask") && !strings.Contains(body, "Waiting for the first settlement")
 		})
+		reads(t, alice.get(path), http.StatusOK, share, "<code>"+o.address+"/a/"+string(id)+"</code>")
 		_, more := s.done(formWith(t, alice.get(path), "test"), "Test command created.")
 		if next := tokenShown.FindStringSubmatch(html.UnescapeString(more.body)); next == nil || next[1] == token[1] {
 			t.Errorf("no other test command:\n%s", mainPart.FindString(more.body))

@@ -19,8 +19,9 @@ import (
 // the members that are set, in their order.
 type Record struct {
 	Lead   string
-	Done   string  // what the last form did
-	Secret *Secret // shown once
+	Done   string    // what the last form did
+	Secret *Secret   // shown once
+	Call   []Snippet // the same, a command with the secret
 	Tasks  []Task
 	Links  []Link    // at the top: pages that begin something, and files
 	Range  []Segment // of the times that the figures are of
@@ -183,6 +184,9 @@ func (c *Context) Record(title string, s Record) (View, error) {
 		return nil, err
 	}
 	s.Done, s.Secret = cmp.Or(s.Done, o.Done), cmp.Or(s.Secret, o.Secret)
+	if o.Also != nil {
+		s.Call = []Snippet{{Name: o.Also.Label, Text: o.Also.Text}}
+	}
 	s.Filter = append(slices.Clone(s.Filter), sortField(c, s.Table)...)
 	if chosen := columns(c, &s); chosen != nil {
 		return chosen, nil

@@ -45,6 +45,13 @@ func MCPName(text string) string {
 // methods are the methods for which the frameworks of the code have a function.
 var methods = []string{"GET", "POST", "PUT", "PATCH", "DELETE"}
 
+// stages are a seller's steps: commands that install packages, a file with code, and the command that starts it with the API key.
+func stages(name, install, file, code, start string) Snippet {
+	return Snippet{Name: name, Steps: []Snippet{
+		{Name: "Install the packages", Text: install}, {Name: "Save as " + file, Text: code}, {Name: "Start your server", Text: start},
+	}}
+}
+
 // Selling returns the code that takes payments for an agent, by framework. plan pays; "" is the first plan of the agent. credits is the
 // price of a request. key is the API key of the server, or "" if the page cannot show it.
 func Selling(c *Context, a *toll.Agent, plan toll.PlanID, credits toll.Credits, key string) []Snippet {
@@ -77,9 +84,10 @@ func Selling(c *Context, a *toll.Agent, plan toll.PlanID, credits toll.Credits, 
 		"$DIR", strings.TrimRight(u.EscapedPath(), "/"), "$PLAN", cmp.Or(string(plan), "PLAN"), "$AGENT", string(a.ID), "$CREDITS", max(credits, 1).String(), "$PORT", port, "$LISTEN", listen,
 		"$UPSTREAM", upstream, "$NAME", name, "$REGISTER", register, "$KEY", cmp.Or(key, "…"),
 	).Replace
-	npm := installed("// ", c.SDK.Install("typescript"))
+	npm, pip := c.SDK.Install("typescript"), c.SDK.Install("python")
+	run := with("TOLL_API_KEY='$KEY' ")
 	return []Snippet{
-		{"Express", npm + with(`import express from "express";
+		stages("Express", npm+"\nnpm install express", "server.mjs", with(`import express from "express";
 import { Toll } from "@tollhq/toll";
 import { paid } from "@tollhq/toll/express";
 
@@ -95,8 +103,9 @@ const app = express();
 app.$verb("$PATH", price, express.json(), (req, res) => {
   res.json({ text: "It works." });
 });
-app.listen($PORT);`)},
-		{"Hono", npm + with(`import { Hono } from "hono";
+app.listen($PORT);`), run+"node server.mjs"),
+		stages("Hono", npm+"\nnpm install hono @hono/node-server", "server.mjs", with(`import { serve } from "@hono/node-server";
+import { Hono } from "hono";
 import { Toll } from "@tollhq/toll";
 import { paid } from "@tollhq/toll/hono";
 
@@ -111,9 +120,8 @@ const price = paid({
 const app = new Hono();
 app.$verb("$PATH", price, (c) => c.json({ text: "It works." }));
 
-export default { port: $PORT, fetch: app.fetch };`)},
-		{"Next", npm + with(`// app$DIR/route.ts
-import { Toll } from "@tollhq/toll";
+serve({ port: $PORT, fetch: app.fetch });`), run+"node server.mjs"),
+		stages("Next", npm, with("app$DIR/route.ts"), with(`import { Toll } from "@tollhq/toll";
 import { paid } from "@tollhq/toll/next";
 
 const answer = () => Response.json({ text: "It works." });
@@ -124,8 +132,8 @@ export const $VERB = paid(answer, {
   agent: "$AGENT",
   publicUrl: "$ORIGIN",
   credits: $CREDITS,
-});`)},
-		{"FastAPI", installed("# ", c.SDK.Install("python")) + with(`from fastapi import FastAPI
+});`), run+with("npx next dev --port $PORT")),
+		stages("FastAPI", pip+"\npip install fastapi uvicorn", "main.py", with(`from fastapi import FastAPI
 from toll import AsyncToll
 from toll.asgi import Middleware, paid
 
@@ -142,8 +150,8 @@ app.add_middleware(
 @app.$verb("$PATH")
 @paid(credits=$CREDITS)
 async def answer() -> dict[str, str]:
-    return {"text": "It works."}`)},
-		{"Flask", installed("# ", c.SDK.Install("python")) + with(`from flask import Flask
+    return {"text": "It works."}`), run+with("uvicorn main:app --port $PORT")),
+		stages("Flask", pip+"\npip install flask", "main.py", with(`from flask import Flask
 from toll import Toll
 from toll.wsgi import Middleware, paid
 
@@ -160,8 +168,8 @@ app.wsgi_app = Middleware(
 @app.$verb("$PATH")
 @paid(credits=$CREDITS)
 def answer():
-    return {"text": "It works."}`)},
-		{"Go", installed("// ", c.SDK.Install("go")) + with(`package main
+    return {"text": "It works."}`), run+with("flask --app main run --port $PORT")),
+		stages("Go", c.SDK.Install("go"), "main.go", with(`package main
 
 import (
 	"io"
@@ -184,8 +192,8 @@ func main() {
 		paid.Credits($CREDITS),
 	))
 	log.Fatal(http.ListenAndServe("127.0.0.1:$PORT", nil))
-}`)},
-		{"MCP", npm + with(`$REGISTERimport { Toll } from "@tollhq/toll";
+}`), run+"go run ."),
+		stages("MCP", npm+"\nnpm install @modelcontextprotocol/sdk zod", "server.mjs, with the rest of your MCP server", with(`$REGISTERimport { Toll } from "@tollhq/toll";
 import { seller } from "@tollhq/toll/mcp";
 import { z } from "zod";
 
@@ -203,8 +211,8 @@ server.registerTool(
   sell.tool("echo", { credits: $CREDITS }, ({ text }) => ({
     content: [{ type: "text", text }],
   })),
-);`)},
-		{"toll gate", with(`# Charges for requests to a server on port $UPSTREAM, in any language.
+);`), run+"node server.mjs"),
+		{Name: "toll gate", Text: with(`# Charges for requests to a server on port $UPSTREAM, in any language.
 export TOLL_API_KEY='$KEY'
 toll gate --url '$SERVICE' \
   --upstream http://127.0.0.1:$UPSTREAM \
@@ -220,7 +228,7 @@ toll gate --url '$SERVICE' \
 func CallOnce(a *toll.Agent, token string) string {
 	verb, address := snippetEndpoint(a)
 	body := " \\\n  -H 'content-type: application/json' -d '{}'"
-	if verb == "GET" || verb == "HEAD" {
+	if !hasBody(verb) {
 		body = ""
 	}
 	return "curl -i -X " + verb + " '" + address + "' \\\n  -H 'payment-signature: " + token + "'" + body

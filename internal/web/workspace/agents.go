@@ -295,7 +295,7 @@ func showAgent(c *page.Context) (page.View, error) {
 	for _, u := range a.API.OpenEndpoints {
 		endpoints.Rows = append(endpoints.Rows, []page.Cell{{Text: "any"}, {Text: plain.Name(u)}, {Text: "open"}})
 	}
-	links := append(mayBegin(c, "Edit", "agents", string(a.ID), "edit"), page.Link{Text: "Start selling", To: c.To("agents", string(a.ID), "start"), Plain: true},
+	links := append(mayBegin(c, "Edit", "agents", string(a.ID), "edit"), page.Link{Text: "Setup code", To: c.To("agents", string(a.ID), "start"), Plain: true},
 		page.Link{Text: "Public page", To: "/a/" + string(a.ID), Plain: true},
 		page.Link{Text: "Requests", To: c.To("requests") + "?agentId=" + string(a.ID), Plain: true})
 	if c.Person.Rights.Has(toll.RightSpend) {

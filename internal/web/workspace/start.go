@@ -1,6 +1,7 @@
 package workspace
 
 import (
+	"errors"
 	"net/http"
 	"net/url"
 	"slices"
@@ -38,8 +39,8 @@ func (d *Deps) askStart(c *page.Context) (page.View, error) {
 	}
 	pay := d.currencies()
 	first := pay[0].Value
-	if page.HasOption(pay, toll.CurrencyUSDC) {
-		first = toll.CurrencyUSDC
+	if i := slices.IndexFunc([]string{toll.CurrencyUSD, toll.CurrencyUSDC}, func(v string) bool { return page.HasOption(pay, v) }); i >= 0 {
+		first = []string{toll.CurrencyUSD, toll.CurrencyUSDC}[i]
 	}
 	f := c.FormOf("start", "Start selling",
 		page.Group{Fields: []page.Field{
@@ -53,7 +54,7 @@ func (d *Deps) askStart(c *page.Context) (page.View, error) {
 				Name: "price", Label: "Price", Value: startFields.Get("price"), Mode: "decimal", Required: true, Members: []string{"amounts"},
 				Hint: "Price of " + startFields.Get("amount") + " credits. Each request costs 1 credit. Card payments start at 1.00.",
 			},
-			{Name: "pay", Label: "Currency", Value: first, Options: pay, Members: []string{"currency", "isCrypto", "tokenAddress"}},
+			{Name: "pay", Label: "How buyers pay", Value: first, Options: pay, Members: []string{"currency", "isCrypto", "tokenAddress"}},
 		}},
 		page.Group{Title: "More options", Folded: true, Fields: []page.Field{
 			{Name: "amount", Label: "Credits per order", Value: startFields.Get("amount"), Mode: "numeric"},
@@ -159,6 +160,8 @@ type startPage struct {
 	Form    *page.Form     // creates the command with a token; nil if the page shows it, or if no plan can pay
 	Try     string         // page that sends the request
 	NoPlan  bool           // no plan is attached
+	Left    string         // credits that the workspace has for tests; "" for none
+	Share   string         // page for buyers, once a request was settled
 	Live    page.Live
 	First   *page.Table
 	Agent   string
@@ -190,9 +193,13 @@ func (d *Deps) showStart(c *page.Context) (page.View, error) {
 	}
 	credits := toll.Credits(1)
 	if len(a.Plans) > 0 {
-		p, err := c.API.Plan(c.Acting(), a.Plans[0].PlanID)
-		if err != nil {
+		p, err1 := c.API.Plan(c.Acting(), a.Plans[0].PlanID)
+		b, err2 := c.API.Balance(c.Acting(), a.Plans[0].PlanID)
+		if err := errors.Join(err1, err2); err != nil {
 			return nil, c.Failed("agent", err)
+		}
+		if b.Available > 0 {
+			body.Left = "Your workspace has " + page.Count(int64(b.Available), "free test credit") + "."
 		}
 		credits = p.Credits.MinAmount
 		if c.Person.Rights.Has(toll.RightSpend) {
@@ -208,6 +215,9 @@ func (d *Deps) showStart(c *page.Context) (page.View, error) {
 	body.Selling = page.Selling(c, a, "", credits, key)
 	if body.First, err = d.firstSettled(c, a); err != nil {
 		return nil, c.Failed("agent", err)
+	}
+	if len(body.First.Rows) > 0 {
+		body.Share = shareURL(c, a.ID)
 	}
 	return c.Draw("Sell "+page.NameOf(a.Metadata.Name), body)
 }

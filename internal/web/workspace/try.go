@@ -74,6 +74,7 @@ type tryPage struct {
 	Buy            string // page of the first plan; "" for none
 	Mint           string // credits that a test call of the seller needs; "" where it has them, or is not the seller
 	Result         *tried
+	Share          string // page for buyers, once a test of the seller succeeded
 }
 
 // tried is the answer of an agent.
@@ -87,17 +88,23 @@ type tried struct {
 	Credits     string // burned, as the receipt says; "" without a receipt
 	Transaction string
 	Fault       string // why there is no answer
+	Asked       tryForm
 }
 
-// tryCall is what the form of the page says.
+// tryForm is what the form of the page says.
+type tryForm struct {
+	Plan    toll.PlanID
+	Address string
+	Verb    string
+	Most    toll.Credits
+	Body    string
+}
+
+// tryCall is a call, and the agent and its plans.
 type tryCall struct {
-	agent   *toll.Agent
-	plans   []*tryPlan // of the agent, among those that it sells
-	plan    toll.PlanID
-	address string
-	verb    string
-	most    toll.Credits
-	body    string
+	tryForm
+	agent *toll.Agent
+	plans []*tryPlan // of the agent, among those that it sells
 }
 
 // tryPlan is a plan that may pay for a call.
@@ -164,16 +171,33 @@ func showTry(c *page.Context) (page.View, error) {
 	if err != nil {
 		return nil, err
 	}
-	asked.plan = toll.PlanID(c.R.URL.Query().Get("plan"))
+	asked.Plan = toll.PlanID(c.R.URL.Query().Get("plan"))
 	if c.Form != nil {
 		asked.read(c.Form)
 	}
-	return drawTry(c, asked, nil)
+	result, err := lastTry(c)
+	if err != nil {
+		return nil, err
+	}
+	if result != nil {
+		asked.tryForm = result.Asked
+	}
+	return drawTry(c, asked, result)
+}
+
+// lastTry returns the answer to the form that led here, if this session sent it; else nil.
+func lastTry(c *page.Context) (result *tried, err error) {
+	ticket := c.R.URL.Query().Get("form")
+	if c.R.Method != http.MethodGet || !c.Holds(ticket, c.R.URL.Path) {
+		return nil, nil
+	}
+	_, err = c.Sessions.Take(c.Ctx(), ticket, func(answer []byte) ([]byte, error) { return nil, json.Unmarshal(answer, &result) })
+	return result, err
 }
 
 // read takes the form as it was sent.
 func (c *tryCall) read(form url.Values) {
-	c.address, c.verb, c.plan, c.body = strings.TrimSpace(form.Get("address")), form.Get("verb"), toll.PlanID(form.Get("plan")), form.Get("body")
+	c.Address, c.Verb, c.Plan, c.Body = strings.TrimSpace(form.Get("address")), form.Get("verb"), toll.PlanID(form.Get("plan")), form.Get("body")
 }
 
 func drawTry(c *page.Context, asked *tryCall, result *tried) (page.View, error) {
@@ -181,7 +205,15 @@ func drawTry(c *page.Context, asked *tryCall, result *tried) (page.View, error) 
 		Agent: page.NameOf(asked.agent.Metadata.Name), AgentTo: "/a/" + string(asked.agent.ID), ID: string(asked.agent.ID), Result: result,
 		Ticket: c.Ticket(c.R.URL.Path), Action: c.To("try") + "?agent=" + url.QueryEscape(string(asked.agent.ID)),
 	}
-	address, verb := asked.address, asked.verb
+	address, verb := asked.Address, asked.Verb
+	if yours := asked.agent.Owner == c.Person.Address; yours && result != nil {
+		if result.Transaction != "" && result.OK {
+			content.Share = shareURL(c, asked.agent.ID)
+		}
+		if result.Status == http.StatusServiceUnavailable {
+			result.Note = "Your server could not use its API key or reach this service; its log says which."
+		}
+	}
 	var verbs, plans []page.Option
 	for _, e := range asked.agent.API.Endpoints {
 		if u, err := url.Parse(e.URL); err != nil || u.Scheme != "http" && u.Scheme != "https" {
@@ -192,14 +224,14 @@ func drawTry(c *page.Context, asked *tryCall, result *tried) (page.View, error) 
 			verbs = append(verbs, page.Option{Value: e.Verb, Text: e.Verb})
 		}
 	}
-	most := asked.most
+	most := asked.Most
 	for _, o := range asked.ready() {
 		text := page.NameOf(o.Metadata.Name) + " (time plan)"
 		if o.Kind().Charges() {
 			text = page.NameOf(o.Metadata.Name) + " (" + o.left.Available.Text() + " left)"
 		}
 		plans = append(plans, page.Option{Value: string(o.ID), Text: text})
-		if most == 0 && (asked.plan == "" || asked.plan == o.ID) {
+		if most == 0 && (asked.Plan == "" || asked.Plan == o.ID) {
 			most = o.Credits.MaxAmount
 		}
 	}
@@ -213,9 +245,9 @@ func drawTry(c *page.Context, asked *tryCall, result *tried) (page.View, error) 
 	}
 	content.Address = page.Field{Name: "address", Label: "URL", Value: address, Max: toll.MaxURLRunes, Required: true, Type: "url", Hint: "An endpoint of the agent. Replace path parameters such as {id} or :id with values."}
 	content.Verb = page.Field{Name: "verb", Label: "Method", Value: verb, Options: verbs}
-	content.Plan = page.Field{Name: "plan", Label: "Plan", Value: string(asked.plan), Options: plans}
+	content.Plan = page.Field{Name: "plan", Label: "Plan", Value: string(asked.Plan), Options: plans}
 	content.Most = page.Field{Name: "most", Label: "Maximum credits", Value: max(most, 1).String(), Unit: "credits", Mode: "numeric", Required: true, Max: 19}
-	content.Body = page.Field{Name: "body", Label: "Request body", Value: cmp.Or(asked.body, `{"text": "Toll puts a price on AI agents."}`), Area: true, Max: maxTryBody, Hint: "JSON or text. GET and HEAD requests have no body."}
+	content.Body = page.Field{Name: "body", Label: "Request body", Value: cmp.Or(asked.Body, `{"text": "Toll puts a price on AI agents."}`), Area: true, Max: maxTryBody, Hint: "JSON or text. GET and HEAD requests have no body."}
 	return c.Draw("Try the agent "+content.Agent, content)
 }
 
@@ -233,25 +265,26 @@ func (w *pages) postTry(c *page.Context) (page.View, error) {
 	if c.Form.Get("act") == "mint" {
 		return mintToTry(c, asked, refuse)
 	}
-	i := slices.IndexFunc(asked.plans, func(o *tryPlan) bool { return o.ID == asked.plan })
+	i := slices.IndexFunc(asked.plans, func(o *tryPlan) bool { return o.ID == asked.Plan })
 	most, err := toll.ParseCredits(c.Form.Get("most"))
 	switch {
 	case i < 0:
 		return refuse(http.StatusBadRequest, "Choose a plan of this agent.")
 	case err != nil || most < 1:
 		return refuse(http.StatusBadRequest, "Maximum credits must be a whole number of at least 1.")
-	case len(asked.body) > maxTryBody:
+	case len(asked.Body) > maxTryBody:
 		return refuse(http.StatusBadRequest, "The request body must be at most 8 KiB.")
 	}
-	asked.most = most
-	if _, _, ok := x402.NewEndpoints(asked.agent.API.Endpoints).Match(asked.address, asked.verb); !ok || w.outbound.Check(asked.address) != nil {
+	asked.Most = most
+	if _, _, ok := x402.NewEndpoints(asked.agent.API.Endpoints).Match(asked.Address, asked.Verb); !ok || w.outbound.Check(asked.Address) != nil {
 		return refuse(http.StatusBadRequest, "The method and URL do not match an endpoint of the agent, or this service is not allowed to call the URL.")
 	}
-	text, err := c.Sessions.Once(c.Ctx(), c.Form.Get("ticket"), func() (string, error) {
+	_, err = c.Sessions.Once(c.Ctx(), c.Form.Get("ticket"), func() (string, error) {
 		result, err := w.call(c, asked)
 		if err != nil {
 			return "", err
 		}
+		result.Asked = asked.tryForm
 		b, err := json.Marshal(result)
 		return string(b), err
 	})
@@ -261,17 +294,11 @@ func (w *pages) postTry(c *page.Context) (page.View, error) {
 	if err != nil {
 		return c.Rejected(err, refuse)
 	}
-	var result tried
-	if err := json.Unmarshal([]byte(text), &result); err != nil {
-		return nil, err
-	}
-	now, err := tryAgent(c, c.R.URL.Query()) // what the call left of each plan
-	if err != nil {
-		return nil, err
-	}
-	asked.plans = now.plans
-	return drawTry(c, asked, &result)
+	return c.Redirect(http.StatusSeeOther, c.To("try")+"?"+url.Values{"agent": {string(asked.agent.ID)}, "form": {c.Form.Get("ticket")}}.Encode())
 }
+
+// shareURL is the page of an agent for buyers.
+func shareURL(c *page.Context, id toll.AgentID) string { return c.PublicURL + "/a/" + string(id) }
 
 // mintToTry gives the workspace of the seller credits of its own plan: there is no free call.
 func mintToTry(c *page.Context, asked *tryCall, refuse func(int, string) (page.View, error)) (page.View, error) {
@@ -295,7 +322,7 @@ func (w *pages) call(c *page.Context, asked *tryCall) (*tried, error) {
 		return nil, e
 	}
 	defer w.tries.give(c.Person.Address)
-	token, err := c.API.AccessToken(c.Acting(), asked.plan, client.WithAgent(asked.agent.ID), client.WithRedemptionLimit(asked.most),
+	token, err := c.API.AccessToken(c.Acting(), asked.Plan, client.WithAgent(asked.agent.ID), client.WithRedemptionLimit(asked.Most),
 		client.WithOrderLimit(0), client.WithExpiry(tryLife))
 	if err != nil {
 		return nil, err
@@ -308,22 +335,43 @@ func (w *pages) call(c *page.Context, asked *tryCall) (*tried, error) {
 	}()
 	header := http.Header{x402.HeaderSignature: {token.AccessToken}, "Accept": {"application/json, text/*;q=0.9, */*;q=0.1"}}
 	var body []byte
-	if asked.verb != http.MethodGet && asked.verb != http.MethodHead {
-		body = []byte(asked.body)
+	if asked.Verb != http.MethodGet && asked.Verb != http.MethodHead {
+		body = []byte(asked.Body)
 		header.Set("Content-Type", "text/plain; charset=utf-8")
 		if json.Valid(body) {
 			header.Set("Content-Type", "application/json")
 		}
 	}
 	began := time.Now()
-	answer, err := w.outbound.Do(c.Ctx(), asked.verb, asked.address, header, body)
+	answer, err := w.outbound.Do(c.Ctx(), asked.Verb, asked.Address, header, body)
 	switch {
 	case errors.Is(err, outbound.ErrRefused):
 		return &tried{Fault: "This service is not allowed to call this URL."}, nil
+	case errors.Is(err, outbound.ErrNoConnection):
+		return &tried{Fault: "Could not connect to " + hostOf(asked.Address) + ". " + startServer(c, asked.agent) + " No credits were burned."}, nil
+	case err != nil && time.Since(began) < tryTimeout:
+		return &tried{Fault: "The agent closed the connection without a valid response. Find the outcome under Requests."}, nil
 	case err != nil:
 		return &tried{Fault: "The agent did not respond within 30 seconds. Find the outcome under Requests."}, nil
 	}
 	return triedOf(answer, time.Since(began)), nil
+}
+
+// hostOf is the host and port of an address.
+func hostOf(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return "the agent"
+	}
+	return page.AddressText(u.Host)
+}
+
+// startServer is the next step after a call without a connection.
+func startServer(c *page.Context, a *toll.Agent) string {
+	if a.Owner == c.Person.Address {
+		return "Start your server, then send the request again."
+	}
+	return "Try again later."
 }
 
 // triedOf is an answer as the page shows it: text, never what a browser would run.
