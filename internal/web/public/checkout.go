@@ -11,6 +11,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/auth"
+	"github.com/tollhq/toll/internal/list"
 	"github.com/tollhq/toll/internal/plain"
 	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/records"
@@ -72,6 +73,7 @@ type checkoutPage struct {
 	Pay     string      // address of the page of the processor, of orderPay
 	Link    string      // path and query of this page; for orderUnpaid, of the payment page
 	Then    []page.Link // next steps of the subscriber after a payment; nil for other people
+	Try     string      // page that calls the agent, beside Then; "" for none
 	Next    *leave      // return address in the order; nil without one
 }
 
@@ -322,12 +324,16 @@ func render(c *page.Context, o *records.LinkedOrder, set func(*checkoutPage), fr
 	set(p)
 	title := orderTitles[p.State]
 	if p.State == orderPaid {
+		var err error
 		var other string
 		p.Back, other = wentBack(o, p.Price, strings.ToUpper(plan.Price.CurrencyName()))
 		if title = cmp.Or(other, title); len(p.Back) == 0 && subscribes(c, o) {
 			base := "/w/" + o.SubscriberAddress.String()
+			if p.Try, err = tryOf(c, base, plan.ID); err != nil {
+				return nil, err
+			}
 			p.Then = []page.Link{
-				{Text: "Create access token", To: base + "/tokens/new?" + url.Values{"plan": {string(o.Plan.ID)}}.Encode()},
+				{Text: "Create access token", Plain: p.Try != "", To: base + "/tokens/new?" + url.Values{"plan": {string(o.Plan.ID)}}.Encode()},
 				{Text: "View order", To: base + "/orders/" + o.OrderID, Plain: true}, {Text: "How to call it", To: "/p/" + string(o.Plan.ID), Plain: true},
 			}
 		}
@@ -341,6 +347,17 @@ func render(c *page.Context, o *records.LinkedOrder, set func(*checkoutPage), fr
 		c.W.Header().Set("Retry-After", retryPage)
 	}
 	return c.Show(status, "checkout", page.Layout{Title: title, Body: p, Embedded: frame}, "")
+}
+
+// tryOf returns the page on which a workspace calls the first listed agent of a plan, or "".
+func tryOf(c *page.Context, base string, plan toll.PlanID) (string, error) {
+	agents, err := page.PartOf[*toll.Agent](c, list.AgentsOfPlan.Under(string(plan)), url.Values{"pageSize": {strconv.Itoa(mostAgents)}, "sortOrder": {"asc"}})
+	for _, a := range agents.Items {
+		if a.IsListed {
+			return base + "/try?" + url.Values{"agent": {string(a.ID)}, "plan": {string(plan)}}.Encode(), err
+		}
+	}
+	return "", err
 }
 
 // subscribes reports whether the person is signed in to the workspace that placed an order.

@@ -200,6 +200,7 @@ type publicPlan struct {
 	Workspace       string         // that buys; "" for a stranger
 	Holds           string         // what it has of the plan; "" for nothing
 	Holdings, Try   string         // pages with all that it has, and on which it calls the agent; Try is "" where nothing pays
+	Token           string         // page that creates an access token; "" for a person who may not
 	Order, Why      string         // label of the button, or why there is none
 	Action, Ticket  string
 	SignIn, SignUp  string // of a stranger; SignUp is "" where nobody may
@@ -267,6 +268,9 @@ func (w *pages) drawPlan(c *page.Context, p *toll.Plan, o *offer.Offer) (page.Vi
 		body.Order, body.Why, body.Ticket, body.Holdings = o.Order, o.Why, c.Ticket(append([]string{formBuy}, o.Says()...)...), c.To("holdings")
 		if len(agents) > 0 && o.Ready() {
 			body.Try = c.To("try") + "?" + url.Values{"agent": {string(agents[0].ID)}, "plan": {body.ID}}.Encode()
+		}
+		if c.Person.Rights.Has(toll.RightSpend) {
+			body.Token = c.To("tokens", "new") + "?plan=" + body.ID
 		}
 		switch {
 		case o.Until != "":

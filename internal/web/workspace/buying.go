@@ -7,6 +7,7 @@ import (
 	"math/big"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/internal/list"
 	"github.com/tollhq/toll/internal/plain"
+	"github.com/tollhq/toll/internal/web/offer"
 	"github.com/tollhq/toll/internal/web/page"
 )
 
@@ -144,6 +146,14 @@ func (w *pages) showHolding(c *page.Context) (page.View, error) {
 	if err := c.Narrowed(err); err != nil {
 		return nil, err
 	}
+	agents, err := listedAgents(c, p.ID)
+	if err != nil {
+		return nil, c.Failed("plan", err)
+	}
+	taken, err := takenBack(c, p.ID)
+	if err != nil {
+		return nil, c.Failed("plan", err)
+	}
 	s := page.Record{
 		Stats: []page.Stat{
 			{Label: "Available", Value: page.Grouped(b.Available.String()), Unit: "credits"},
@@ -154,6 +164,15 @@ func (w *pages) showHolding(c *page.Context) (page.View, error) {
 			{Label: "ID", Cell: page.Cell{ID: string(p.ID)}}, {Label: "Seller", Cell: page.Cell{ID: p.Owner.String()}}, {Label: "Price", Cell: page.Cell{Text: page.PriceOf(p)}},
 			{Label: "Per order", Cell: page.Cell{Text: page.BuysOf(p)}}, {Label: "Credits per request", Cell: page.Cell{Text: page.BurnsOf(p)}}, {Label: "Expires", Cell: page.AtOr(b.ExpiresAt, "never")},
 		},
+	}
+	if taken > 0 {
+		s.Stats = append(s.Stats, page.Stat{Label: "Refunded", Value: page.Grouped(taken.String())})
+		if b.Balance == 0 {
+			s.Facts = slices.DeleteFunc(s.Facts, func(f page.Fact) bool { return f.Label == "Expires" })
+		}
+	}
+	if len(agents) > 0 {
+		s.Parts = []page.Part{{Title: "Agents", Table: tryTable(c, agents, p.ID)}}
 	}
 	if !p.Kind().Charges() {
 		s.Stats = nil
@@ -177,6 +196,45 @@ func (w *pages) showHolding(c *page.Context) (page.View, error) {
 	return c.Record(page.NameOf(p.Metadata.Name), s)
 }
 
+// listedAgents returns agents at which the credits of a plan pay, the oldest first.
+func listedAgents(c *page.Context, plan toll.PlanID) ([]*toll.Agent, error) {
+	part, err := page.PartOf[*toll.Agent](c, list.AgentsOfPlan.Under(string(plan)), url.Values{"pageSize": {strconv.Itoa(mostOffers)}, "sortOrder": {"asc"}})
+	return slices.DeleteFunc(part.Items, func(a *toll.Agent) bool { return !a.IsListed }), err
+}
+
+// tryPath is the page that calls an agent and pays with a plan.
+func tryPath(c *page.Context, a *toll.Agent, plan toll.PlanID) string {
+	return c.To("try") + "?" + url.Values{"agent": {string(a.ID)}, "plan": {string(plan)}}.Encode()
+}
+
+// tryTable is a table of agents with their endpoints.
+func tryTable(c *page.Context, agents []*toll.Agent, plan toll.PlanID) *page.Table {
+	t := &page.Table{Caption: "Agents", Head: []page.Column{{Text: "Agent"}, {Text: "Endpoint"}, {Text: "Call"}}}
+	for _, a := range agents {
+		row := []page.Cell{{Text: page.NameOf(a.Metadata.Name), To: "/a/" + string(a.ID)}, {Text: "any URL of the agent"}, {}}
+		if len(a.API.Endpoints) > 0 {
+			row[1].Text = plain.Name(a.API.Endpoints[0].Verb + " " + a.API.Endpoints[0].URL)
+		}
+		if n := len(a.API.Endpoints) - 1; n > 0 {
+			row[1].Sub = "and " + page.Count(int64(n), "more endpoint")
+		}
+		if c.Person.Rights.Has(toll.RightSpend) {
+			row[2] = page.Cell{Text: "Try it", To: tryPath(c, a, plan)}
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	return t
+}
+
+// takenBack is how many credits refunds and disputes took back from the newest orders of a plan.
+func takenBack(c *page.Context, plan toll.PlanID) (n toll.Credits, err error) {
+	orders, err := page.PartOf[*toll.Order](c, list.Orders, url.Values{"role": {"buyer"}, "planId": {string(plan)}, "pageSize": {"100"}})
+	for _, o := range orders.Items {
+		n += o.RefundedCredits
+	}
+	return n, err
+}
+
 // orderDialog returns the dialog that orders a plan again, or the reason why the person cannot order it here.
 func orderDialog(c *page.Context, p *toll.Plan, cards bool) ([]page.Dialog, string) {
 	if !p.Kind().Prepaid() {
@@ -185,7 +243,7 @@ func orderDialog(c *page.Context, p *toll.Plan, cards bool) ([]page.Dialog, stri
 	button, why := page.OrderButton(c.Person, p, cards)
 	payers := page.Field{Name: "payer", Label: "Pay with", Members: []string{"delegationId"}}
 	if button != "" {
-		payers.Options = append(payers.Options, page.Option{Value: "", Text: map[bool]string{true: "This workspace's wallet", false: "Card, on the next page"}[p.Price.IsCrypto]})
+		payers.Options = append(payers.Options, page.Option{Value: "", Text: map[bool]string{true: "This workspace's wallet", false: "Card"}[p.Price.IsCrypto]})
 	}
 	if p.Price.IsFree() {
 		payers.Options = []page.Option{{Value: "", Text: "Free"}}
@@ -228,12 +286,8 @@ func topUp(c *page.Context) (page.View, error) {
 		}
 		payer := c.Form.Get("payer")
 		if payer == "" && !p.Price.IsCrypto && !p.Price.IsFree() {
-			back := c.Origin() + c.To("holdings", string(p.ID))
-			made, err := c.API.Checkout(c.Once(), p.ID, client.CheckoutParams{SessionType: "hosted", CancelURL: back})
-			if err != nil {
-				return page.Outcome{}, err
-			}
-			return page.Outcome{To: made.Result.URL}, nil
+			to, err := offer.Buy(c, p, "", c.Origin()+c.To("holdings", string(p.ID)))
+			return page.Outcome{To: to}, err
 		}
 		var by []client.OrderOption
 		if payer != "" {
@@ -312,7 +366,7 @@ func askToken(c *page.Context) (page.View, error) {
 		plans,
 		{Name: "limit", Label: "Credit limit (optional)", Unit: "credits", Mode: "numeric", Hint: "Leave empty to allow all available credits.", Members: []string{"redemptionLimit"}},
 		{Name: "ends", Label: "Expires", Options: tokenLives, Members: []string{"expiresInSecs"}},
-		{Name: "agent", Label: "Agent (optional)", Max: 100, Hint: "Enter the id of an agent to restrict the token to it. Leave empty to allow all agents of the plan.", Members: []string{"agentId"}},
+		agentField(c, plans),
 	}
 	if purses := purseOptions(c, ""); len(purses) > 0 {
 		fields = append(fields,
@@ -326,6 +380,29 @@ func askToken(c *page.Context) (page.View, error) {
 	f := c.FormOf("make", "Create token", page.Group{Fields: fields})
 	f.Cancel = c.To("tokens")
 	return c.Record("Create access token", page.Record{Lead: "You can see the token only once.", Forms: []*page.Form{f}})
+}
+
+// agentField is the field that restricts a token to an agent: a choice if the form has one plan.
+func agentField(c *page.Context, plans page.Field) page.Field {
+	f := page.Field{Name: "agent", Label: "Agent (optional)", Max: 100, Hint: "Restrict the token to one agent of the plan.", Members: []string{"agentId"}}
+	id := plans.Value
+	if id == "" && len(plans.Options) == 1 {
+		id = plans.Options[0].Value
+	}
+	plan, err := toll.ParsePlanID(id)
+	var agents []*toll.Agent
+	if err == nil {
+		agents, err = listedAgents(c, plan)
+	}
+	if err != nil {
+		f.Hint = "Enter the id of an agent to restrict the token to it. Leave empty to allow all agents of the plan."
+		return f
+	}
+	f.Options = []page.Option{{Text: "All agents of the plan"}}
+	for _, a := range agents {
+		f.Options = append(f.Options, page.Option{Value: string(a.ID), Text: page.NameOf(a.Metadata.Name)})
+	}
+	return f
 }
 
 func makeToken(c *page.Context) (page.View, error) {
@@ -356,10 +433,27 @@ func makeToken(c *page.Context) (page.View, error) {
 		if err != nil {
 			return page.Outcome{}, err
 		}
-		return page.Outcome{
+		out := page.Outcome{
 			To: c.To("tokens", t.PermissionHash.String()), Done: "Access token created.", Secret: &page.Secret{Label: "Access token", Text: t.AccessToken},
-		}, nil
+		}
+		a, err := agentOf(c, toll.PlanID(c.Text("plan")), toll.AgentID(c.Text("agent")))
+		if err == nil && a != nil { // the token exists, whatever can be read of the agent
+			out.Also = &page.Secret{Label: "Call " + page.NameOf(a.Metadata.Name) + " with curl", Text: page.CallOnce(a, t.AccessToken)}
+		}
+		return out, nil
 	})
+}
+
+// agentOf returns the agent of a token, or the first listed agent of its plan; nil for none.
+func agentOf(c *page.Context, plan toll.PlanID, id toll.AgentID) (*toll.Agent, error) {
+	if id != "" {
+		return c.API.Agent(c.Acting(), id)
+	}
+	agents, err := listedAgents(c, plan)
+	if err != nil || len(agents) == 0 {
+		return nil, err
+	}
+	return agents[0], nil
 }
 
 // token returns the permission of the page.
@@ -400,6 +494,13 @@ func showToken(c *page.Context) (page.View, error) {
 	}
 	s.Parts = []page.Part{{Title: "Settlements", Table: t}}
 	if p.Status == toll.StatusActive && c.Person.Rights.Has(toll.RightSpend) {
+		var only toll.AgentID
+		if p.AgentID != nil {
+			only = *p.AgentID
+		}
+		if a, err := agentOf(c, p.PlanID, only); err == nil && a != nil {
+			s.Links = []page.Link{{Text: "Try it", To: tryPath(c, a, p.PlanID), Plain: true}}
+		}
 		s.Acts = []page.Dialog{c.DangerOf("end", "Revoke", "The token stops working immediately. Held requests can still be settled.")}
 	}
 	return c.Record("Access token "+page.Short(p.PermissionHash.String()), s)
