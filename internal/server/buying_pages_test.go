@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"errors"
+	"html"
 	"net/http"
 	"net/url"
 	"os"
@@ -42,6 +43,8 @@ func TestBuyingOnPages(t *testing.T) {
 		if err != nil || b.Available != 100 {
 			t.Fatalf("%v %v", b, err)
 		}
+		try := html.EscapeString("/w/" + w + "/try?" + url.Values{"agent": {string(r.AgentID)}, "plan": {string(r.PlanID)}}.Encode())
+		reads(t, bob.get(plan), http.StatusOK, `<a href="/a/`+string(r.AgentID)+`"><bdi>Ask</bdi></a>`, `<a href="`+try+`"><bdi>Try it</bdi></a>`)
 		if body := bob.get(plan).body; !strings.Contains(body, `<p class="value num">100 `) {
 			t.Errorf("the page of the plan:\n%s", mainPart.FindString(body))
 		}
@@ -57,6 +60,7 @@ func TestBuyingOnPages(t *testing.T) {
 		if m == nil || tokenIn.MatchString(bob.follow(res).body) {
 			t.Fatalf("the token is not shown once:\n%s", mainPart.FindString(page.body))
 		}
+		reads(t, page, http.StatusOK, "Copy Access token", "Call Ask with curl", html.EscapeString("-H 'payment-signature: "), `href="`+try+`">Try it</a>`)
 		tokens := 0
 		var made *toll.Permission
 		for p, err := range buyer.Permissions(t.Context()) {
@@ -311,6 +315,7 @@ func TestCardOnPages(t *testing.T) {
 	}
 	reads(t, seller.get(at(c.owner, "/orders?planId="+string(c.plan))), http.StatusOK, "Awaiting payment", `<option value="`+string(c.plan)+`" selected>Five &lt;b&gt;dollars&lt;/b&gt;</option>`,
 		`<td data-label="Plan"><a href="`+at(c.owner, "/plans/"+string(c.plan))+`"><bdi>Five &lt;b&gt;dollars&lt;/b&gt;</bdi></a>`)
+	reads(t, buyer.submit(formOf(t, buyer.get(page))), http.StatusSeeOther)
 	to, _ := linkOf(t, buyer.get(page))
 	// The payment ends on the page of the order, which leads to an access token.
 	reads(t, buyer.get(c.fill(to, goodCard)), http.StatusOK, "<h1>Order paid</h1>", id, "<dt>Credits granted</dt>\n<dd>100 credits</dd>", "Five &lt;b&gt;dollars&lt;/b&gt;",
@@ -358,6 +363,30 @@ func TestCardOnPages(t *testing.T) {
 	})
 	reads(t, seller.get(at(c.owner, "/revenue")), http.StatusOK, `Gross revenue</h2><p class="value num">5.00 <small>USD</small>`, `Refunds</h2><p class="value num">2.00 <small>USD</small>`, "Net revenue",
 		`<td data-label="Gross" class="right"><span class="num">5.00`, `<td data-label="Refunds" class="right"><span class="num">2.00`, `<td data-label="Net" class="right"><span class="num">3.00`)
+	// The rest goes back with the amount that the form proposes, and nothing is left to refund.
+	form, late := formOf(t, seller.get(order)), formOf(t, seller.get(order)).with("amount", "1.00")
+	if form.values.Get("amount") != "3.00" {
+		t.Errorf("the form proposes %q", form.values.Get("amount"))
+	}
+	seller.follow(seller.submit(form))
+	eventually(t, "the second refund is there", func() bool {
+		o, err := c.seller.Order(t.Context(), id)
+		return err == nil && o.RefundedCents == 500
+	})
+	full := seller.get(order)
+	reads(t, full, http.StatusOK, ">Refunded<")
+	if strings.Contains(full.body, `value="refund"`) {
+		t.Error("a refunded order can be refunded")
+	}
+	if res := seller.submit(late); !strings.Contains(res.body, "This payment is already fully refunded.") {
+		t.Errorf("a refund of a refunded order: %d\n%s", res.status, mainPart.FindString(res.body))
+	}
+	if holding := buyer.get(holdings + "/" + string(c.plan)).body; !strings.Contains(holding, `Refunded</h2><p class="value num">100</p>`) || strings.Contains(holding, "<dt>Expires</dt>") {
+		t.Errorf("the plan of the buyer:\n%s", mainPart.FindString(holding))
+	}
+	eventually(t, "the overview has the net revenue", func() bool {
+		return strings.Contains(seller.get(at(c.owner, "")).body, `Net revenue</a></h2><p class="value num">0.00 <small>USD</small>`)
+	})
 	if res := buyer.post(at(c.holder, "/orders/"+id), url.Values{"act": {"refund"}}); res.status != http.StatusForbidden {
 		t.Errorf("the subscriber refunds: %d", res.status)
 	}

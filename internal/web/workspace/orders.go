@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"math/big"
 	"net/http"
 	"net/url"
 	"slices"
@@ -51,6 +52,10 @@ func listOrders(w *pages) func(*page.Context) (page.View, error) {
 			t.Empty.Text, t.Empty.To, t.Empty.Button = "Orders that this workspace places appear here.", page.PathExplore, "Find a plan"
 		}
 		title, lead := "Orders", "Orders for your plans."
+		if !buyer {
+			t.Empty.Title, t.Empty.Text = "No one has ordered your plans yet", "Orders for your plans appear here."
+			t.Empty.To, t.Empty.Button = c.To("orders")+"?role=buyer", "Orders you placed"
+		}
 		if buyer {
 			title, lead = "Spending", "Orders that this workspace placed."
 		}
@@ -290,11 +295,22 @@ func showOrder(c *page.Context, times ReadTimes) (page.View, error) {
 	if o.Replaces != nil {
 		s.Facts = append(s.Facts, page.Fact{Label: "Replaces", Cell: page.Cell{ID: *o.Replaces, To: c.To("orders", *o.Replaces)}})
 	}
-	if sold && byCard(o) && o.Success && c.Person.Rights.Has(toll.RightMoney) {
-		s.Acts = []page.Dialog{c.DangerOf("refund", "Refund", "The money returns to the card. The refund takes back the same share of the order's credits, but at most the unused credits.",
-			page.Field{Name: "amount", Label: "Amount", Unit: strings.ToUpper(o.Currency), Mode: "decimal", Hint: "Leave empty to refund the remaining amount.", Members: []string{"amountCents"}})}
+	if left := refundable(o); sold && left > 0 && o.Success && c.Person.Rights.Has(toll.RightMoney) {
+		text := "The money returns to the card. A full refund returns " + centsText(left, o.Currency) +
+			" and takes back the unused credits of the order. A part takes back the same share of its credits, but at most the unused credits."
+		s.Acts = []page.Dialog{c.DangerOf("refund", "Refund", text,
+			page.Field{Name: "amount", Label: "Amount", Value: toll.FormatAmount(toll.UnitsOfCents(int64(left)), 6), Unit: strings.ToUpper(o.Currency), Mode: "decimal", Members: []string{"amountCents"}})}
 	}
 	return c.Record("Order "+page.Short(o.OrderID), s)
+}
+
+// refundable is what is left to refund of an order by card; 0 for other orders.
+func refundable(o *toll.Order) toll.Cents {
+	if !byCard(o) {
+		return 0
+	}
+	perCent := toll.UnitsOfCents(1).Int()
+	return toll.Cents(new(big.Int).Quo(o.Amount.Int(), perCent).Int64()) - o.RefundedCents
 }
 
 func refundOrder(c *page.Context) (page.View, error) {

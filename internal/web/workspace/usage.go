@@ -160,6 +160,13 @@ func countPayers(c *page.Context, p page.Period, plan toll.PlanID) (stats []page
 				return nil, 0, err
 			}
 			plans[id] = true
+			own, err := settledBy(c, in.Period, id, c.Person.Address)
+			if err != nil {
+				return nil, 0, err
+			}
+			if own {
+				list.Total-- // test requests of the seller
+			}
 			(*in.of)[0].Add((*in.of)[0], big.NewInt(list.Total))
 		}
 	}
@@ -168,6 +175,15 @@ func countPayers(c *page.Context, p page.Period, plan toll.PlanID) (stats []page
 		s.Note += ", counted per plan"
 	}
 	return []page.Stat{s}, len(plans), nil
+}
+
+// settledBy reports whether requests of a subscriber were settled in a period.
+func settledBy(c *page.Context, p page.Period, plan toll.PlanID, subscriber toll.Address) (bool, error) {
+	q := query(p, planQuery(plan), "day")
+	q.Set("subscriber", subscriber.String())
+	page.SetPage(q, page.Listing{Size: 1})
+	days, err := page.PartOf[*toll.Usage](c, list.Usage, q)
+	return len(days.Items) > 0, err
 }
 
 // usedPlans are the plans whose requests were settled in a period, or the one that is chosen.
@@ -354,10 +370,20 @@ func revenue(c *page.Context, p page.Period, q url.Values) ([]*income, error) {
 	return all, errors.Join(err1, err2)
 }
 
-// stat is the figure of a currency.
+// stat is the figure of a currency, before refunds.
 func (e *income) stat(to string) page.Stat {
 	s := e.amount.Stat("Revenue", strings.ToUpper(e.currency), e.format, true)
 	s.To = to
+	return s
+}
+
+// net is the figure of a currency, less refunds.
+func (e *income) net(to string) page.Stat {
+	s := e.stat(to)
+	if e.returned.Sign() != 0 {
+		s.Label, s.Value, s.Change = "Net revenue", e.format(new(big.Int).Sub(e.amount.Now.Total(), e.returned)), ""
+		s.Note = "after " + e.format(e.returned) + " of refunds"
+	}
 	return s
 }
 
@@ -367,7 +393,7 @@ func revenueStats(all []*income, to string) (out []page.Stat) {
 		return []page.Stat{{Label: "Revenue", Value: "0", Note: "no payments yet", To: to}}
 	}
 	for _, e := range all {
-		out = append(out, e.stat(to))
+		out = append(out, e.net(to))
 	}
 	return out
 }
