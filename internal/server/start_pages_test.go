@@ -149,7 +149,7 @@ func TestStartSelling(t *testing.T) {
 			body := alice.get(path).body
 			return strings.Contains(body, agent.URL+"/ask") && !strings.Contains(body, "Waiting for the first settlement")
 		})
-		reads(t, alice.get(path), http.StatusOK, share, "<code>"+o.address+"/a/"+string(id)+"</code>")
+		reads(t, alice.get(path), http.StatusOK, share, "/a/"+string(id)+"</code>")
 		_, more := s.done(formWith(t, alice.get(path), "test"), "Test command created.")
 		if next := tokenShown.FindStringSubmatch(html.UnescapeString(more.body)); next == nil || next[1] == token[1] {
 			t.Errorf("no other test command:\n%s", mainPart.FindString(more.body))
