@@ -277,7 +277,11 @@ const maxChallengeError = 300
 // only this text. It has at most 300 bytes: a sentence that does not fit is omitted, and begin is cut between characters. The
 // SDKs do the same (testdata/conformance/tables/challenges.json).
 func ChallengeError(begin, sentence string) string {
-	if whole := begin + ": " + sentence; strings.Contains(sentence, "://") && len(whole) <= maxChallengeError {
+	between := ": "
+	if strings.HasSuffix(begin, ".") {
+		between = " "
+	}
+	if whole := begin + between + sentence; strings.Contains(sentence, "://") && len(whole) <= maxChallengeError {
 		return whole
 	}
 	if len(begin) <= maxChallengeError {

@@ -880,6 +880,10 @@ def test_middleware_refuses_bad_settings() -> None:
     ):
         with pytest.raises(ValueError):
             asgi.Middleware(app, AsyncToll("k"), **{**good, **bad})
+    with pytest.raises(ValueError, match="TOLL_API_KEY is not set"):
+        asgi.Middleware(app, AsyncToll(""), **good)
+    with pytest.raises(ValueError, match="TOLL_API_KEY is not set"):
+        wsgi.Middleware(lambda e, s: [], Toll(" "), **good)
     with pytest.raises(TypeError):
         asgi.Middleware(app, Toll("k"), **good)  # type: ignore[arg-type]
     with pytest.raises(TypeError):

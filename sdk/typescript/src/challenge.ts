@@ -5,7 +5,7 @@
  */
 export function challengeError(begin: string, sentence: string): string {
   const bytes = (s: string) => new TextEncoder().encode(s).length;
-  const whole = `${begin}: ${sentence}`;
+  const whole = begin + (begin.endsWith(".") ? " " : ": ") + sentence;
   if (sentence.includes("://") && bytes(whole) <= 300) return whole;
   const characters = [...begin.slice(0, 300)];
   while (bytes(characters.join("")) > 300) characters.pop();

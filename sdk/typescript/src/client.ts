@@ -936,6 +936,8 @@ export class Toll {
   readonly url: string;
   /** Brand names on the wire. */
   readonly namespace: Namespace;
+  /** @internal Calls send an API key. */
+  readonly hasKey: boolean;
   readonly #core: Core;
 
   constructor(o: TollOptions = {}) {
@@ -943,6 +945,7 @@ export class Toll {
     this.#core = core;
     this.url = core.base;
     this.namespace = core.namespace;
+    this.hasKey = core.hasKey;
     this.agents = new Agents(core);
     this.plans = new Plans(core);
     this.orders = new Orders(core);

@@ -83,7 +83,8 @@ export interface PaidOptions extends Price {
   /** Agent that serves the requests. */
   agent?: string;
   /**
-   * Client with an API key of the plan's owner. Default: a client with TOLL_API_KEY and TOLL_URL.
+   * Client with an API key of the plan's owner; without a key, a TypeError is thrown. Default: a
+   * client with TOLL_API_KEY and TOLL_URL.
    */
   toll?: Toll;
   /**
@@ -301,6 +302,9 @@ export class Shop {
     };
     this.o = o;
     this.#makeToll = makeToll;
+    if (o.toll && o.toll.hasKey === false) {
+      bad("TOLL_API_KEY is not set. Payments need an API key of the plan's owner.");
+    }
     if (!/^\d{1,78}$/.test(o.plan ?? "")) bad(`plan must be the id of a plan; got '${o.plan}'`);
     if (typeof o.credits !== "function") whole(o.credits ?? 1);
     if (o.maxCredits !== undefined && typeof o.maxCredits !== "function") whole(o.maxCredits);
@@ -703,10 +707,11 @@ export class Sale {
       const name = `${this.shop.toll.namespace.scheme}-plan`;
       all[name] = { info: { ...info, planId: terms.planId } };
     }
-    const get = lacks
-      ? `Order the plan ${terms.planId} or get credits`
-      : "Get another access token";
-    const hint = f.hint || `${get} at ${terms.service}, then repeat the request.`;
+    const get = lacks ? `Order the plan ${terms.planId}` : "Get another access token";
+    const at = terms.service.endsWith("/api/v1")
+      ? ` at ${terms.service.slice(0, -"/api/v1".length)}/p/${terms.planId}`
+      : "";
+    const hint = f.hint || `${get}${at}, then repeat the request.`;
     const challenge = {
       ...(this.required as g.PaymentRequired),
       error: challengeError(reason ? `${reason}: ${plain(f.message)}` : "Payment required", hint),

@@ -875,6 +875,8 @@ test("options that cannot be", () => {
   ]) {
     assert.throws(() => paid(() => new Response(), { plan, ...bad }), TypeError, JSON.stringify(Object.keys(bad)));
   }
+  const toll = new Toll({ apiKey: null });
+  assert.throws(() => paid(() => new Response(), { plan, toll }), /TOLL_API_KEY is not set/);
 });
 
 test("without publicUrl a 402 names the path", async () => {

@@ -316,7 +316,7 @@ def challenge_error(begin: str, sentence: str) -> str:
     Some clients show nothing else of the response. It has at most 300 bytes: a sentence that does
     not fit is omitted, and begin is cut between characters.
     """
-    whole = f"{begin}: {sentence}"
+    whole = begin + (" " if begin.endswith(".") else ": ") + sentence
     if "://" in sentence and len(whole.encode()) <= 300:
         return whole
     return begin.encode()[:300].decode(errors="ignore")
@@ -359,6 +359,8 @@ class Seller:
         scheme: str | None = None,
         network: str | None = None,
     ) -> None:
+        if not config.api_key:
+            raise ValueError("TOLL_API_KEY is not set. Payments need an API key of the plan's owner.")
         if expired_status not in (402, 401):
             raise ValueError(f"expired_status must be 402 or 401; got {expired_status}")
         if caller_gone not in ("by_method", "settle", "release"):
@@ -788,8 +790,10 @@ class Exchange:
         if not fault.hint:
             hint = "Get another access token"
             if reason in LACKS:
-                hint = f"Order the plan {terms.plan_id} or get credits"
-            where = f" at {terms.service}" if terms.service else ""
+                hint = f"Order the plan {terms.plan_id}"
+            where = ""
+            if terms.service.endswith("/api/v1"):
+                where = f" at {terms.service[: -len('/api/v1')]}/p/{terms.plan_id}"
             fault = replace(fault, hint=f"{hint}{where}, then repeat the request.")
         begin = f"{reason}: {plain(fault.message)}" if reason else "Payment required"
         challenge["error"] = challenge_error(begin, fault.hint)
