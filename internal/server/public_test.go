@@ -335,6 +335,14 @@ func TestTryIt(t *testing.T) {
 	}
 	reads(t, s.seller.follow(s.seller.submit(formOf(t, s.seller.get(own)))), http.StatusOK, "Burned 2 credits", "It works. Share this page with buyers",
 		"/a/"+string(s.agent)+"</code>")
+
+	// The seller is not a paying subscriber.
+	eventually(t, "both subscribers are counted", func() bool {
+		var sums json.RawMessage
+		err := s.api.Call(t.Context(), http.MethodGet, "/api/v1/protocol/usage?by=subscriber&planId="+string(s.plan), nil, nil, &sums)
+		return err == nil && strings.Count(string(sums), `"subscriberAddress":"0x`) == 2
+	})
+	reads(t, s.seller.get("/w/"+s.seller.workspace()), http.StatusOK, `Paying subscribers</a></h2><p class="value num">1</p>`)
 }
 
 // TestTryIt_Faults: the page says what to do about a server that does not run, or that cannot use its API key. Only the seller reads the latter.
