@@ -137,8 +137,8 @@ type Checkout struct {
 // CheckoutSession is the page itself. The times are seconds since 1970.
 type CheckoutSession struct {
 	SessionID         string `json:"stripeCheckoutSessionId"`
-	Link              string `json:"checkoutLink"`
-	URL               string `json:"checkoutUrl"` // equal
+	Link              string `json:"checkoutLink" doc:"The same as checkoutUrl, for existing clients."`
+	URL               string `json:"checkoutUrl" doc:"The page on which a person pays."`
 	ClientReferenceID string `json:"clientReferenceId"`
 	PaymentStatus     string `json:"paymentStatus"` // unpaid or paid
 	CreatedAt         int64  `json:"linkCreatedAt"`
@@ -152,7 +152,7 @@ type DelegationInput struct {
 	SpendingLimitCents      *Cents    `json:"spendingLimitCents,omitzero"`
 	DurationSecs            *Int      `json:"durationSecs,omitzero"`
 	Currency                *string   `json:"currency,omitzero" doc:"usdc (default) or eurc. For cards: usd (default) or eur."`
-	ProviderPaymentMethodID *string   `json:"providerPaymentMethodId,omitzero"`
+	ProviderPaymentMethodID *string   `json:"providerPaymentMethodId,omitzero" doc:"For cards: the id from GET /payment-methods."`
 	PlanID                  *PlanID   `json:"planId,omitzero"`
 	MaxTransactions         *Int      `json:"maxTransactions,omitzero"`
 	APIKeyID                *Hash     `json:"apiKeyId,omitzero"`

@@ -63,21 +63,21 @@ func OrderFailures() []OrderFailure {
 
 // Order is a purchase of a plan (wire contract, section 10).
 type Order struct {
-	Success        bool           `json:"success"`
+	Success        bool           `json:"success" doc:"False only for a failed order: it is also true while the order is open. An order is a sale if its status is confirmed or final."`
 	OrderID        string         `json:"orderId"` // UUID
-	Status         OrderStatus    `json:"status"`
+	Status         OrderStatus    `json:"status" enum:"created,signed,sent,included,confirmed,final,failed" doc:"The credits are available from confirmed on. Free and card orders skip signed, sent, and included."`
 	PlanID         PlanID         `json:"planId"`
 	TxHash         string         `json:"txHash"` // chain transaction; entry id for free plans; "" while none exists
 	CreditsGranted Credits        `json:"creditsGranted"`
-	Amount         Units          `json:"amount"`
+	Amount         Units          `json:"amount" doc:"Price: millionths of the currency for USD and EUR, base units for a token."`
 	Currency       string         `json:"currency"`
 	Balance        *Balance       `json:"balance,omitempty"`
 	FailureCode    OrderFailure   `json:"failureCode,omitempty"`
 	FailureReason  string         `json:"failureReason,omitempty"`
-	Message        string         `json:"message"`
-	HTTPStatus     int            `json:"httpStatus"`
-	Data           map[string]any `json:"data"`
-	When           Time           `json:"when"`
+	Message        string         `json:"message" doc:"The status as a sentence."`
+	HTTPStatus     int            `json:"httpStatus" doc:"202 while an order or a refund is being processed, else 200."`
+	Data           map[string]any `json:"data" doc:"Repeats orderId and planId for existing clients. Has transactionUrl if the order was paid on a public chain."`
+	When           Time           `json:"when" doc:"Time of the last change."`
 
 	SubscriberAddress Address `json:"subscriberAddress"`
 	CreatedAt         Time    `json:"createdAt"`

@@ -63,7 +63,7 @@ type Usage struct {
 	Credits           Sum      `json:"credits"` // burned
 	// HoldToSettle counts settlements with a hold by the time from hold to settlement: element i counts times below
 	// UsageTimes[i] and at or above the previous bound. It is empty when not counted: as buyer, and by subscriber.
-	HoldToSettle  []int64 `json:"holdToSettle,omitempty"`
+	HoldToSettle  []int64 `json:"holdToSettle,omitempty" doc:"Settlements by the time since the hold, in 12 buckets: below 10 ms, 30 ms, 100 ms, 300 ms, 1 s, 3 s, 10 s, 30 s, 1 min, 5 min, and 30 min, and longer. Absent as buyer and by subscriber."`
 	LastSettledAt *Time   `json:"lastSettledAt,omitzero"` // only as buyer, and by subscriber
 }
 

@@ -103,6 +103,9 @@ func (c *sampleCall) typescript() string {
 		return "const response = await fetch(`${process.env.TOLL_URL}" + c.path + "`);\nconsole.log(await response.text());"
 	}
 	head := "import { Toll } from \"@tollhq/toll\";\n\nconst toll = new Toll(); // TOLL_URL and TOLL_API_KEY\n"
+	if c.OperationID == "signUp" || c.OperationID == "signIn" {
+		head = strings.Replace(head, "(); // TOLL_URL and TOLL_API_KEY", "({ apiKey: null }); // TOLL_URL", 1)
+	}
 	if name, args, ok := c.arguments(sdkMethods()[c.OperationID].TypeScript, typescript); ok {
 		call := "toll." + strings.TrimPrefix(name, "*") + inCall(args)
 		if name[0] == '*' {

@@ -170,7 +170,7 @@ func (c *call) later(o *toll.Order) {
 
 // CheckoutInput says how the page is made on which a person pays.
 type CheckoutInput struct {
-	SessionType *string `json:"sessionType,omitzero" enum:"embedded,hosted" doc:"Defaults to embedded."`
+	SessionType *string `json:"sessionType,omitzero" enum:"embedded,hosted" doc:"embedded (default): the order page contains the card form. hosted: it links to the page of the card processor."`
 	SuccessURL  *string `json:"successUrl,omitzero" format:"uri" doc:"Address to open after the payment."`
 	CancelURL   *string `json:"cancelUrl,omitzero" format:"uri" doc:"Address to open if the person cancels."`
 }

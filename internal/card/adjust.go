@@ -236,7 +236,7 @@ func (m *money) beginRefund(cents int64) (int64, error) {
 	}
 	if cents <= 0 || cents > left {
 		if left <= 0 {
-			return 0, refundRefused("This payment is already fully refunded.")
+			return 0, refundRefused("This payment is already fully refunded.").WithHint("The order shows the refunded amount: refundedCents.")
 		}
 		return 0, refundRefused("At most %s of the payment can be refunded.", moneyText(left, m.payment.Currency))
 	}

@@ -41,11 +41,11 @@ func (c *Checkout) Refund(
 		case err != nil:
 			return err
 		case now.Status != toll.OrderConfirmed:
-			said := "The order is not paid yet, so it cannot be refunded."
+			said, hint := "The order is not paid yet, so it cannot be refunded.", "Refund only orders with the status confirmed."
 			if now.Status == toll.OrderFailed {
 				said = "The order failed, so there is nothing to refund."
 			}
-			return toll.Errorf(toll.CodeRefundRefused, "%s", said)
+			return toll.Errorf(toll.CodeRefundRefused, "%s", said).WithHint(hint)
 		}
 		if err := by.BeginRefund(ctx, t, r); err != nil {
 			return err
@@ -74,6 +74,9 @@ func (c *Checkout) ReplayRefund(ctx context.Context, caller toll.Address, earlie
 	return c.refunded(ctx, plan, o, by, earlier, wait)
 }
 
+// notByCard is the hint for an order that no card paid.
+const notByCard = "To return tokens, send them from your wallet. To remove the credits of a free order, use POST /api/v1/protocol/plans/takeBack."
+
 // refundable returns an order whose money the caller may give back, its plan, and its rail.
 func (c *Checkout) refundable(ctx context.Context, caller toll.Address, orderID string) (*store.Order, *toll.Plan, rail.Refunder, error) {
 	o, plan, err := c.orderFor(ctx, caller, orderID)
@@ -83,7 +86,7 @@ func (c *Checkout) refundable(ctx context.Context, caller toll.Address, orderID 
 	case caller != plan.Owner:
 		return nil, nil, nil, toll.NewError(toll.CodeNotPlanOwner).WithDetails("planId %s", plan.ID)
 	case o.Rail != rail.Card:
-		return nil, nil, nil, toll.Errorf(toll.CodeRefundRefused, "Only an order paid by card can be refunded.")
+		return nil, nil, nil, toll.Errorf(toll.CodeRefundRefused, "Only an order paid by card can be refunded.").WithHint(notByCard)
 	}
 	by, ok := c.rails[rail.Card].(rail.Refunder)
 	if !ok {

@@ -31,6 +31,7 @@ func listKeys(c *page.Context) (page.View, error) {
 	s := page.Record{Lead: "API keys let your programs use this workspace.", Table: t}
 	if c.Person.Rights.Has(toll.RightKeys) {
 		s.Begin("Create API key", c.To("keys", "new"))
+		t.Empty.To, t.Empty.Button = c.To("keys", "new"), "Create API key"
 	}
 	return c.Record("API keys", s)
 }

@@ -437,14 +437,19 @@ export interface Checkout {
 export interface CheckoutInput {
   /** Address to open if the person cancels. */
   cancelUrl?: string;
-  /** Defaults to embedded. */
+  /**
+   * embedded (default): the order page contains the card form. hosted: it links to the
+   * page of the card processor.
+   */
   sessionType?: "embedded" | "hosted";
   /** Address to open after the payment. */
   successUrl?: string;
 }
 
 export interface CheckoutSession {
+  /** The same as checkoutUrl, for existing clients. */
   checkoutLink: string;
+  /** The page on which a person pays. */
   checkoutUrl: string;
   clientReferenceId: string;
   linkCreatedAt: number;
@@ -662,6 +667,7 @@ export interface DelegationInput {
   /** Id of a plan: a decimal uint256 above zero. */
   plan_id?: string;
   provider?: string;
+  /** For cards: the id from GET /payment-methods. */
   providerPaymentMethodId?: string;
   provider_payment_method_id?: string;
   /** Cents, up to 10^12. Requests can also send a JSON integer. */
@@ -1166,7 +1172,7 @@ export interface OffersResponse {
 }
 
 export interface Order {
-  /** Token base units or seconds, 0 to 2^256-1. Requests can also send a JSON integer. */
+  /** Price: millionths of the currency for USD and EUR, base units for a token. */
   amount: bigint;
   balance?: Balance;
   /** ISO 8601. Responses are in UTC with milliseconds. */
@@ -1174,11 +1180,17 @@ export interface Order {
   /** Credits, 0 to 2^63-1. Requests can also send a JSON integer. */
   creditsGranted: bigint;
   currency: string;
+  /**
+   * Repeats orderId and planId for existing clients. Has transactionUrl if the order was
+   * paid on a public chain.
+   */
   data: Record<string, unknown>;
   disputed: boolean;
   failureCode?: OrderFailure;
   failureReason?: string;
+  /** 202 while an order or a refund is being processed, else 200. */
   httpStatus: number;
+  /** The status as a sentence. */
   message: string;
   orderId: string;
   /** Id of a plan: a decimal uint256 above zero. */
@@ -1188,9 +1200,17 @@ export interface Order {
   /** Credits, 0 to 2^63-1. Requests can also send a JSON integer. */
   refundedCredits: bigint;
   replaces: string | null;
-  status: string;
+  /**
+   * The credits are available from confirmed on. Free and card orders skip signed, sent,
+   * and included.
+   */
+  status: "created" | "signed" | "sent" | "included" | "confirmed" | "final" | "failed";
   /** Address with EIP-55 checksum case. Requests can use any case. */
   subscriberAddress: string;
+  /**
+   * False only for a failed order: it is also true while the order is open. An order is a
+   * sale if its status is confirmed or final.
+   */
   success: boolean;
   /** Credits, 0 to 2^63-1. Requests can also send a JSON integer. */
   takenByHandCredits: bigint;
@@ -1200,7 +1220,7 @@ export interface Order {
     code: string;
     message: string;
   })[];
-  /** ISO 8601. Responses are in UTC with milliseconds. */
+  /** Time of the last change. */
   when: string;
 }
 
@@ -2062,7 +2082,10 @@ export interface StripePaymentInput {
   cancelUrl?: string;
   /** Id of a plan: a decimal uint256 above zero. */
   planId: string;
-  /** Defaults to embedded. */
+  /**
+   * embedded (default): the order page contains the card form. hosted: it links to the
+   * page of the card processor.
+   */
   sessionType?: "embedded" | "hosted";
   /** Address to open after the payment. */
   successUrl?: string;
@@ -2168,6 +2191,11 @@ export interface Usage {
   agentId?: string;
   /** A sum of credits or of token base units. It can exceed 2^256-1. */
   credits: bigint;
+  /**
+   * Settlements by the time since the hold, in 12 buckets: below 10 ms, 30 ms, 100 ms, 300
+   * ms, 1 s, 3 s, 10 s, 30 s, 1 min, 5 min, and 30 min, and longer. Absent as buyer and by
+   * subscriber.
+   */
   holdToSettle?: number[];
   /** ISO 8601. Responses are in UTC with milliseconds. */
   lastSettledAt?: string;
