@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.server
 import importlib
 import os
 import re
@@ -9,6 +10,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import threading
 import time
 import zipfile
 from pathlib import Path
@@ -16,7 +18,7 @@ from pathlib import Path
 import httpx
 import pytest
 from toll import Toll, builders
-from toll.testing import Service, program
+from toll.testing import Service, pay_page, program
 
 HERE = Path(__file__).resolve().parent.parent
 DOCS = HERE.parents[1] / "docs" / "PYTHON.md"
@@ -106,11 +108,11 @@ def test_quick_start(python: Path, tmp_path: Path) -> None:
     """The blocks of the page with a name, in an empty folder, sell and buy against toll dev, and the same over MCP."""
     found = re.findall(r"```python (\w+\.py)\n(.*?)```", DOCS.read_text(encoding="utf-8"), re.S)
     assert [name for name, _ in found] == ["sell.py", "buy.py", "mcp_sell.py", "mcp_buy.py"]
-    at, http, mcp = (free_port() for _ in range(3))
+    at, web, mcp = (free_port() for _ in range(3))
     for name, text in found:
         lines = [line for line in text.splitlines() if line.strip() and not line.startswith(("import ", "from "))]
         assert len(lines) <= 13, name
-        (tmp_path / name).write_text(text.replace("8403", str(http)).replace("8404", str(mcp)))
+        (tmp_path / name).write_text(text.replace("8403", str(web)).replace("8404", str(mcp)))
     # Debian's uvicorn and httpx for MCP; the package itself is the installed one.
     frameworks = Path(httpx.__file__).parents[1]
     assert not (frameworks / "toll").exists()
@@ -134,7 +136,7 @@ def test_quick_start(python: Path, tmp_path: Path) -> None:
             assert dev.poll() is None and time.monotonic() < end, (tmp_path / "log0").read_text()
             time.sleep(0.1)
         for sell, buy, port, path in [
-            ("sell.py", "buy.py", http, ""), ("mcp_sell.py", "mcp_buy.py", mcp, str(frameworks)),
+            ("sell.py", "buy.py", web, ""), ("mcp_sell.py", "mcp_buy.py", mcp, str(frameworks)),
         ]:
             answers(port, start(str(python), sell, PYTHONPATH=path, **account("builder")))
             bought = subprocess.run(
@@ -192,3 +194,45 @@ def test_examples(svc: Service) -> None:
     finally:
         agent.terminate()
         agent.wait(20)
+
+
+def test_pay_page() -> None:
+    """Test cards pay hosted and embedded pages of a sandbox, and nothing else is paid."""
+    with Service(("--chain", "off")) as svc, svc.client() as seller, svc.client("buyer") as buyer:
+        made = seller.agents.create_with_plan(
+            name="Cards", endpoints=[], plan_name="Five", credits=builders.dynamic_credits(100, 1, 10),
+            price=builders.fiat_price(5_000_000, seller.wallet.get().address),
+        )
+        hosted = buyer.plans.checkout(made.plan_id, session_type="hosted")
+        with pytest.raises(RuntimeError, match="card was declined"):
+            pay_page(hosted.result.checkout_url, "4000000000009995")
+        pay_page(hosted.result.checkout_url, "4000002760003184")  # 3-D Secure
+        assert buyer.orders.get(hosted.order_id).status == "confirmed"
+        with pytest.raises(ValueError, match="no link to a payment"):
+            pay_page(hosted.result.checkout_url, "4242424242424242")
+        with pytest.raises(ValueError, match="no link to a payment"):
+            pay_page(svc.url + "/docs", "4242424242424242")
+        embedded = buyer.plans.checkout(made.plan_id)
+        pay_page(embedded.result.checkout_url, "4242 4242 4242 4242")
+        assert buyer.orders.get(embedded.order_id).status == "confirmed"
+        assert buyer.plans.balance(made.plan_id).available == 200
+
+
+def test_pay_page_of_stripe() -> None:
+    """A page that is not a test page gets no card."""
+    sent: list[str] = []
+
+    class Page(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            sent.append(self.requestline)
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(f'<a href="http://{at}/c/pay/cs_live_1">Pay</a>'.encode())
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Page) as server:
+        at = f"127.0.0.1:{server.server_port}"
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        with pytest.raises(ValueError, match="nothing was paid"):
+            pay_page(f"http://{at}/pay", "4242424242424242")
+        server.shutdown()
+    assert sent == ["GET /pay HTTP/1.1", "GET /c/pay/cs_live_1 HTTP/1.1"]

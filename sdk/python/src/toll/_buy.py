@@ -196,6 +196,7 @@ class PaymentError(Exception):
 
     ``sent`` is true if a payment was sent: whether the server accepted it is unknown, and it counts
     in full. Such a request is not repeated automatically, because the server may have done the work.
+    With no credits left, a payer raises no error: it returns the 402 response of the server.
     """
 
     def __init__(self, host: str, reason: str, payment: Payment | None = None) -> None:

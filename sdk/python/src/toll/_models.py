@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Mapping
+from typing import Any, Literal, Mapping
 
 from ._record import (
     Record,
@@ -1185,7 +1185,7 @@ class Order(Record):
     refunded_cents: int
     refunded_credits: int
     replaces: str | None = None
-    status: str
+    status: Literal["created", "signed", "sent", "included", "confirmed", "final", "failed"]
     subscriber_address: str
     success: bool
     taken_by_hand_credits: int
@@ -1525,7 +1525,7 @@ class Readiness(Record):
     """The record Readiness of the service."""
 
     checks: Mapping[str, Any]
-    status: str
+    status: Literal["ready", "not_ready"]
 
     _members = (
         member("checks", "checks", mapping, True),
@@ -2226,7 +2226,7 @@ class Versions(Record):
     gated_versions: tuple[str, ...]
     your_effective_version: str
     your_pinned_version: str
-    your_version_resolved_from: str
+    your_version_resolved_from: Literal["header", "apiKey", "fallback"]
 
     _members = (
         member("current", "current", text, True),
@@ -2275,7 +2275,7 @@ class WalletAnswer(Record):
     status: str | None = None
     subscriber_address: str
     success: bool
-    token_format: str | None = None
+    token_format: Literal["jwt", "x402"] | None = None
     tx_hash: str | None = None
 
     _members = (
@@ -2463,6 +2463,28 @@ class WorkspaceRecord(Record):
         member("created_at", "createdAt", moment, True),
         member("id", "id", text, True),
         member("name", "name", text, True),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class CreatedKey(APIKey):
+    """APIKey with its key, which only this response contains."""
+
+    key: str = field(repr=False)
+
+    _members = tuple(  # type: ignore[assignment]
+        m._replace(required=True) if m.attribute == "key" else m for m in APIKey._members
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewSession(SignedIn):
+    """SignedIn with its token, which only this response contains."""
+
+    token: str = field(repr=False)
+
+    _members = tuple(  # type: ignore[assignment]
+        m._replace(required=True) if m.attribute == "token" else m for m in SignedIn._members
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from decimal import Decimal
-from typing import Any, Mapping, Sequence, Union
+from typing import Any, Literal, Mapping, Sequence, Union
 
 from . import _models as m
 from . import _payments
@@ -323,7 +323,7 @@ class Plans(Resource):
         self,
         plan_id: str,
         *,
-        session_type: str | None = None,
+        session_type: Literal["embedded", "hosted"] | None = None,
         success_url: str | None = None,
         cancel_url: str | None = None,
     ) -> m.Checkout:
@@ -871,7 +871,7 @@ class Keys(Resource):
         form: str | None = None,
         prefix: str | None = None,
         rights: Sequence[str] | None = None,
-    ) -> m.APIKey:
+    ) -> m.CreatedKey:
         """Creates an API key. Only this response contains key. It has at most the rights of the
         caller's key and does not expire after it. expires_in is in seconds, at least 60. form is
         short or long; prefix belongs to the long form."""
@@ -886,7 +886,7 @@ class Keys(Resource):
             }
         )
         path = "/api/v1/api-keys"
-        return self._send(Call("POST", path, m.APIKey, body=body, again=True, creates=True))
+        return self._send(Call("POST", path, m.CreatedKey, body=body, again=True, creates=True))
 
     def list(self, *, page_size: int | None = None) -> Pages[m.APIKey]:
         """Lists the caller's API keys, without the keys themselves."""
@@ -1002,8 +1002,8 @@ class Usage(Resource):
     def settled(
         self,
         *,
-        by: str | None = None,
-        role: str | None = None,
+        by: Literal["hour", "day", "plan", "agent", "subscriber"] | None = None,
+        role: Literal["seller", "buyer"] | None = None,
         plan_id: str | None = None,
         agent_id: str | None = None,
         subscriber: str | None = None,
@@ -1023,7 +1023,7 @@ class Usage(Resource):
     def revenue(
         self,
         *,
-        by: str | None = None,
+        by: Literal["hour", "day", "plan"] | None = None,
         plan_id: str | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
@@ -1040,7 +1040,7 @@ class Usage(Resource):
     def refusals(
         self,
         *,
-        by: str | None = None,
+        by: Literal["reason", "hour", "day", "plan", "agent"] | None = None,
         plan_id: str | None = None,
         reason: str | None = None,
         since: datetime | None = None,
@@ -1071,9 +1071,9 @@ class Sessions(Resource):
         name: str | None = None,
         workspace: str | None = None,
         link: str | None = None,
-    ) -> m.SignedIn:
+    ) -> m.NewSession:
         """Creates a person and a workspace with the name in workspace. With an invitation link,
-        the person also joins that workspace."""
+        the person also joins that workspace. Only this response contains token."""
         body = trim(
             {
                 "login": login,
@@ -1083,12 +1083,12 @@ class Sessions(Resource):
                 "link": link,
             }
         )
-        return self._send(Call("POST", "/api/v1/people", m.SignedIn, body=body, key=False))
+        return self._send(Call("POST", "/api/v1/people", m.NewSession, body=body, key=False))
 
-    def sign_in(self, login: str, password: str) -> m.SignedIn:
+    def sign_in(self, login: str, password: str) -> m.NewSession:
         """Signs in. Only this response contains token. Errors: BCK.AUTH.0001 (401)."""
         body = {"login": login, "password": password}
-        return self._send(Call("POST", "/api/v1/session", m.SignedIn, body=body, key=False))
+        return self._send(Call("POST", "/api/v1/session", m.NewSession, body=body, key=False))
 
     def get(self) -> m.SignedIn:
         """Returns the session of the client, with its person and their workspaces."""

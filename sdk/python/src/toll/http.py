@@ -6,7 +6,9 @@
 
     budget = Budget(Limits(hosts=["agent.example.com"], credits_per_call=5, credits=100))
     with httpx.Client(transport=HTTPXPayer(Toll(), budget)) as http:
-        print(http.post("https://agent.example.com/ask", json={"q": "?"}).json(), budget.spent)
+        answer = http.post("https://agent.example.com/ask", json={"q": "?"})
+        answer.raise_for_status()
+        print(answer.json(), budget.spent)
 
 A payer pays a 402 response of an x402 server within the limits, and repeats the request with the
 payment. The credits of the client pay, or a wallet without a client: HTTPXPayer(None, budget,

@@ -13,13 +13,18 @@ The program is TOLL_BIN, or `toll` on PATH. It listens only on the loopback inte
 
 from __future__ import annotations
 
+import html
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
 import tempfile
 import time
+import urllib.error
+import urllib.parse
+import urllib.request
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -32,6 +37,8 @@ from .errors import TollError
 
 #: Longest time for a start, in seconds.
 START = 60.0
+#: Longest text of a page, in bytes.
+PAGE = 256 << 10
 
 
 @dataclass(frozen=True)
@@ -41,6 +48,58 @@ class Key:
     address: str
     id: str
     key: str = field(repr=False)
+
+
+class _Stay(urllib.request.HTTPRedirectHandler):
+    """Follows no redirects."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+def _open(url: str, form: dict[str, str] | None = None) -> tuple[str, str | None]:
+    """Opens a page, or submits its form. Returns its text and where it redirects to."""
+    at = urllib.parse.urlsplit(url)
+    if at.scheme not in ("http", "https"):
+        raise ValueError(f"{url} is not the URL of a page")
+    data = None if form is None else urllib.parse.urlencode(form).encode()
+    request = urllib.request.Request(url, data, {"origin": f"{at.scheme}://{at.netloc}"})
+    answer: Any
+    try:
+        answer = urllib.request.build_opener(_Stay).open(request, timeout=20)
+    except urllib.error.HTTPError as e:
+        answer = e
+    with answer:
+        to = answer.headers.get("location")
+        return answer.read(PAGE).decode(errors="replace"), to and urllib.parse.urljoin(url, to)
+
+
+def pay_page(checkout_url: str, card: str) -> None:
+    """Pays the page of an order of any sandbox with a test card, like a person in a browser who agrees
+    to 3-D Secure. Then wait for the order with orders.wait.
+
+    Raises ValueError if the page does not lead to a test page of Toll, such as the page of a paid
+    order or a page of Stripe, and RuntimeError if the test page declines the card.
+    """
+    for submit in (False, True, False):  # the form asks for a link in place of an embedded form
+        text, _ = _open(checkout_url, {} if submit else None)
+        if link := re.search(r'href="([^"]*/c/pay/[^"]*)"', text):
+            break
+    else:
+        raise ValueError("the page has no link to a payment: it is paid or expired, or not an order page")
+    page = html.unescape(link[1])
+    if "TEST PAGE: NO MONEY MOVES" not in _open(page)[0]:
+        raise ValueError(f"{page} is not a test page of Toll, so nothing was paid")
+    form = {"number": card, "expiry": "12/39", "cvc": "123", "name": "Ada", "email": "ada@example.com"}
+    for _ in range(5):
+        text, to = _open(page, form)
+        if to is None:
+            said = re.search(r'role="alert">(.*?)</p>', text, re.S)
+            raise RuntimeError(html.unescape(said[1]) if said else "the test page did not accept the card")
+        page, form = to, {"result": "approve"}  # 3-D Secure
+        if "/c/" not in urllib.parse.urlsplit(page).path:
+            break
+    _open(page)  # the service reads the payment
 
 
 def program() -> str:
