@@ -64,7 +64,8 @@ export class LimitReached extends BusinessError {
  * A request required payment and got no response. `payment` is set if a payment was sent: whether
  * the server accepted it is unknown, and it counts in full. Such a request is not repeated, because
  * the server may have done the work. `code` is "BCK.X402.0030" when nothing was paid,
- * "BCK.X402.0914" when the outcome is unknown.
+ * "BCK.X402.0914" when the outcome is unknown. With no credits left, `payingFetch` throws no
+ * error: it returns the 402 response of the server.
  */
 export class PaymentError extends BusinessError {
   declare readonly host: string;

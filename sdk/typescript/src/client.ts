@@ -183,9 +183,10 @@ export interface RequestQuery extends ListOptions, TimeRange {
 }
 
 /** Filters and grouping for sums. Hours and days are in UTC. */
-export interface SumQuery extends ListOptions, TimeRange {
-  /** Group by: "hour", "day", "plan", and so on, depending on the operation. */
-  by?: string;
+export interface SumQuery<By extends string = "hour" | "day" | "plan">
+  extends ListOptions, TimeRange {
+  /** Group by. Usage by subscriber requires `planId`. */
+  by?: By;
   planId?: string;
 }
 
@@ -234,7 +235,11 @@ export class Credits extends Resource {
   }
   /** Sums of settlements for the caller's plans, or with role "buyer" by the caller. */
   usage(
-    q?: SumQuery & { role?: "seller" | "buyer"; agentId?: string; subscriber?: string },
+    q?: SumQuery<"hour" | "day" | "plan" | "agent" | "subscriber"> & {
+      role?: "seller" | "buyer";
+      agentId?: string;
+      subscriber?: string;
+    },
     o?: CallOptions,
   ): List<g.Usage> {
     return this.core.list("listUsage", [], listed(q), o);
@@ -516,7 +521,10 @@ export class Payments extends Resource {
     return this.core.op("readRequest", [agentRequestId], o);
   }
   /** Counts of refused verify and settle calls for the caller's plans. */
-  refusals(q?: SumQuery & { agentId?: string }, o?: CallOptions): List<g.Refusals> {
+  refusals(
+    q?: SumQuery<"reason" | "hour" | "day" | "plan" | "agent"> & { agentId?: string },
+    o?: CallOptions,
+  ): List<g.Refusals> {
     return this.core.list("listRefusals", [], listed(q), o);
   }
 

@@ -30,6 +30,7 @@ const maxRefusal = 64 << 10;
  *       limits: { hosts: ["agent.example.com"], creditsPerCall: 5n, credits: 100n },
  *     });
  *     const answer = await pay("https://agent.example.com/ask", { method: "POST", body: "?" });
+ *     if (!answer.ok) throw new Error(`${answer.status} ${await answer.text()}`);
  *     console.log(pay.budget.spent());
  *
  * A 402 response without x402 version 2, or to a request that already has a payment, is returned

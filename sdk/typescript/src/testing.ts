@@ -223,6 +223,63 @@ export class Service {
   }
 }
 
+/** Opens a page, or submits its form, and returns its text and where it redirects to. */
+async function visit(url: string, form?: Record<string, string>): Promise<[string, string?]> {
+  const response = await fetch(url, {
+    redirect: "manual",
+    signal: AbortSignal.timeout(20_000),
+    headers: { origin: new URL(url).origin },
+    ...(form && { method: "POST", body: new URLSearchParams(form) }),
+  });
+  const to = response.headers.get("location");
+  return [await response.text(), ...(to ? [new URL(to, url).href] : [])] as [string, string?];
+}
+
+const plain = (html: string): string =>
+  html.replace(/&(#34|#39|quot|lt|gt|amp);/g, (_, name: string) =>
+    ({ "#34": '"', "#39": "'", quot: '"', lt: "<", gt: ">" })[name] ?? "&",
+  );
+
+/**
+ * Pays the page of an order of any sandbox with a test card, like a person in a browser who agrees
+ * to 3-D Secure. Then wait for the order with `orders.wait`.
+ *
+ *     await payPage(result.checkoutUrl, "4242424242424242");
+ *
+ * Throws an Error if the test page declines the card, and if the page does not lead to a test page
+ * of Toll, such as the page of a paid order or a page of Stripe.
+ */
+export async function payPage(checkoutUrl: string, card: string): Promise<void> {
+  let link: string | undefined;
+  // The form asks for a link in place of an embedded form.
+  for (const form of [undefined, {}, undefined]) {
+    link = /href="([^"]*\/c\/pay\/[^"]*)"/.exec((await visit(checkoutUrl, form))[0])?.[1];
+    if (link) break;
+  }
+  if (!link) {
+    throw new Error(
+      "the page has no link to a payment: it is paid or expired, or not an order page",
+    );
+  }
+  let page = plain(link);
+  if (!(await visit(page))[0].includes("TEST PAGE: NO MONEY MOVES")) {
+    throw new Error(`${page} is not a test page of Toll, so nothing was paid`);
+  }
+  let form: Record<string, string> = {
+    number: card, expiry: "12/39", cvc: "123", name: "Ada", email: "ada@example.com",
+  };
+  for (let step = 0; step < 5 && new URL(page).pathname.includes("/c/"); step++) {
+    const [text, to] = await visit(page, form);
+    if (!to) {
+      const said = /role="alert">([^]*?)<\/p>/.exec(text)?.[1];
+      throw new Error(plain(said ?? "the test page did not accept the card"));
+    }
+    page = to;
+    form = { result: "approve" }; // 3-D Secure
+  }
+  await visit(page); // the service reads the payment
+}
+
 /** The environment without the TOLL_ variables of the developer. */
 const environment = (): NodeJS.ProcessEnv =>
   Object.fromEntries(Object.entries(process.env).filter(([n]) => !n.startsWith("TOLL_")));

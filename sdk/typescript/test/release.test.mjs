@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { createServer } from "node:http";
 import net from "node:net";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -15,7 +16,7 @@ import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/
 import { credit, price, Toll } from "@tollhq/toll";
 import { payingClient } from "@tollhq/toll/mcp";
 import { payingFetch } from "@tollhq/toll/fetch";
-import { Service } from "@tollhq/toll/testing";
+import { payPage, Service } from "@tollhq/toll/testing";
 import { freePort, pause } from "./apps.mjs";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
@@ -161,6 +162,44 @@ describe("the archive", { concurrency: true }, () => {
     assert.ok(ids.length > 2 && ids.every((id) => /^\d+$/.test(id)), ids.join());
     dev.kill("SIGTERM");
     await once(dev, "close");
+  });
+
+  test("an uncaught error shows a short line of the source", async () => {
+    const code = 'import { Toll } from "@tollhq/toll"; await new Toll({ apiKey: null }).keys.list().page();';
+    const { stderr } = await execute(process.execPath, ["--input-type=module", "-e", code], { cwd: empty }).catch((e) => e);
+    assert.match(stderr, /An API key is required/);
+    assert.ok(stderr.length < 4000 && Math.max(...stderr.split("\n").map((l) => l.length)) < 400, stderr.slice(0, 2000));
+  });
+
+  test("test cards pay hosted and embedded pages of a sandbox, and nothing else is paid", async () => {
+    const cards = await Service.start({ args: ["--chain", "off"] });
+    let asked = "";
+    const stripe = createServer((req, res) => {
+      asked += `${req.method} ${req.url}\n`;
+      res.end(`<a href="http://${req.headers.host}/c/pay/cs_live_1">Pay</a>`);
+    }).listen(0, "127.0.0.1");
+    try {
+      const seller = await cards.client();
+      const buyer = await cards.client("card buyer");
+      const { planId } = await seller.agents.registerWithPlan({
+        agentMetadata: { name: "Cards" }, agentApi: { endpoints: [] }, planMetadata: { name: "Five" },
+        priceConfig: price.fiat(5_000_000n, (await seller.wallet.get()).address, "USD"),
+        creditsConfig: credit.dynamic(100n, 1n, 10n),
+      });
+      const hosted = await buyer.plans.checkout(planId, { sessionType: "hosted" });
+      await assert.rejects(payPage(hosted.result.checkoutUrl, "4000000000009995"), /card was declined/);
+      await payPage(hosted.result.checkoutUrl, "4000002760003184"); // 3-D Secure
+      assert.equal((await buyer.orders.get(hosted.orderId)).status, "confirmed");
+      await assert.rejects(payPage(hosted.result.checkoutUrl, "4242424242424242"), /no link to a payment/);
+      const embedded = await buyer.plans.checkout(planId);
+      await payPage(embedded.result.checkoutUrl, "4242 4242 4242 4242");
+      assert.equal((await buyer.credits.balance(planId)).available, 200n);
+    } finally {
+      await cards.stop();
+    }
+    await assert.rejects(payPage(`http://127.0.0.1:${stripe.address().port}/pay`, "4242424242424242"), /nothing was paid/);
+    assert.equal(asked, "GET /pay\nGET /c/pay/cs_live_1\n");
+    stripe.close();
   });
 
   test("the examples sell to the buyer and to a model's tools", async () => {
