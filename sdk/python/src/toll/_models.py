@@ -1176,7 +1176,7 @@ class Order(Record):
     currency: str
     data: Mapping[str, Any]
     disputed: bool
-    failure_code: str | None = None
+    failure_code: Literal["expired", "declined", "authentication_required", "insufficient_funds", "other"] | None = None
     failure_reason: str | None = None
     http_status: int
     message: str
