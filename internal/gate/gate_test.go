@@ -30,9 +30,11 @@ var wide = tolltest.WithPlan(client.PlanParams{
 // scene is a gate before an upstream, with a service.
 type scene struct {
 	*testing.T
-	svc *tolltest.Service
-	url string
-	log *bytes.Buffer
+	svc   *tolltest.Service
+	url   string
+	front *httptest.Server
+	queue *paid.Queue
+	log   *bytes.Buffer
 }
 
 // begin starts a gate with a configuration, in which UPSTREAM is the address of h.
@@ -43,14 +45,14 @@ func begin(t *testing.T, config string, h http.Handler) *scene {
 	t.Cleanup(up.Close)
 	c := must.Get(gate.Parse([]byte("plan: Models\n" + strings.ReplaceAll(config, "UPSTREAM", up.URL))))(t)
 	must.Do(t, c.CheckPlan(must.Get(svc.Client().Terms(t.Context(), svc.Plan()))(t)))
-	log := &locked{}
+	log, queue := &locked{}, paid.NewQueue()
 	g := gate.New(c, gate.Deps{
-		Facilitator: svc.Client(), Plan: svc.Plan(), Agent: svc.Agent(), Queue: paid.NewQueue(), Metrics: gate.NewMetrics(),
+		Facilitator: svc.Client(), Plan: svc.Plan(), Agent: svc.Agent(), Queue: queue, Metrics: gate.NewMetrics(),
 		Log: slog.New(slog.NewTextHandler(log, nil)), BuyAt: svc.URL() + "/buy",
 	})
 	front := httptest.NewServer(g)
 	t.Cleanup(front.Close)
-	return &scene{T: t, svc: svc, url: front.URL, log: &log.Buffer}
+	return &scene{T: t, svc: svc, url: front.URL, front: front, queue: queue, log: &log.Buffer}
 }
 
 type locked struct {
