@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -57,52 +58,61 @@ func (l *limiter) enter(c *call, h http.Header) error {
 	if l.concurrent == 0 && l.rate == nil {
 		return nil
 	}
-	key, ok := keyOf(h)
-	if !ok {
-		return nil // an unpaid request
-	}
-	if l.concurrent > 0 {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		if l.running[key] >= l.concurrent {
+	keys := keysOf(h)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, key := range keys {
+		if l.concurrent > 0 && l.running[key] >= l.concurrent {
 			e := toll.Errorf(toll.CodeRateLimited, "Too many calls run at the same time with this access token: at most %d.", l.concurrent)
 			e.RetryAfterSecs = 1
 			return e
 		}
 	}
-	if l.rate != nil {
+	for _, key := range keys {
+		if l.rate == nil {
+			break
+		}
 		if r := l.rate.Take(key, 1, time.Since(l.start)); !r.OK {
 			e := toll.Errorf(toll.CodeRateLimited, "Too many calls with this access token: at most %d in a minute.", l.rate.Burst())
 			e.RetryAfterSecs = int(math.Ceil(r.Retry.Seconds()))
 			return e
 		}
 	}
-	if l.concurrent > 0 {
-		l.running[key]++
-		c.leave = func() { l.leave(key) }
+	if l.concurrent > 0 && len(keys) > 0 {
+		for _, key := range keys {
+			l.running[key]++
+		}
+		c.leave = func() { l.leave(keys) }
 	}
 	return nil
 }
 
-func (l *limiter) leave(key tokenKey) {
+func (l *limiter) leave(keys []tokenKey) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.running[key]--; l.running[key] <= 0 {
-		delete(l.running, key)
+	for _, key := range keys {
+		if l.running[key]--; l.running[key] <= 0 {
+			delete(l.running, key)
+		}
 	}
 }
 
-// keyOf returns the key of the access token in the headers of a request.
-func keyOf(h http.Header) (key tokenKey, ok bool) {
+// keysOf returns the keys of all access tokens in the headers of a request, none for an unpaid request. Besides the token that pays,
+// these may be tokens of other services.
+func keysOf(h http.Header) (keys []tokenKey) {
 	for _, name := range tokenHeaders {
 		v := strings.TrimSpace(h.Get(name))
-		if scheme, rest, found := strings.Cut(v, " "); found && strings.EqualFold(scheme, "bearer") {
-			v = strings.TrimSpace(rest)
+		if i := strings.IndexAny(v, " \t"); i > 0 && strings.EqualFold(v[:i], "bearer") {
+			v = strings.TrimSpace(v[i:])
 		}
 		if t, err := x402.DecodeToken(v); v != "" && err == nil {
-			sum := sha256.Sum256([]byte(t.JWS))
-			return tokenKey(sum[:16]), true
+			// Only the signed part identifies the token: the last letter of a signature has bits that its decoding ignores.
+			signed := t.JWS[:max(strings.LastIndexByte(t.JWS, '.'), 0)]
+			sum := sha256.Sum256([]byte(signed))
+			if key := tokenKey(sum[:16]); !slices.Contains(keys, key) {
+				keys = append(keys, key)
+			}
 		}
 	}
-	return key, false
+	return keys
 }
