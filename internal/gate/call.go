@@ -3,6 +3,7 @@ package gate
 import (
 	"cmp"
 	"context"
+	"mime"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -72,11 +73,14 @@ func (c *call) read(r *http.Request) error {
 	case c.route.readsRequest:
 		var v any
 		if len(body) > 0 {
-			if kind := r.Header.Get("Content-Type"); !isJSON(kind) || r.Header.Get("Content-Encoding") != "" {
-				return toll.Errorf(toll.CodeBadRequest, "The body must be JSON without a content coding.")
+			if !sendsJSON(r.Header) {
+				return toll.Errorf(toll.CodeBadRequest, "The body must be JSON in UTF-8 without a content coding.")
 			}
 			if v = parseJSON(body); v == nil {
 				return toll.Errorf(toll.CodeBadRequest, "The body must be JSON without duplicate names.")
+			}
+			if err := c.route.checkNames(v); err != nil {
+				return err
 			}
 		}
 		if members, err = membersOf(r.URL.Query(), v, c.route.named); err != nil {
@@ -193,6 +197,18 @@ func (c *call) measure() {
 	c.usage.Counts[rates.Requests] = 1
 	c.usage.Counts[rates.Seconds] = int64((c.upstream + time.Second - 1) / time.Second)
 	c.usage.Counts[rates.Bytes] = c.bytes
+}
+
+// sendsJSON reports whether a request has one Content-Type, of JSON in UTF-8, and no content coding. With another charset or a second
+// Content-Type, the upstream could read another body than the gate.
+func sendsJSON(h http.Header) bool {
+	kinds := h.Values("Content-Type")
+	if len(kinds) != 1 || len(h.Values("Content-Encoding")) > 0 || !isJSON(kinds[0]) {
+		return false
+	}
+	_, params, err := mime.ParseMediaType(kinds[0])
+	charset := params["charset"]
+	return err == nil && (charset == "" || strings.EqualFold(charset, "utf-8"))
 }
 
 func isJSON(contentType string) bool {

@@ -106,9 +106,28 @@ func (m Meter) ofRequest(u *rates.Usage, h http.Header, body any) {
 		case r.Request != "":
 			r.fromJSON(u, name, body)
 		case r.RequestHeader != "":
+			u.Bad = u.Bad || !reaches(h, r.RequestHeader)
 			fromHeader(u, name, h, r.RequestHeader)
 		}
 	}
+}
+
+// reaches reports whether the upstream reads the header as the gate does. A header that Connection names ends at the gate, and servers
+// may read "_" in a name as "-".
+func reaches(h http.Header, header string) bool {
+	for _, v := range h.Values("Connection") {
+		for name := range strings.SplitSeq(v, ",") {
+			if strings.EqualFold(strings.TrimSpace(name), header) {
+				return false
+			}
+		}
+	}
+	for name := range h {
+		if !strings.EqualFold(name, header) && strings.EqualFold(strings.ReplaceAll(name, "_", "-"), strings.ReplaceAll(header, "_", "-")) {
+			return false
+		}
+	}
+	return true
 }
 
 // ofResponse adds the quantities that the response contains. body is nil if it is not JSON.
@@ -162,10 +181,18 @@ func put(u *rates.Usage, name string, n int64, valid bool) {
 	u.Counts[rates.Quantity(name)] = n
 }
 
+// pointerParts returns the names in a JSON pointer.
+func pointerParts(pointer string) []string {
+	parts := strings.Split(strings.TrimPrefix(pointer, "/"), "/")
+	for i, part := range parts {
+		parts[i] = strings.ReplaceAll(strings.ReplaceAll(part, "~1", "/"), "~0", "~")
+	}
+	return parts
+}
+
 // find returns the value at a JSON pointer.
 func find(v any, pointer string) (any, bool) {
-	for part := range strings.SplitSeq(strings.TrimPrefix(pointer, "/"), "/") {
-		part = strings.ReplaceAll(strings.ReplaceAll(part, "~1", "/"), "~0", "~")
+	for _, part := range pointerParts(pointer) {
 		switch in := v.(type) {
 		case map[string]any:
 			next, ok := in[part]
@@ -201,11 +228,50 @@ func parseJSON(body []byte) any {
 	return v
 }
 
+// caseVariant returns the name that differs from name only in case, or "".
+func caseVariant(name string, names []string) string {
+	for _, n := range names {
+		if n != name && strings.EqualFold(n, name) && !slices.Contains(names, name) {
+			return n
+		}
+	}
+	return ""
+}
+
+// checkNames returns an error if a member differs only in case from one that the price needs: many servers read both alike.
+func (r *route) checkNames(v any) error {
+	paths := make([][]string, 0, len(r.named)+len(r.meter))
+	for _, name := range r.named {
+		paths = append(paths, []string{name})
+	}
+	for _, m := range r.meter {
+		if m.Request != "" {
+			paths = append(paths, pointerParts(m.Request))
+		}
+	}
+	for _, path := range paths {
+		in := v
+		for _, part := range path {
+			object, _ := in.(map[string]any)
+			for name := range object {
+				if caseVariant(name, []string{part}) != "" {
+					return toll.Errorf(toll.CodeBadRequest, "The member %s must be spelled %s.", shorten(name), part)
+				}
+			}
+			in, _ = find(in, "/"+strings.ReplaceAll(strings.ReplaceAll(part, "~", "~0"), "/", "~1"))
+		}
+	}
+	return nil
+}
+
 // membersOf returns the request members that `when` can name: query parameters, and the scalar members of a JSON object. A name in named
 // that the request repeats is an error, because the upstream could read the other value.
 func membersOf(query url.Values, body any, named []string) (map[string]string, error) {
 	out := map[string]string{}
 	for name, values := range query {
+		if other := caseVariant(name, named); other != "" {
+			return nil, toll.Errorf(toll.CodeBadRequest, "The query parameter %s must be spelled %s.", shorten(name), other)
+		}
 		if len(values) > 1 && slices.Contains(named, name) {
 			return nil, toll.Errorf(toll.CodeBadRequest, "The query parameter %s must be sent only once.", name)
 		}

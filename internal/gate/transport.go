@@ -102,6 +102,11 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 		r.Body, r.ContentLength, r.TransferEncoding = io.NopCloser(bytes.NewReader(body)), int64(len(body)), nil
 		r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
+		u := *r.URL
+		query := u.Query()
+		maps.DeleteFunc(query, func(name string, _ []string) bool { return !forwardedQuery[name] })
+		u.RawQuery = query.Encode()
+		r.URL = &u
 	}
 	work := r.Context()
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(work))
@@ -137,7 +142,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	res.Header.Set(HeaderHeld, p.Held.String())
 	res.Header.Del("Content-Length")
 	res.ContentLength = -1
-	res.Body = newStream(t, c, res.Body, meter, work, cancel)
+	res.Body = newStream(t, c, res, meter, work, cancel)
 	return res, nil
 }
 
@@ -159,6 +164,10 @@ func (t *transport) joinPath(r *http.Request) {
 // forwarded lists the headers of a caller that a model server receives, besides [modelapi.Call.Header]. The caller's credentials are for
 // the gate only.
 var forwarded = map[string]bool{"Accept": true, "User-Agent": true, "X-Forwarded-For": true, "X-Forwarded-Host": true, "X-Forwarded-Proto": true}
+
+// forwardedQuery lists the query parameters that a model server receives with a priced call. Others can change its response: with
+// "fields", Gemini omits figures from its usage.
+var forwardedQuery = map[string]bool{"alt": true, "beta": true, "api-version": true}
 
 // send sends a request, twice if the upstream refuses the connection.
 func (t *transport) send(r *http.Request) (*http.Response, error) {
@@ -317,6 +326,7 @@ func (e *ending) Close() error {
 type stream struct {
 	t      *transport
 	c      *call
+	header http.Header
 	body   io.ReadCloser
 	meter  *modelapi.Meter
 	cancel context.CancelCauseFunc // ends the request to the upstream
@@ -334,8 +344,8 @@ type stream struct {
 }
 
 // newStream returns the body for a caller whose context is work. cancel ends the request to the upstream.
-func newStream(t *transport, c *call, body io.ReadCloser, meter *modelapi.Meter, work context.Context, cancel context.CancelCauseFunc) *stream {
-	s := &stream{t: t, c: c, body: body, meter: meter, cancel: cancel, buf: make([]byte, 32<<10)}
+func newStream(t *transport, c *call, res *http.Response, meter *modelapi.Meter, work context.Context, cancel context.CancelCauseFunc) *stream {
+	s := &stream{t: t, c: c, header: res.Header.Clone(), body: res.Body, meter: meter, cancel: cancel, buf: make([]byte, 32<<10)}
 	s.idle = time.AfterFunc(s.idleTime(), func() { cancel(errIdle) })
 	s.watch = context.AfterFunc(work, s.callerLeft)
 	return s
@@ -399,7 +409,8 @@ func (s *stream) end() {
 	s.ended = true
 	c := s.c
 	c.upstream = time.Since(c.start)
-	c.usage = rates.Usage{}
+	c.usage = rates.Usage{Counts: map[rates.Quantity]int64{}}
+	s.t.route.meter.ofResponse(&c.usage, s.header, nil)
 	complete := errors.Is(s.err, io.EOF)
 	if s.meter != nil {
 		rest, u, whole := s.meter.End()
