@@ -21,6 +21,7 @@ type call struct {
 	route  *route
 	start  time.Time
 	sent   http.Header // headers of the request
+	intake int64       // bytes of the body that [intake] counts
 	leave  func()      // ends the count of [Limits]; nil if it was not counted
 	row    *rates.Row
 	model  *modelapi.Call // of a preset
@@ -59,6 +60,9 @@ func maxPrice(r *http.Request, available *toll.Credits) (toll.Credits, error) {
 
 // read parses the request.
 func (c *call) read(r *http.Request) error {
+	if err := c.route.intake.enter(c, r); err != nil {
+		return err
+	}
 	body, err := paid.ReadBody(r)
 	if err != nil {
 		return err

@@ -35,6 +35,7 @@ type route struct {
 	named        []string // members that `when` names
 	readsRequest bool     // the price depends on the request
 	sellers      []string // response headers of the preset about the seller
+	intake       *intake
 }
 
 // tokenHeaders are the headers in which SDKs send their API key.
@@ -51,7 +52,7 @@ func New(c *Config, d Deps) http.Handler {
 	if c.PublicURL != "" {
 		shared = append(shared, paid.PublicURL(c.PublicURL))
 	}
-	limits := newLimiter(c.Limits)
+	limits, intake := newLimiter(c.Limits), newIntake()
 	bases := map[*Upstream]http.RoundTripper{}
 	list := []paid.Route{paid.With(shared...)}
 	for _, r := range c.Routes {
@@ -59,6 +60,7 @@ func New(c *Config, d Deps) http.Handler {
 			bases[r.upstream] = newBase(r.upstream)
 		}
 		own := newRoute(r, d.BuyAt)
+		own.intake = intake
 		to := paid.Upstream(r.upstream.address, &transport{base: bases[r.upstream], route: own, drains: drains, drainTime: drainTime, log: d.Log})
 		if r.Free {
 			list = append(list, paid.Free(r.Match, to, paid.OnError(own.onError)))
@@ -161,6 +163,9 @@ func (h handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer func() {
 		if c.leave != nil {
 			c.leave()
+		}
+		if c.route != nil {
+			c.route.intake.done(c)
 		}
 		h.metrics.count(c, a.status)
 		if c.over > 0 {

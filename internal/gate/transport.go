@@ -93,6 +93,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 		return res, err
 	}
+	t.route.intake.paid(c)
 	c.held = p.Held
 	r.Header.Del("Accept-Encoding") // the transport decodes gzip; the gate reads the response
 	if c.model != nil {
