@@ -211,6 +211,17 @@ const maxFailure = 64 << 10
 // accountIDs match ids of the seller's account in error texts.
 var accountIDs = regexp.MustCompile(`\b(org|proj|user|acct|key|sk|req)[-_][A-Za-z0-9_-]{4,}`)
 
+// errorObject begins an error in JSON. In the text of a model, the quotes are escaped.
+var errorObject = regexp.MustCompile(`"error"\s*:\s*\{`)
+
+// withoutAccount removes ids of the seller's account from a response, or events of a stream, that contain an error.
+func withoutAccount(b []byte) []byte {
+	if !bytes.Contains(b, []byte(`"error"`)) || !errorObject.Match(b) {
+		return b
+	}
+	return accountIDs.ReplaceAll(b, []byte("$1-..."))
+}
+
 // failure returns the error of a model server. Errors about the request keep their text without ids of the seller's account. The text of
 // other errors is about the seller, such as its rate limit, and is replaced.
 func (t *transport) failure(res *http.Response) *http.Response {
@@ -219,7 +230,7 @@ func (t *transport) failure(res *http.Response) *http.Response {
 	switch res.StatusCode {
 	case http.StatusBadRequest, http.StatusNotFound, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity:
 		if err == nil && len(body) <= maxFailure {
-			body = accountIDs.ReplaceAll(body, []byte("$1-..."))
+			body = accountIDs.ReplaceAll(body, []byte("$1-...")) // in any form, also plain text
 			res.Body, res.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 			res.Header.Set("Content-Length", strconv.Itoa(len(body)))
 			return res
@@ -281,7 +292,7 @@ func (t *transport) whole(c *call, res *http.Response, meter *modelapi.Meter) (*
 	if meter != nil {
 		out := bytes.Clone(meter.Write(body))
 		rest, u, _ := meter.End()
-		body = append(out, rest...)
+		body = withoutAccount(append(out, rest...))
 		c.usage = usageOf(u)
 	} else {
 		c.usage = rates.Usage{Counts: map[rates.Quantity]int64{}}
@@ -394,7 +405,7 @@ func (s *stream) next() {
 	s.c.bytes += int64(n)
 	s.pending = s.buf[:n]
 	if s.meter != nil {
-		s.pending = s.meter.Write(s.buf[:n])
+		s.pending = withoutAccount(s.meter.Write(s.buf[:n]))
 	}
 	if err != nil {
 		s.err = err
@@ -415,7 +426,7 @@ func (s *stream) end() {
 	complete := errors.Is(s.err, io.EOF)
 	if s.meter != nil {
 		rest, u, whole := s.meter.End()
-		s.pending = append(bytes.Clone(s.pending), rest...)
+		s.pending = withoutAccount(append(bytes.Clone(s.pending), rest...))
 		c.usage = usageOf(u)
 		complete = complete && whole
 	}
