@@ -152,7 +152,7 @@ var rooms = map[string]room{
 	"internal/gate": {
 		what:  "the gate of a configuration file: upstreams, routes with prices by usage, meters, streams",
 		layer: "public",
-		ours:  "toll x402 evm paid internal/meter internal/modelapi internal/rates internal/seller",
+		ours:  "toll x402 evm paid internal/cache internal/meter internal/modelapi internal/rates internal/seller",
 		third: []string{"github.com/prometheus/client_golang", "go.yaml.in/yaml/v3"},
 		tests: []string{"github.com/google/jsonschema-go"},
 	},
@@ -408,7 +408,7 @@ var rooms = map[string]room{
 	"internal/web/workspace": {
 		what:  "pages of a workspace: overview, agents, plans, orders, usage, keys, webhooks, members, money, calls of agents",
 		layer: "doors",
-		ours: "toll x402 client internal/auth internal/cache internal/outbound internal/people internal/list internal/plain internal/web/page " +
+		ours: "toll x402 client internal/auth internal/cache internal/outbound internal/people internal/list internal/plain internal/web/offer internal/web/page " +
 			"internal/web/session",
 	},
 	"internal/web/operator": {

@@ -251,14 +251,14 @@ func (x *exchange) open(token string) (refusal *seller.Refusal) {
 		if lowered || x.c.maxFunc == nil || refusal == nil || refusal.Reason != x402.ReasonInsufficientFunds {
 			return refusal
 		}
-		if r := x.lower(refusal); r != nil {
+		if r := lower(x, refusal); r != nil {
 			return r
 		}
 	}
 }
 
 // lower sets the demand to the lower bound for the available credits, or returns the refusal: r, if there is no lower bound.
-func (x *exchange) lower(r *seller.Refusal) *seller.Refusal {
+func lower(x *exchange, r *seller.Refusal) *seller.Refusal {
 	f, ok := x.c.Facilitator.(interface {
 		BalanceOf(ctx context.Context, id toll.PlanID, holder toll.Address) (*toll.Balance, error)
 	})

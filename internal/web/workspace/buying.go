@@ -226,7 +226,7 @@ func tryTable(c *page.Context, agents []*toll.Agent, plan toll.PlanID) *page.Tab
 	return t
 }
 
-// takenBack is how many credits refunds and disputes took back from the newest orders of a plan.
+// takenBack returns the credits that refunds and disputes took back from the newest orders of a plan.
 func takenBack(c *page.Context, plan toll.PlanID) (n toll.Credits, err error) {
 	orders, err := page.PartOf[*toll.Order](c, list.Orders, url.Values{"role": {"buyer"}, "planId": {string(plan)}, "pageSize": {"100"}})
 	for _, o := range orders.Items {
@@ -444,7 +444,7 @@ func makeToken(c *page.Context) (page.View, error) {
 	})
 }
 
-// agentOf returns the agent of a token, or the first listed agent of its plan; nil for none.
+// agentOf returns the agent of a token, or the first listed agent of its plan, or nil.
 func agentOf(c *page.Context, plan toll.PlanID, id toll.AgentID) (*toll.Agent, error) {
 	if id != "" {
 		return c.API.Agent(c.Acting(), id)

@@ -65,8 +65,8 @@ func listOrders(w *pages) func(*page.Context) (page.View, error) {
 	}
 }
 
-// sideOf reports whether a list shows what the workspace bought, and returns the field that chooses it. The first option is what the
-// list shows now unless the query names the other one.
+// sideOf reports whether a list shows the purchases of the workspace, and returns the field that selects the side. Without a query, the
+// list shows the first option.
 func sideOf(c *page.Context, sold, bought string) (buyer bool, role page.Field) {
 	buyer = page.ShowsBought(c)
 	role = page.Field{Name: "role", Label: "Show", Options: []page.Option{{Value: "seller", Text: sold}, {Value: "buyer", Text: bought}}}
@@ -304,7 +304,7 @@ func showOrder(c *page.Context, times ReadTimes) (page.View, error) {
 	return c.Record("Order "+page.Short(o.OrderID), s)
 }
 
-// refundable is what is left to refund of an order by card; 0 for other orders.
+// refundable returns the remaining amount of a card order that can be refunded; 0 for other orders.
 func refundable(o *toll.Order) toll.Cents {
 	if !byCard(o) {
 		return 0

@@ -160,7 +160,7 @@ type startPage struct {
 	Form    *page.Form     // creates the command with a token; nil if the page shows it, or if no plan can pay
 	Try     string         // page that sends the request
 	NoPlan  bool           // no plan is attached
-	Left    string         // credits that the workspace has for tests; "" for none
+	Left    string         // credits that the workspace has for tests, or ""
 	Share   string         // page for buyers, once a request was settled
 	Live    page.Live
 	First   *page.Table

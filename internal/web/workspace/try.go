@@ -91,7 +91,7 @@ type tried struct {
 	Asked       tryForm
 }
 
-// tryForm is what the form of the page says.
+// tryForm holds the fields of the form.
 type tryForm struct {
 	Plan    toll.PlanID
 	Address string
