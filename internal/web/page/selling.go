@@ -45,7 +45,7 @@ func MCPName(text string) string {
 // methods are the methods for which the frameworks of the code have a function.
 var methods = []string{"GET", "POST", "PUT", "PATCH", "DELETE"}
 
-// stages are a seller's steps: commands that install packages, a file with code, and the command that starts it with the API key.
+// stages returns a snippet with three steps: install, save, and start with the API key.
 func stages(name, install, file, code, start string) Snippet {
 	return Snippet{Name: name, Steps: []Snippet{
 		{Name: "Install the packages", Text: install}, {Name: "Save as " + file, Text: code}, {Name: "Start your server", Text: start},

@@ -16,7 +16,6 @@ import (
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/internal/list"
 	"github.com/tollhq/toll/internal/plain"
-	"github.com/tollhq/toll/internal/web/offer"
 	"github.com/tollhq/toll/internal/web/page"
 )
 
@@ -196,7 +195,7 @@ func (w *pages) showHolding(c *page.Context) (page.View, error) {
 	return c.Record(page.NameOf(p.Metadata.Name), s)
 }
 
-// listedAgents returns agents at which the credits of a plan pay, the oldest first.
+// listedAgents returns listed agents of a plan, oldest first, at most [mostOffers].
 func listedAgents(c *page.Context, plan toll.PlanID) ([]*toll.Agent, error) {
 	part, err := page.PartOf[*toll.Agent](c, list.AgentsOfPlan.Under(string(plan)), url.Values{"pageSize": {strconv.Itoa(mostOffers)}, "sortOrder": {"asc"}})
 	return slices.DeleteFunc(part.Items, func(a *toll.Agent) bool { return !a.IsListed }), err
@@ -226,7 +225,7 @@ func tryTable(c *page.Context, agents []*toll.Agent, plan toll.PlanID) *page.Tab
 	return t
 }
 
-// takenBack returns the credits that refunds and disputes took back from the newest orders of a plan.
+// takenBack sums the credits of refunds and disputes over the newest 100 orders of a plan.
 func takenBack(c *page.Context, plan toll.PlanID) (n toll.Credits, err error) {
 	orders, err := page.PartOf[*toll.Order](c, list.Orders, url.Values{"role": {"buyer"}, "planId": {string(plan)}, "pageSize": {"100"}})
 	for _, o := range orders.Items {
@@ -286,8 +285,12 @@ func topUp(c *page.Context) (page.View, error) {
 		}
 		payer := c.Form.Get("payer")
 		if payer == "" && !p.Price.IsCrypto && !p.Price.IsFree() {
-			to, err := offer.Buy(c, p, "", c.Origin()+c.To("holdings", string(p.ID)))
-			return page.Outcome{To: to}, err
+			back := c.Origin() + c.To("holdings", string(p.ID))
+			made, err := c.API.Checkout(c.Once(), p.ID, client.CheckoutParams{SessionType: "embedded", CancelURL: back})
+			if err != nil {
+				return page.Outcome{}, err
+			}
+			return page.Outcome{To: made.Result.URL}, nil
 		}
 		var by []client.OrderOption
 		if payer != "" {

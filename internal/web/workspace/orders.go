@@ -304,7 +304,7 @@ func showOrder(c *page.Context, times ReadTimes) (page.View, error) {
 	return c.Record("Order "+page.Short(o.OrderID), s)
 }
 
-// refundable returns the remaining amount of a card order that can be refunded; 0 for other orders.
+// refundable returns the amount of a card payment less its refunds, and 0 for other orders.
 func refundable(o *toll.Order) toll.Cents {
 	if !byCard(o) {
 		return 0

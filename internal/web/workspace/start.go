@@ -160,8 +160,8 @@ type startPage struct {
 	Form    *page.Form     // creates the command with a token; nil if the page shows it, or if no plan can pay
 	Try     string         // page that sends the request
 	NoPlan  bool           // no plan is attached
-	Left    string         // credits that the workspace has for tests, or ""
-	Share   string         // page for buyers, once a request was settled
+	Left    string         // test credits of the workspace, or ""
+	Share   string         // public page, after the first settlement
 	Live    page.Live
 	First   *page.Table
 	Agent   string

@@ -91,7 +91,7 @@ type tried struct {
 	Asked       tryForm
 }
 
-// tryForm holds the fields of the form.
+// tryForm has the fields of the form.
 type tryForm struct {
 	Plan    toll.PlanID
 	Address string
@@ -185,7 +185,7 @@ func showTry(c *page.Context) (page.View, error) {
 	return drawTry(c, asked, result)
 }
 
-// lastTry returns the answer to the form that led here, if this session sent it; else nil.
+// lastTry returns the stored response to a form of this session, or nil.
 func lastTry(c *page.Context) (result *tried, err error) {
 	ticket := c.R.URL.Query().Get("form")
 	if c.R.Method != http.MethodGet || !c.Holds(ticket, c.R.URL.Path) {

@@ -377,7 +377,7 @@ func (e *income) stat(to string) page.Stat {
 	return s
 }
 
-// net is the figure of a currency, less refunds.
+// net returns the revenue of a currency less refunds.
 func (e *income) net(to string) page.Stat {
 	s := e.stat(to)
 	if e.returned.Sign() != 0 {
