@@ -363,7 +363,7 @@ func TestCardOnPages(t *testing.T) {
 	})
 	reads(t, seller.get(at(c.owner, "/revenue")), http.StatusOK, `Gross revenue</h2><p class="value num">5.00 <small>USD</small>`, `Refunds</h2><p class="value num">2.00 <small>USD</small>`, "Net revenue",
 		`<td data-label="Gross" class="right"><span class="num">5.00`, `<td data-label="Refunds" class="right"><span class="num">2.00`, `<td data-label="Net" class="right"><span class="num">3.00`)
-	// The form proposes the remaining amount. After this refund, no further refund is possible.
+	// The form proposes the remaining amount. After the full refund, every page shows it.
 	form, late := formOf(t, seller.get(order)), formOf(t, seller.get(order)).with("amount", "1.00")
 	if form.values.Get("amount") != "3.00" {
 		t.Errorf("the form proposes %q", form.values.Get("amount"))

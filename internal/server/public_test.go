@@ -345,7 +345,7 @@ func TestTryIt(t *testing.T) {
 	reads(t, s.seller.get("/w/"+s.seller.workspace()), http.StatusOK, `Paying subscribers</a></h2><p class="value num">1</p>`)
 }
 
-// TestTryIt_Faults: the page explains how to fix a server that does not run or cannot use its API key. Only the seller sees the latter.
+// TestTryIt_Faults: the page explains the failures of a stopped server and, to its seller, of a server without a valid API key.
 func TestTryIt_Faults(t *testing.T) {
 	o := newTown(t, storetest.SQLite, func(c *server.Config) { c.LoopbackWebhooks = true })
 	fails := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) }))

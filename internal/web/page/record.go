@@ -21,7 +21,7 @@ type Record struct {
 	Lead   string
 	Done   string    // what the last form did
 	Secret *Secret   // shown once
-	Call   []Snippet // the same, a command with the secret
+	Call   []Snippet // command with the secret
 	Tasks  []Task
 	Links  []Link    // at the top: pages that begin something, and files
 	Range  []Segment // of the times that the figures are of
