@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/gate"
 	"github.com/tollhq/toll/internal/must"
@@ -194,6 +196,7 @@ func TestRandomCalls(t *testing.T) {
 		mu.Unlock()
 		c.serve(w, time.Duration(i%4)*time.Millisecond)
 	}))
+	running := goleak.IgnoreCurrent()
 	// The second runs out of credits, and the third buys what its balance pays for.
 	balances := []toll.Credits{toll.Credits(count) * 10_000, toll.Credits(count) * 200, 20_000}
 	buyers := make([]*tolltest.Subscriber, len(balances))
@@ -223,6 +226,8 @@ func TestRandomCalls(t *testing.T) {
 	workers.Wait()
 	s.front.Close() // waits for calls whose callers have disconnected
 	must.Do(t, s.queue.Drain(t.Context()))
+	goleak.VerifyNone(t, running, goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"), goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"),
+		goleak.IgnoreAnyFunction("net/http.(*conn).serve")) // idle connections; front.Close has waited for its own
 
 	sums := make([]*big.Int, len(buyers))
 	for i := range sums {
