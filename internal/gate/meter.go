@@ -269,6 +269,9 @@ func (r *route) checkNames(v any) error {
 func membersOf(query url.Values, body any, named []string) (map[string]string, error) {
 	out := map[string]string{}
 	for name, values := range query {
+		if list, _, found := strings.Cut(name, "["); found && slices.ContainsFunc(named, func(n string) bool { return strings.EqualFold(n, list) }) {
+			return nil, toll.Errorf(toll.CodeBadRequest, "The query parameter %s must not be a list.", list)
+		}
 		if other := caseVariant(name, named); other != "" {
 			return nil, toll.Errorf(toll.CodeBadRequest, "The query parameter %s must be spelled %s.", shorten(name), other)
 		}
@@ -287,8 +290,15 @@ func membersOf(query url.Values, body any, named []string) (map[string]string, e
 			out[name] = v
 		case json.Number:
 			out[name] = v.String()
+			if f, err := v.Float64(); slices.Contains(named, name) && (err != nil || strconv.FormatFloat(f, 'f', -1, 64) != out[name]) {
+				return nil, toll.Errorf(toll.CodeBadRequest, "%s must be a number without exponent and without zeros at the end.", name)
+			}
 		case bool:
 			out[name] = strconv.FormatBool(v)
+		case []any, map[string]any:
+			if slices.Contains(named, name) {
+				return nil, toll.Errorf(toll.CodeBadRequest, "%s must be a text, a number, or a boolean.", name)
+			}
 		}
 	}
 	return out, nil
