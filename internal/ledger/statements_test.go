@@ -27,6 +27,8 @@ var fanOut = map[string]string{
 	"sqlPermissionByHash": "an access token names its permission, and not the account",
 	"sqlRequestsByID":     "an id that a caller chose does not name an account",
 	"sqlAccountsOf":       "the plans of which a subscriber has credits",
+	"sqlAnyAccount":       "pages show the buying side to a workspace with an account",
+	"sqlAnyOrder":         "pages show the buying side to a workspace with an order",
 	"sqlStale":            "the sweeper looks for accounts with something to end",
 	"Ledger.Permissions":  "the list of a subscriber",
 	"PendingOrders":       "a workspace that ends has orders of many accounts",

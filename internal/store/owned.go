@@ -71,27 +71,29 @@ func (q *Quota) Check(ctx context.Context, tx *Tx, n int64) error {
 	return err
 }
 
-// sellerRows and buyerRows select the records of a seller and of a buyer. They are never deleted.
-var (
-	sellerRows = []string{"plans WHERE owner = $1", "agents WHERE owner = $1"}
-	buyerRows  = []string{
-		"accounts WHERE subscriber = $1", "orders WHERE subscriber = $1", "delegations WHERE owner = $1", "payment_methods WHERE owner = $1",
-	}
+// These statements select a record of a seller or of a buyer. Such records are never deleted.
+const (
+	sqlAnyPlan          = `SELECT 1 FROM plans WHERE owner = $1 LIMIT 1`
+	sqlAnyAgent         = `SELECT 1 FROM agents WHERE owner = $1 LIMIT 1`
+	sqlAnyAccount       = `SELECT 1 FROM accounts WHERE subscriber = $1 LIMIT 1`
+	sqlAnyOrder         = `SELECT 1 FROM orders WHERE subscriber = $1 LIMIT 1`
+	sqlAnyDelegation    = `SELECT 1 FROM delegations WHERE owner = $1 LIMIT 1`
+	sqlAnyPaymentMethod = `SELECT 1 FROM payment_methods WHERE owner = $1 LIMIT 1`
 )
 
 // SellsAndBuys reports whether a workspace has records of a seller, and of a buyer.
 func SellsAndBuys(ctx context.Context, q Querier, workspace toll.Address) (sells, buys bool, err error) {
-	has := func(rows []string) bool {
-		for _, of := range rows {
+	has := func(statements ...string) bool {
+		for _, sql := range statements {
 			var found []int64
-			if found, err = values[int64](ctx, q, "SELECT 1 FROM "+of+" LIMIT 1", workspace.Lower()); err != nil || len(found) > 0 {
+			if found, err = values[int64](ctx, q, sql, workspace.Lower()); err != nil || len(found) > 0 {
 				return err == nil
 			}
 		}
 		return false
 	}
-	if sells = has(sellerRows); err == nil {
-		buys = has(buyerRows)
+	if sells = has(sqlAnyPlan, sqlAnyAgent); err == nil {
+		buys = has(sqlAnyAccount, sqlAnyOrder, sqlAnyDelegation, sqlAnyPaymentMethod)
 	}
 	return sells, buys, err
 }
