@@ -148,6 +148,7 @@ func TestDeleteWorkspace_Owes(t *testing.T) {
 	if res := try(); res.status != http.StatusConflict || !strings.Contains(res.body, "Pending or disputed orders") {
 		t.Errorf("with an open order: %d\n%s", res.status, mainPart.FindString(res.body))
 	}
+	buyer.follow(buyer.submit(formOf(t, buyer.get(page)))) // pays on the processor's page
 	to, _ := linkOf(t, buyer.get(page))
 	buyer.get(c.fill(to, goodCard))
 	eventually(t, "the order is paid", func() bool {
