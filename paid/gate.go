@@ -257,7 +257,7 @@ func (x *exchange) open(token string) (refusal *seller.Refusal) {
 	}
 }
 
-// lower sets the demand to the lower bound for the available credits, or returns the refusal: r, if there is no lower bound.
+// lower sets the demand to the lower bound for the available credits, or returns a refusal; without a lower bound, that is r.
 func lower(x *exchange, r *seller.Refusal) *seller.Refusal {
 	f, ok := x.c.Facilitator.(interface {
 		BalanceOf(ctx context.Context, id toll.PlanID, holder toll.Address) (*toll.Balance, error)

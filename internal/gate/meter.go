@@ -238,7 +238,7 @@ func caseVariant(name string, names []string) string {
 	return ""
 }
 
-// checkNames returns an error if a member differs only in case from one that the price needs: many servers read both alike.
+// checkNames returns an error if a member differs only in case from a name in the price table. Many servers ignore case, and would read a value that the gate did not price.
 func (r *route) checkNames(v any) error {
 	paths := make([][]string, 0, len(r.named)+len(r.meter))
 	for _, name := range r.named {
