@@ -29,10 +29,10 @@ func TestTitles(t *testing.T) {
 	}
 }
 
-// pageTables are the functions of pages whose tables show no list of the API.
+// pageTables are the functions of pages whose tables show no list of the API, or columns that no other view of the list has.
 var pageTables = []string{
 	"showComponents", "showAgent", "showPublicAgent", "showKey", "showWorkspace", "listPrograms", "showHolding", "showToken", "listAccounts",
-	"showOperation", "showBackups",
+	"showOperation", "showBackups", "tryTable",
 }
 
 // The API, the command line, and pages have no columns of their own: a list of the API is described in this package, records that no route

@@ -26,8 +26,9 @@ var ErrRefused = errors.New("outbound: the address is not allowed")
 // ErrNoAnswer means that no valid response arrived before the deadline, for any reason.
 var ErrNoAnswer = errors.New("outbound: no valid response")
 
-// ErrNoConnection is an [ErrNoAnswer] without a connection: nothing was sent.
-var ErrNoConnection = fmt.Errorf("%w: no connection", ErrNoAnswer)
+// ErrNoConnection is an [ErrNoAnswer] without a connection: nothing was sent. Its text is the same, so logs and events do not reveal
+// which ports are open.
+var ErrNoConnection = fmt.Errorf("%w", ErrNoAnswer)
 
 const (
 	maxURL = 2048
