@@ -23,7 +23,7 @@ var (
 		"Use an API key that this service issued. Send an access token in the body or in the payment-signature header instead.")
 	CodeKeyExpiryPast = newCode("BCK.APIKEY.0010", 400, CategoryValidation, "The expiry of an API key must be in the future.",
 		"Send an expiresAt in the future, or expiresInSecs.")
-	CodeKeyMalformed = newCode("BCK.APIKEY.0013", 401, CategoryAuth, "The API key must be a complete short key, or a JWT with the claims sub, jti, and o11y.",
+	CodeKeyMalformed = newCode("BCK.APIKEY.0013", 401, CategoryAuth, "The API key is not complete.",
 		"Copy the whole key, including its prefix.")
 	CodeKeyNothingToUpdate = newCode("BCK.APIKEY.0016", 400, CategoryValidation, "The request contains no member that can be updated.",
 		"Send name, version, or both.")

@@ -86,7 +86,7 @@ func (x *exchange) refuse(reason string, e *toll.Error, receipt *x402.SettleResp
 	if order := seller.OrderExtension(x.terms, reason, e); order != nil {
 		p.Extensions[x.c.Namespace.PlanExtension()], usual = order, false
 	}
-	if advice := x.required.Accepts[0].Advice(); advice != "" && (reason == "" || seller.IsShortfall(reason)) {
+	if advice := x.required.Accepts[0].Advice(); advice != "" && seller.IsShortfall(reason) {
 		hint += " " + advice
 	}
 	e = e.WithHint(hint)

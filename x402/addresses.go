@@ -63,11 +63,14 @@ func (t *Terms) PlanPage(agent toll.AgentID) string {
 	return page
 }
 
-// TokenHint explains how to get an access token and which of these headers to send it in.
+// TokenHint explains where to buy the plan, how to get an access token, and in which of these headers to send it.
 func (t *Terms) TokenHint(headers ...string) string {
-	base := t.base()
-	base = cmp.Or(base, apiPath)
-	return "Create an access token with POST " + base + "/x402/permissions and send it in " + strings.Join(headers, " or ") + "."
+	base := cmp.Or(t.base(), apiPath)
+	hint := "Create an access token with POST " + base + "/x402/permissions and send it in " + strings.Join(headers, " or ") + "."
+	if page := t.PlanPage(""); page != "" {
+		hint = "Buy the plan at " + page + ". " + hint
+	}
+	return hint
 }
 
 // Hint returns the hint of e, or of its code, with absolute addresses, because readers of a 402 are not at the service.

@@ -69,7 +69,7 @@ func TestTerms_Hint(t *testing.T) {
 	if got := unknown.Hint(toll.NewError(toll.CodePermissionExpired)); got != toll.CodePermissionExpired.Info().Hint {
 		t.Errorf("%q", got)
 	}
-	if got := here.TokenHint("a", "b"); got != "Create an access token with POST https://pay.example.com/api/v1/x402/permissions and send it in a or b." {
+	if got := here.TokenHint("a", "b"); got != "Buy the plan at https://pay.example.com/p/"+string(here.PlanID)+". Create an access token with POST https://pay.example.com/api/v1/x402/permissions and send it in a or b." {
 		t.Errorf("%q", got)
 	}
 }

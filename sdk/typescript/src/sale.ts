@@ -194,6 +194,11 @@ const shortfalls = new Set([
   "delegation_exhausted", "delegation_insufficient", "delegation_expired", "delegation_revoked",
   "delegation_not_found",
 ]);
+/** What the payer can do about a limit of the access token, by error code. */
+const betterToken: Record<string, string | undefined> = {
+  "BCK.X402.0901": "Create an access token with a higher redemptionLimit",
+  "BCK.X402.0902": "Create an access token with a higher orderLimit",
+};
 const identifierInfo = { required: false };
 const extensions = {
   [x402.identifier]: {
@@ -228,6 +233,10 @@ export const inBounds = (t: Terms, credits: bigint): bigint => {
   if (credits === 0n || t.most === 0n || t.isTime) return credits;
   return credits < t.least ? t.least : credits > t.most ? t.most : credits;
 };
+
+/** The page of the service that sells the plan, or empty. */
+const pageOf = ({ service, planId }: Terms): string =>
+  service.endsWith("/api/v1") ? `${service.slice(0, -"/api/v1".length)}/p/${planId}` : "";
 
 /** Cached terms of plans, by client. */
 const known = new WeakMap<Toll, Map<string, { terms: Terms; until: number }>>();
@@ -489,9 +498,10 @@ export class Sale {
       return this.refuse("invalid_x402_version", f);
     }
     if (!this.token) {
+      const page = pageOf(terms);
       const hint =
-        `Create an access token with POST ${terms.service}/x402/permissions and send it in ` +
-        `${shop.tokenHeaders.join(" or ")}.`;
+        `${page && `Buy the plan at ${page}. `}Create an access token with POST ` +
+        `${terms.service}/x402/permissions and send it in ${shop.tokenHeaders.join(" or ")}.`;
       return this.refuse("", { ...refusal("A payment is required."), hint });
     }
     return this.#readToken() ?? (await this.#open(asked));
@@ -707,11 +717,13 @@ export class Sale {
       const name = `${this.shop.toll.namespace.scheme}-plan`;
       all[name] = { info: { ...info, planId: terms.planId } };
     }
-    const get = lacks ? `Order the plan ${terms.planId}` : "Get another access token";
-    const at = terms.service.endsWith("/api/v1")
-      ? ` at ${terms.service.slice(0, -"/api/v1".length)}/p/${terms.planId}`
-      : "";
-    const hint = f.hint || `${get}${at}, then repeat the request.`;
+    const order = lacks ? `Order the plan ${terms.planId}` : "Get another access token";
+    const page = pageOf(terms);
+    const at = page && ` at ${page}`;
+    const advice = f.code === "BCK.PROTOCOL.0031"
+      ? "Call an endpoint of the agent. Its seller can add this one."
+      : `${betterToken[f.code] ?? order}${at}, then repeat the request.`;
+    const hint = f.hint || advice;
     const challenge = {
       ...(this.required as g.PaymentRequired),
       error: challengeError(reason ? `${reason}: ${plain(f.message)}` : "Payment required", hint),

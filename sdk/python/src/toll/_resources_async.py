@@ -477,7 +477,7 @@ class AsyncTokens(AsyncResource):
         """Creates an access token for the caller. Only this response contains access_token.
 
         redemption_limit limits the credits that it can burn in total, and order_limit the orders
-        that it can cause (0: no orders). expiration is 60 s to 365 days, default one day. Without a
+        that it can cause (0: no orders). expiration is 1 s to 365 days, default one day. Without a
         delegation it spends only existing credits and free plans. token_format is "jwt" or "x402".
 
         Deprecated: spending_limit_cents, duration_secs, and payment_method_id create a delegation

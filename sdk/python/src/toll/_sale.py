@@ -89,6 +89,11 @@ LACKS = frozenset(
         "delegation_revoked", "delegation_not_found",
     }
 )
+# What the payer can do about a limit of the access token, by error code.
+BETTER_TOKEN = {
+    "BCK.X402.0901": "Create an access token with a higher redemptionLimit",
+    "BCK.X402.0902": "Create an access token with a higher orderLimit",
+}
 
 Lines = list[tuple[str, str]]
 CallerGone = Literal["by_method", "settle", "release"]
@@ -249,6 +254,12 @@ class Terms:
     is_time: bool
     service: str
     order_url: str
+
+    @property
+    def page(self) -> str:
+        """The page of the service that sells the plan, or empty."""
+        origin = self.service.removesuffix("/api/v1")
+        return f"{origin}/p/{self.plan_id}" if origin != self.service else ""
 
     def in_bounds(self, credits: int) -> int:
         """Limits credits to the bounds of the plan for one request; 0 stays 0."""
@@ -587,9 +598,9 @@ class Exchange:
             fault = Fault(402, "BCK.X402.0915", "x402Version must be 2.")
             return self.refuse("invalid_x402_version", fault)
         if not self.token:
-            base = terms.service or "/api/v1"
+            buy = terms.page and f"Buy the plan at {terms.page}. "
             hint = (
-                f"Create an access token with POST {base}/x402/permissions and send it in "
+                f"{buy}Create an access token with POST {terms.service or '/api/v1'}/x402/permissions and send it in "
                 f"{' or '.join(seller.token_headers)}."
             )
             return self.refuse("", Fault(402, "BCK.X402.0030", "A payment is required.", "business", hint))
@@ -788,13 +799,12 @@ class Exchange:
             info["planId"] = terms.plan_id
             challenge["extensions"][self.seller.names.plan_extension] = {"info": info}
         if not fault.hint:
-            hint = "Get another access token"
-            if reason in LACKS:
-                hint = f"Order the plan {terms.plan_id}"
-            where = ""
-            if terms.service.endswith("/api/v1"):
-                where = f" at {terms.service[: -len('/api/v1')]}/p/{terms.plan_id}"
-            fault = replace(fault, hint=f"{hint}{where}, then repeat the request.")
+            hint = f"Order the plan {terms.plan_id}" if reason in LACKS else "Get another access token"
+            where = terms.page and f" at {terms.page}"
+            hint = f"{BETTER_TOKEN.get(fault.code, hint)}{where}, then repeat the request."
+            if fault.code == "BCK.PROTOCOL.0031":
+                hint = "Call an endpoint of the agent. Its seller can add this one."
+            fault = replace(fault, hint=hint)
         begin = f"{reason}: {plain(fault.message)}" if reason else "Payment required"
         challenge["error"] = challenge_error(begin, fault.hint)
         lines: Lines = [(_x402.REQUIRED, required_header(challenge))]
