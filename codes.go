@@ -262,7 +262,7 @@ var (
 	CodeWebhookTooMany = newCode("BCK.WEBHOOK.0903", 409, CategoryBusiness, "You have too many webhooks.",
 		"Delete a webhook that you no longer need.")
 	CodeBadRequest = newCode("BCK.HTTP.400", 400, CategoryValidation, "The request is malformed.",
-		"Correct the members named in params.errors; GET /docs describes every body.")
+		"Correct the request, or the members that params.errors names. GET /docs describes every body.")
 	CodePersonNotFound = newCode("BCK.PEOPLE.0001", 404, CategoryBusiness, "Not found.",
 		"List the records of the workspace, or request a new link.")
 	CodeLastOwner = newCode("BCK.PEOPLE.0002", 409, CategoryBusiness, "A workspace must have at least one owner.",

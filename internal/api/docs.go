@@ -174,10 +174,13 @@ func writeDoc(w http.ResponseWriter, r *http.Request, status int, media []string
 	_, _ = w.Write(body) // fails only if the caller has closed the connection
 }
 
-// page is GET of a page, or of its Markdown.
+// page is GET of a page, or of its Markdown: with .md after the path, or with text/markdown but not text/html in Accept.
 func (d *documents) page(w http.ResponseWriter, r *http.Request) {
 	name, p := strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, "/docs"), "/"), d.pages()
 	slug, asMarkdown := strings.CutSuffix(name, ".md")
+	accept := strings.Join(r.Header.Values("Accept"), ",")
+	asMarkdown = asMarkdown || strings.Contains(accept, "text/markdown") && !strings.Contains(accept, "text/html")
+	w.Header().Add("Vary", "Accept")
 	if p.markdown[slug] == nil {
 		slug = strings.ToLower(slug) // files such as docs/SELL.md, which the README links
 	}

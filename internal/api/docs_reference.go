@@ -174,6 +174,7 @@ var (
 func indexPage(api *huma.OpenAPI, groups []docsGroup) docs.Guide {
 	var d docText
 	d.add("# %s API %s\n\n", api.Info.Title, api.Info.Version)
+	d.paragraph("New to Toll? [Sell your first request](/docs/sell), [buy your first request](/docs/buy), or [add Toll with a coding agent](/docs/prompt).")
 	d.paragraph(prose(api.Info.Description))
 	d.paragraph("The same reference is available as an [OpenAPI document](/openapi.json). Every page of this documentation is also available as Markdown: add `.md` to its address. " +
 		"[`/llms.txt`](/llms.txt) lists these documents.")

@@ -49,6 +49,13 @@ func TestReference(t *testing.T) {
 			t.Errorf("the page of registerPlan does not have %q:\n%s", want, twin)
 		}
 	}
+	for accept, want := range map[string]string{
+		"text/markdown": "text/markdown; charset=utf-8", "text/markdown, text/html": "text/html; charset=utf-8", "*/*": "text/html; charset=utf-8",
+	} {
+		if a := s.do(actor{}, "GET", "/docs/sell", "", "Accept", accept); a.header.Get("Content-Type") != want || !strings.Contains(strings.Join(a.header.Values("Vary"), ","), "Accept") {
+			t.Errorf("Accept %s: %v", accept, a.header)
+		}
+	}
 	for path, want := range map[string]string{
 		"/docs/records": `id="PlanInput"`, "/docs/changelog": "API version", "/docs.md": "[registerPlan](/docs/api/registerPlan)", "/docs/prompt": publicURL + "/sdk",
 		"/docs/prompt.md": publicURL + "/llms.txt", "/docs/sell.md": "(/docs/buy)",

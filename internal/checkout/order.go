@@ -259,12 +259,24 @@ func Rendered(o *store.Order) *toll.Order {
 	return &toll.Order{
 		Success: o.Status != toll.OrderFailed, OrderID: o.ID, Status: o.Status, PlanID: o.Plan, TxHash: o.TxHash,
 		CreditsGranted: o.Credits, Amount: o.Amount, Currency: o.Currency, FailureCode: cause(o), FailureReason: o.FailureReason,
-		Message: "The order is " + string(o.Status) + ".", HTTPStatus: 200, When: toll.At(o.UpdatedAt),
+		Message: messageOf(o), HTTPStatus: 200, When: toll.At(o.UpdatedAt),
 		SubscriberAddress: o.Subscriber, CreatedAt: toll.At(o.CreatedAt), Data: map[string]any{"orderId": o.ID, "planId": o.Plan},
 		RefundedCents: toll.Cents(o.RefundedCents), RefundedCredits: o.RefundedCredits,
 		TakenByHand: o.Withdrawn, Replaces: store.NonZero(o.Replaces),
 		Disputed: o.Dispute == store.DisputeOpen || o.Dispute == store.DisputeLost,
 	}
+}
+
+// messageOf is the status of an order as a sentence, and a sentence about its refunds.
+func messageOf(o *store.Order) string {
+	message := "The order is " + string(o.Status) + "."
+	switch refunded := toll.Cents(o.RefundedCents); {
+	case refunded == 0:
+		return message
+	case toll.UnitsOfCents(o.RefundedCents).Cmp(o.Amount) < 0:
+		return message + " A part of the payment was refunded."
+	}
+	return message + " The payment was refunded."
 }
 
 // cause returns the documented cause of a failed order, "" for any other order.

@@ -36,6 +36,9 @@ func (s *Server) web() (*page.Site, error) {
 	cards, _ := s.rails.Rails[store.RailCard].(public.Cards)
 	proxies := s.cfg.limits().Proxies
 	registries, _ := sdk.ParseRegistries(s.cfg.Published) // check has read them
+	read := &records.Records{
+		Store: s.base.store, Ledger: s.ledger, Checkout: s.checkout, Auth: s.base.auth, OAuth: s.oauth, Catalogue: s.facilitator.Catalogue, Card: s.rails.Rails[store.RailCard],
+	}
 	return web.New(web.Deps{
 		Pages: page.Config{
 			Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }), Namespace: s.cfg.Namespace,
@@ -50,17 +53,23 @@ func (s *Server) web() (*page.Site, error) {
 		Session: session.Config{
 			Store: s.base.store, Auth: s.base.auth, People: s.people, Seal: s.base.ring.Seal, Open: s.base.ring.Open, PublicURL: s.PublicURL(), Clock: s.cfg.Clock,
 		},
-		Records: &records.Records{
-			Store: s.base.store, Ledger: s.ledger, Checkout: s.checkout, Auth: s.base.auth, OAuth: s.oauth, Catalogue: s.facilitator.Catalogue, Card: s.rails.Rails[store.RailCard],
-		},
+		Records: read,
 		Rows: s.checkout.Reports, Cards: cards, Coins: s.rails.Rails[store.RailCrypto] != nil, People: s.people, Events: s.events, Operator: operatorPages{s}, Changes: changesSince,
-		Outbound: outbound.Config{Loopback: callsLoopback(s.base.auth.Environment(), s.cfg.Listen, s.PublicURL())}, Times: orderTimes(s.base.store),
+		Outbound: outbound.Config{Loopback: callsLoopback(s.base.auth.Environment(), s.cfg.Listen, s.PublicURL())}, Times: orderTimes(read),
 	})
 }
 
 // orderTimes reads when an order got its credits from the journal, and the rest from the records of the card payment.
-func orderTimes(st *store.Store) workspace.ReadTimes {
+func orderTimes(read *records.Records) workspace.ReadTimes {
+	st := read.Store
 	return func(ctx context.Context, o *toll.Order) (out workspace.OrderTimes, err error) {
+		if o.Status == toll.OrderCreated {
+			open, err := read.LinkedOrder(ctx, o.OrderID)
+			if err != nil {
+				return out, err
+			}
+			out.PayURL = open.PayURL
+		}
 		out.Granted, err = store.GrantedAt(ctx, st, ledger.NewAccountID(o.PlanID, o.SubscriberAddress), o.OrderID)
 		if store.NotFoundAs(err, nil) != nil {
 			return out, err

@@ -7,7 +7,7 @@
     const frame = document.createElement('iframe');
     frame.src = base + '/c/embed/' + encodeURIComponent(secret);
     frame.title = 'Payment (test: no money moves)';
-    frame.style.cssText = 'width: 100%; min-height: 42rem; border: 0';
+    frame.style.cssText = 'width: 100%; min-height: 46rem; border: 0';
     // After the payment, or for a step at the bank, the whole page opens the next address.
     const leave = (event) => {
       if (event.source === frame.contentWindow && event.origin === new URL(base).origin && event.data?.leave) {

@@ -103,7 +103,7 @@ const app = express();
 app.$verb("$PATH", price, express.json(), (req, res) => {
   res.json({ text: "It works." });
 });
-app.listen($PORT);`), run+"node server.mjs"),
+app.listen($PORT, () => console.log("Listening on port $PORT."));`), run+"node server.mjs"),
 		stages("Hono", npm+"\nnpm install hono @hono/node-server", "server.mjs", with(`import { serve } from "@hono/node-server";
 import { Hono } from "hono";
 import { Toll } from "@tollhq/toll";

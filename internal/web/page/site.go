@@ -219,7 +219,7 @@ func (w *Site) Routes(add func(method, path string, h http.Handler)) {
 // Document returns a page of the documentation in the look of public pages. It depends only on the arguments and the brand.
 func (w *Site) Document(theme, title string, menu, main template.HTML) []byte {
 	var b bytes.Buffer
-	s := Layout{Theme: theme, Public: true, Title: title + " · " + w.Name, Body: map[string]template.HTML{"Menu": menu, "Main": main}}
+	s := Layout{Theme: theme, Public: true, Title: title, Body: map[string]template.HTML{"Menu": menu, "Main": main}}
 	if err := w.pages["document"].ExecuteTemplate(&b, "layout.html", s); err != nil {
 		panic(err) // the template is part of the program
 	}

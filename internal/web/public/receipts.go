@@ -158,7 +158,7 @@ func checkBurn(body *receiptPage, p *pasted, burn *records.Burn) bool {
 		{Label: "Transaction", Cell: page.Cell{ID: p.tx.String()}}, {Label: "Settled", Cell: page.Cell{At: burn.At}}, {Label: "Plan", Cell: page.Cell{ID: string(burn.Plan), To: "/p/" + string(burn.Plan)}},
 	}
 	if p.credits != nil {
-		body.Facts = append(body.Facts, page.Fact{Label: "Credits", Cell: page.Credits(burn.Credits)})
+		body.Facts = append(body.Facts, page.Fact{Label: "Credits burned", Cell: page.Credits(burn.Credits)})
 	}
 	if p.payer != "" {
 		body.Facts = append(body.Facts, page.Fact{Label: "Payer", Cell: page.Cell{ID: burn.Holder.String()}})
@@ -173,7 +173,7 @@ func checkMirror(c *page.Context, body *receiptPage, tx toll.Hash) bool {
 	s := page.Step{Title: "On-chain proof"}
 	switch {
 	case err != nil:
-		s.Title, s.Text = "No on-chain proof", "This service has no on-chain proof of this burn."
+		s.Title, s.Text = "Not published on a chain", "The seller has not published the burned credits of this plan, so the signature and the ledger are the proof."
 	case proof.Status == toll.ProofOpen:
 		s.Title, s.Text = "No on-chain proof yet", "The service writes the Merkle root of all burns to the chain after each period."
 	case proof.Fields.Commitment != tx:

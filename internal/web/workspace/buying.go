@@ -57,13 +57,16 @@ func heldTable(c *page.Context, holdings page.List[*toll.Balance], pace map[toll
 	t := page.TableOf(c, of, "plan", holdings, func(b *toll.Balance, cell page.Cells) {
 		cell["planName"].To = c.To("holdings", string(b.PlanID))
 		cell["burned"].Number = cmp.Or(pace[b.PlanID], new(big.Int)).String()
+		if b.Balance == 0 && b.PlanType.Kind().Charges() { // a refund ends its credits at once
+			*cell["expiresAt"] = page.Cell{Text: "no credits"}
+		}
 		switch at := lastsUntil(c, b, pace[b.PlanID]); {
 		case !b.PlanType.Kind().Charges():
 			cell["lasts"].Text = "at expiry"
 		case !at.IsZero():
 			*cell["lasts"] = page.At(at)
 		case b.Available == 0:
-			cell["lasts"].Text = "used up"
+			cell["lasts"].Text = "no credits"
 		default:
 			cell["lasts"].Text = "not in use"
 		}
@@ -176,8 +179,12 @@ func (w *pages) showHolding(c *page.Context) (page.View, error) {
 	if !p.Kind().Charges() {
 		s.Stats = nil
 	} else {
+		runsOut := "unknown: no credits burned in the last 7 days"
+		if b.Available == 0 {
+			runsOut = "no credits left"
+		}
 		week := page.Numbers(used.credits.Now[len(used.credits.Now)-paceDays:]).Total()
-		s.Facts = append(s.Facts, page.Fact{Label: "Runs out (estimate)", Cell: page.AtOr(toll.AtPtr(lastsUntil(c, b, week)), "unknown: no credits burned in the last 7 days")})
+		s.Facts = append(s.Facts, page.Fact{Label: "Runs out (estimate)", Cell: page.AtOr(toll.AtPtr(lastsUntil(c, b, week)), runsOut)})
 		s.Charts = []*page.Chart{page.NewChart("Credits burned in 30 days", days, used.credits, page.PlainNumber)}
 	}
 	if len(b.Lots) > 0 {
@@ -490,7 +497,7 @@ func showToken(c *page.Context) (page.View, error) {
 	}
 	t := &page.Table{
 		Caption: "Settlements", Head: []page.Column{{Text: "Time"}, {Text: "Request"}, {Text: "Transaction"}, {Text: "Credits", Num: true}},
-		Empty: &page.Empty{Icon: "activity", Title: "No settlements yet", Text: "Requests paid with this token appear here."},
+		Empty: &page.Empty{Icon: "activity", Title: "No settlements yet", Text: "Requests paid with this token appear here after you reload the page."},
 	}
 	for _, u := range p.Transactions {
 		t.Rows = append(t.Rows, []page.Cell{{At: u.CreatedAt.Time}, {ID: u.AgentRequestID, To: c.To("requests", u.AgentRequestID)}, {ID: u.Transaction.String()}, page.Credits(u.CreditsRedeemed)})

@@ -168,6 +168,7 @@ type OrderTimes struct {
 	Granted  time.Time
 	Refunds  []Refunded
 	Disputed time.Time // the last dispute
+	PayURL   string    // page on which the buyer pays an open order; "" if there is none
 }
 
 // ReadTimes reads the times of an order.
@@ -194,7 +195,7 @@ func storyOf(o *toll.Order, at OrderTimes) []page.Step {
 	case byCard(o):
 		paid := page.Step{Title: "Paid by card", At: at.Paid}
 		if o.Status == toll.OrderCreated {
-			paid.Text = "The bank may ask the cardholder to confirm the payment."
+			paid.Text = "The buyer has not paid yet. An order that is not paid expires."
 		}
 		if at.Paid.Before(made.At) || at.Paid.After(granted.At) { // the processor has its own clock
 			paid.At = granted.At
@@ -286,6 +287,9 @@ func showOrder(c *page.Context, times ReadTimes) (page.View, error) {
 	if at, ok := o.Data["transactionUrl"].(string); ok {
 		s.Links = []page.Link{{Text: "View in explorer", To: at, Plain: true}}
 	}
+	if !sold && at.PayURL != "" && c.Person.Rights.Has(toll.RightSpend) {
+		s.Links = append(s.Links, page.Link{Text: "Continue to payment", To: at.PayURL})
+	}
 	if o.RefundedCents > 0 {
 		s.Facts = append(s.Facts, page.Fact{Label: "Refunded", Cell: page.Cell{Text: centsText(o.RefundedCents, o.Currency), Sub: page.Count(int64(o.RefundedCredits), "credit") + " taken back"}})
 	}
@@ -297,7 +301,7 @@ func showOrder(c *page.Context, times ReadTimes) (page.View, error) {
 	}
 	if left := refundable(o); sold && left > 0 && o.Success && c.Person.Rights.Has(toll.RightMoney) {
 		text := "The money returns to the card. A full refund returns " + centsText(left, o.Currency) +
-			" and takes back the unused credits of the order. A part takes back the same share of its credits, but at most the unused credits."
+			" and takes back the unused credits of the order. A partial refund takes back credits in proportion, but only unused credits."
 		s.Acts = []page.Dialog{c.DangerOf("refund", "Refund", text,
 			page.Field{Name: "amount", Label: "Amount", Value: toll.FormatAmount(toll.UnitsOfCents(int64(left)), 6), Unit: strings.ToUpper(o.Currency), Mode: "decimal", Members: []string{"amountCents"}})}
 	}
@@ -534,9 +538,8 @@ func (w *pages) showRequest(c *page.Context) (page.View, error) {
 		{Label: "Subscriber", Cell: page.Cell{ID: r.Payer.String()}}, {Label: "Credits", Cell: creditsOf(&r.Settlement)}, {Label: "Access token", Cell: token},
 		{Label: "Started", Cell: page.At(r.CreatedAt.Time)},
 	}}
-	if r.HoldExpiresAt != nil {
-		label := map[bool]string{false: "Hold expires", true: "Hold deadline"}[r.EndedAt != nil]
-		s.Facts = append(s.Facts, page.Fact{Label: label, Cell: page.AtOr(r.HoldExpiresAt, "never")})
+	if r.HoldExpiresAt != nil && r.EndedAt == nil {
+		s.Facts = append(s.Facts, page.Fact{Label: "Hold expires", Cell: page.AtOr(r.HoldExpiresAt, "never")})
 	}
 	if r.RemainingBalance != nil {
 		s.Facts = append(s.Facts, page.Fact{Label: "Balance afterward", Cell: page.Credits(*r.RemainingBalance)})

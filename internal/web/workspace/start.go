@@ -47,7 +47,7 @@ func (d *Deps) askStart(c *page.Context) (page.View, error) {
 			{Name: "name", Label: "Name", Max: toll.MaxNameRunes, Required: true, Hint: "The name that buyers see."},
 			{
 				Name: "endpoints", Label: "Endpoint", Max: toll.MaxURLRunes, Required: true,
-				Hint: "The URL that callers pay for, such as https://agent.example.com/ask. For a method other than POST, write it first: GET https://… " +
+				Hint: "The URL that callers pay for, such as https://agent.example.com/ask or http://127.0.0.1:3000/ask. For a method other than POST, write it first: GET https://… " +
 					"If the path ends in /mcp, the tools of the MCP server are sold too.",
 			},
 			{
@@ -64,7 +64,7 @@ func (d *Deps) askStart(c *page.Context) (page.View, error) {
 	)
 	f.Cancel = c.Base()
 	return c.Record("Start selling", page.Record{
-		Lead:  "Creates an agent, a plan that pays for it, and an API key for your server. Next, you get the code that takes payments.",
+		Lead:  "Creates an agent, a plan that buyers pay it with, and an API key for your server. Next, you get the code that takes payments. Buyers can find the agent under Explore until you unlist it.",
 		Forms: []*page.Form{f},
 	})
 }

@@ -247,7 +247,11 @@ func drawTry(c *page.Context, asked *tryCall, result *tried) (page.View, error) 
 	content.Verb = page.Field{Name: "verb", Label: "Method", Value: verb, Options: verbs}
 	content.Plan = page.Field{Name: "plan", Label: "Plan", Value: string(asked.Plan), Options: plans}
 	content.Most = page.Field{Name: "most", Label: "Maximum credits", Value: max(most, 1).String(), Unit: "credits", Mode: "numeric", Required: true, Max: 19}
-	content.Body = page.Field{Name: "body", Label: "Request body", Value: cmp.Or(asked.Body, `{"text": "Toll puts a price on AI agents."}`), Area: true, Max: maxTryBody, Hint: "JSON or text. GET and HEAD requests have no body."}
+	sample := `{"text": "Toll puts a price on AI agents."}`
+	if verb == http.MethodGet || verb == http.MethodHead {
+		sample = ""
+	}
+	content.Body = page.Field{Name: "body", Label: "Request body", Value: cmp.Or(asked.Body, sample), Area: true, Max: maxTryBody, Hint: "JSON or text. GET and HEAD requests have no body."}
 	return c.Draw("Try the agent "+content.Agent, content)
 }
 
