@@ -236,7 +236,7 @@ func (d *Deps) paidTable(c *page.Context, sold []toll.Settlement, plans map[toll
 		Show("settledAt", "agentId", "payer", "planId", "creditsRedeemed", "remainingBalance")
 	return page.TableOf(c, of, "paid request", page.List[toll.Settlement]{Items: sold}, func(s toll.Settlement, cell page.Cells) {
 		*cell["agentId"] = agentCell(c, names, &s, true)
-		if strings.EqualFold(s.Payer, c.Person.Address.String()) {
+		if s.Payer == c.Person.Address {
 			*cell["payer"] = page.Cell{Text: "this workspace"}
 		}
 		*cell["planId"] = page.Cell{Text: page.NameOf(plans[s.PlanID].Metadata.Name), To: c.To("plans", string(s.PlanID))}
