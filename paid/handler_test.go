@@ -479,7 +479,7 @@ func TestHint402(t *testing.T) {
 	h := paid.Handler(d, &work{t: t}, paid.Plan(plan), paid.Credits(2), paid.TokenHeaders(sig, "authorization"))
 	order := "POST https://pay.example.com/api/v1/protocol/plans/" + string(plan) + "/order orders the plan. People sign in at https://pay.example.com/sign-in."
 	for offered, want := range map[string]string{
-		"":                        "Create an access token with POST https://pay.example.com/api/v1/x402/permissions and send it in payment-signature or authorization. " + order,
+		"":                        "Buy the plan at https://pay.example.com/p/" + string(plan) + ". Create an access token with POST https://pay.example.com/api/v1/x402/permissions and send it in payment-signature or authorization.",
 		"b3RoZXI.b3RoZXI.b3RoZXI": "Create a new access token with POST https://pay.example.com/api/v1/x402/permissions.",
 		token:                     toll.CodeInsufficientCredits.Info().Hint + " " + order,
 	} {

@@ -55,7 +55,7 @@ func TestAddressesOfAService(t *testing.T) {
 		}
 		var body toll.ErrorBody
 		if err := json.Unmarshal([]byte(r.body), &body); err != nil || !strings.Contains(body.Hint, "POST "+svc.URL()+"/api/v1/x402/permissions") ||
-			!strings.Contains(body.Hint, e.OrderURL) || !strings.Contains(body.Hint, e.SignInURL) {
+			!strings.Contains(body.Hint, " "+svc.URL()+"/p/"+string(e.PlanID)+".") {
 			t.Errorf("%s: hint %q, %v", name, body.Hint, err)
 		}
 	}

@@ -259,7 +259,7 @@ func Rendered(o *store.Order) *toll.Order {
 	return &toll.Order{
 		Success: o.Status != toll.OrderFailed, OrderID: o.ID, Status: o.Status, PlanID: o.Plan, TxHash: o.TxHash,
 		CreditsGranted: o.Credits, Amount: o.Amount, Currency: o.Currency, FailureCode: cause(o), FailureReason: o.FailureReason,
-		Message: messageOf(o), HTTPStatus: 200, When: toll.At(o.UpdatedAt),
+		Message: "The order is " + string(o.Status) + "." + refundOf(o), HTTPStatus: 200, When: toll.At(o.UpdatedAt),
 		SubscriberAddress: o.Subscriber, CreatedAt: toll.At(o.CreatedAt), Data: map[string]any{"orderId": o.ID, "planId": o.Plan},
 		RefundedCents: toll.Cents(o.RefundedCents), RefundedCredits: o.RefundedCredits,
 		TakenByHand: o.Withdrawn, Replaces: store.NonZero(o.Replaces),
@@ -267,16 +267,12 @@ func Rendered(o *store.Order) *toll.Order {
 	}
 }
 
-// messageOf is the status of an order as a sentence, and a sentence about its refunds.
-func messageOf(o *store.Order) string {
-	message := "The order is " + string(o.Status) + "."
-	switch refunded := toll.Cents(o.RefundedCents); {
-	case refunded == 0:
-		return message
-	case toll.UnitsOfCents(o.RefundedCents).Cmp(o.Amount) < 0:
-		return message + " A part of the payment was refunded."
+// refundOf is a sentence about the refunds of an order, with a leading space.
+func refundOf(o *store.Order) string {
+	if o.RefundedCents == 0 {
+		return ""
 	}
-	return message + " The payment was refunded."
+	return map[bool]string{true: " A part of the payment was refunded.", false: " The payment was refunded."}[toll.UnitsOfCents(o.RefundedCents).Cmp(o.Amount) < 0]
 }
 
 // cause returns the documented cause of a failed order, "" for any other order.
