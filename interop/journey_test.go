@@ -64,7 +64,7 @@ func TestJourney(t *testing.T) {
 		if row := w.textOf("#first tbody tr"); !strings.Contains(row, endpoint) || runs.Load() != 1 {
 			b.Errorf("after %d calls, the page shows %q", runs.Load(), row)
 		}
-		w.read("It works. Share this page with buyers")
+		w.read("It works. Give this link to buyers")
 		w.look("journey first settlement")
 		sells.within(5, 10, 2)
 

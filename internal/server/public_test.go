@@ -333,7 +333,7 @@ func TestTryIt(t *testing.T) {
 	if b, err := s.api.Balance(t.Context(), s.plan); err != nil || b.Balance != 2 {
 		t.Errorf("minted %d, %v", b.Balance, err)
 	}
-	reads(t, s.seller.follow(s.seller.submit(formOf(t, s.seller.get(own)))), http.StatusOK, "Burned 2 credits", "It works. Share this page with buyers",
+	reads(t, s.seller.follow(s.seller.submit(formOf(t, s.seller.get(own)))), http.StatusOK, "Burned 2 credits", "It works. Give this link to buyers",
 		"/a/"+string(s.agent)+"</code>")
 
 	// The seller is not a paying subscriber.

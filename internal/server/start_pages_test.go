@@ -124,7 +124,7 @@ func TestStartSelling(t *testing.T) {
 		}
 
 		// The command pays for one request, and the page shows its settlement.
-		const share = "Share this page with buyers"
+		const share = "Give this link to buyers"
 		waits := alice.get(path)
 		reads(t, waits, http.StatusOK, "Waiting for the first settlement", `data-follow="`+w+`/live"`, "Your workspace has 2 free test credits.")
 		if strings.Contains(waits.body, share) {
