@@ -70,7 +70,7 @@ type config struct {
 	onError        func(http.ResponseWriter, *http.Request, *toll.Error) bool
 	onClosed       func(http.ResponseWriter, *http.Request, *toll.Error)
 
-	// flushEventsOnly restricts streaming to event streams. [Proxy] sets it because its reverse proxy flushes every response without
+	// flushEventsOnly restricts streaming to event streams and JSON lines. [Proxy] sets it because its reverse proxy flushes every response without
 	// a length, and other responses should carry their receipt.
 	flushEventsOnly bool
 }

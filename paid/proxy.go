@@ -24,7 +24,7 @@ import (
 // It removes these headers from the request, as well as the payment and headers that rewrite paths or methods. [With] contains the
 // options of the proxy itself, such as Log and PublicURL.
 //
-// Only event streams stream. Other responses wait for their settlement, up to [MaxBuffer].
+// Only event streams and JSON lines (application/x-ndjson) stream. Other responses wait for their settlement, up to [MaxBuffer].
 func Proxy(f x402.Facilitator, upstream *url.URL, routes ...Route) http.Handler {
 	checkUpstream(upstream)
 	p := &proxy{c: newConfig(append([]Option{Upstream(upstream, nil)}, sharedOptions(routes)...))}
@@ -103,14 +103,14 @@ func (p *proxy) reverse(c *config) http.Handler {
 	}
 	return &httputil.ReverseProxy{
 		Transport: transport,
-		ErrorLog:  slog.NewLogLogger(p.c.Log.Handler(), slog.LevelWarn),
-		Rewrite:   func(pr *httputil.ProxyRequest) { p.rewrite(pr, c.upstream) },
+		ErrorLog:   slog.NewLogLogger(p.c.Log.Handler(), slog.LevelWarn),
+		Rewrite:    func(pr *httputil.ProxyRequest) { p.rewrite(pr, c.upstream) },
 		ModifyResponse: func(res *http.Response) error {
 			if res.StatusCode == http.StatusSwitchingProtocols {
 				return errors.New("the upstream server switched protocols, which paid routes do not support")
 			}
 			stripAnswer(res.Header)
-			if seller.IsEvents(res.Header) {
+			if seller.IsStream(res.Header) {
 				seller.NoBuffering(res.Header)
 			}
 			return nil

@@ -103,7 +103,7 @@ func (w *flushing) unsent() int {
 
 // TestEvents_FreeRoute: proxies do not buffer the event streams of free routes either.
 func TestEvents_FreeRoute(t *testing.T) {
-	for kind, want := range map[string]string{"text/event-stream": "no", "text/plain": ""} {
+	for kind, want := range map[string]string{"text/event-stream": "no", "application/x-ndjson": "no", "text/plain": ""} {
 		up := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", kind)
 			fmt.Fprint(w, "data: 1\n\n")

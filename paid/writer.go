@@ -33,7 +33,7 @@ type writer struct {
 	max    int64
 	stream bool // the route may stream
 	early  bool // a stream is settled before its first byte, or released if it costs nothing
-	only   bool // only event streams may stream on a flush
+	only   bool // only responses with [seller.IsStream] may stream on a flush
 	head   bool
 	// begin is called before the first byte of a stream, and mark then adds to its headers. An error of begin stops the stream.
 	begin func() error
@@ -46,6 +46,7 @@ type writer struct {
 	sent      http.Header // their copy from when the status was written
 	status    int
 	events    bool  // the answer is an event stream
+	live      bool  // each write is sent immediately
 	declared  int64 // Content-Length that the handler set, or -1
 	buf       bytes.Buffer
 	size      int64 // bytes that the handler wrote
@@ -84,6 +85,7 @@ func (a *writer) writeHeader(status int) {
 	a.status, a.spoke = status, true
 	a.sent = a.Header().Clone()
 	a.events = seller.IsEvents(a.sent)
+	a.live = a.events || a.only && seller.IsStream(a.sent)
 	if v := a.sent.Get("Content-Length"); v != "" {
 		if n, err := strconv.ParseInt(v, 10, 64); err == nil && n >= 0 {
 			a.declared = n
@@ -112,7 +114,7 @@ func (a *writer) Write(p []byte) (int, error) {
 	if a.declared >= 0 && !a.head && a.size+int64(len(p)) > a.declared {
 		return 0, http.ErrContentLength
 	}
-	if !a.streaming && ((a.stream && a.events && (len(p) > 0 || !a.isBare())) || int64(a.buf.Len()+len(p)) > a.max) {
+	if !a.streaming && ((a.stream && a.live && (len(p) > 0 || !a.isBare())) || int64(a.buf.Len()+len(p)) > a.max) {
 		if err := a.startStream(); err != nil {
 			if a.left {
 				a.size += int64(len(p)) // it counts for the price
@@ -125,7 +127,7 @@ func (a *writer) Write(p []byte) (int, error) {
 		return a.buf.Write(p)
 	}
 	n, err := a.pass(p)
-	if err == nil && a.events {
+	if err == nil && a.live {
 		err = a.flush()
 	}
 	return n, err
@@ -150,7 +152,7 @@ func (a *writer) FlushError() error {
 	if a.streaming {
 		return a.flush()
 	}
-	if !a.stream || (a.only && !a.events) {
+	if !a.stream || (a.only && !a.live) {
 		return nil
 	}
 	if a.isBare() {
@@ -185,8 +187,10 @@ func (a *writer) startStream() error {
 	a.streaming = true
 	putHeader(a.w.Header(), a.sent)
 	a.mark(a.w.Header())
-	if a.events {
+	if a.live {
 		seller.NoBuffering(a.w.Header())
+	}
+	if a.events {
 		a.pulse = time.AfterFunc(seller.PulseEvery, a.beat)
 	}
 	a.w.WriteHeader(a.status)

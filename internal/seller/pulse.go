@@ -18,9 +18,17 @@ const PulseComment = ": \n\n"
 func NoBuffering(h http.Header) { h.Set("X-Accel-Buffering", "no") }
 
 // IsEvents reports whether a response is an event stream.
-func IsEvents(h http.Header) bool {
+func IsEvents(h http.Header) bool { return mediaType(h) == "text/event-stream" }
+
+// IsStream reports whether a response is sent as it arrives: an event stream, or JSON values on lines.
+func IsStream(h http.Header) bool {
+	kind := mediaType(h)
+	return kind == "text/event-stream" || kind == "application/x-ndjson" || kind == "application/ndjson"
+}
+
+func mediaType(h http.Header) string {
 	kind, _, _ := strings.Cut(h.Get("Content-Type"), ";")
-	return strings.EqualFold(strings.TrimSpace(kind), "text/event-stream")
+	return strings.ToLower(strings.TrimSpace(kind))
 }
 
 // Pulsing returns a handler that serves h and inserts comments between the events of its event streams to keep them alive.
