@@ -67,7 +67,13 @@ func (g *gate) serve(w http.ResponseWriter, r *http.Request) {
 		x.fail(err)
 		return
 	}
-	own := func(text string) bool { return owns(r.Context(), text, g) }
+	last, owned := "", false // decoding a token is expensive
+	own := func(text string) bool {
+		if text != last {
+			last, owned = text, owns(r.Context(), text, g)
+		}
+		return owned
+	}
 	cred, err := takeCredential(r.Header, g.c.tokenHeaders, own)
 	if err != nil {
 		x.fail(err)

@@ -9,6 +9,7 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"strings"
+	"sync"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/seller"
@@ -102,7 +103,8 @@ func (p *proxy) reverse(c *config) http.Handler {
 		transport = own
 	}
 	return &httputil.ReverseProxy{
-		Transport: transport,
+		Transport:  transport,
+		BufferPool: buffers{},
 		ErrorLog:   slog.NewLogLogger(p.c.Log.Handler(), slog.LevelWarn),
 		Rewrite:    func(pr *httputil.ProxyRequest) { p.rewrite(pr, c.upstream) },
 		ModifyResponse: func(res *http.Response) error {
@@ -133,6 +135,14 @@ func (p *proxy) reverse(c *config) http.Handler {
 		},
 	}
 }
+
+// buffers is the [httputil.BufferPool] of all proxies.
+type buffers struct{}
+
+var bufferPool = sync.Pool{New: func() any { b := make([]byte, 32<<10); return &b }}
+
+func (buffers) Get() []byte  { return *bufferPool.Get().(*[]byte) }
+func (buffers) Put(b []byte) { bufferPool.Put(&b) }
 
 func (p *proxy) rewrite(pr *httputil.ProxyRequest, upstream *url.URL) {
 	h := pr.Out.Header

@@ -43,16 +43,23 @@ func urlCarries(u *url.URL, owns func(string) bool) bool {
 
 // carries reports whether a text contains an access token between separators or the separators of lists, cookies, and queries.
 func carries(text, separators string, owns func(string) bool) bool {
-	if len(text) < seller.MinTokenBytes {
-		return false
-	}
-	parts := strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(separators+" \t,;?&=\"'", r) })
-	return slices.ContainsFunc(parts, func(part string) bool {
+	separators += " \t,;?&=\"'"
+	for len(text) >= seller.MinTokenBytes {
+		part, end := text, len(text)
+		if i := strings.IndexAny(text, separators); i >= 0 {
+			part, end = text[:i], i+1
+		}
+		if text = text[end:]; len(part) < seller.MinTokenBytes {
+			continue
+		}
 		if plain, err := url.PathUnescape(part); err == nil {
 			part = strings.TrimRight(plain, "=") // base64 padding
 		}
-		return owns(part)
-	})
+		if owns(part) {
+			return true
+		}
+	}
+	return false
 }
 
 // stripTokens removes header values and cookies that contain an access token.
