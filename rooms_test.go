@@ -594,7 +594,7 @@ var goroutines = map[string]string{
 	"internal/cli/dev.go":                   "listeners",
 	"internal/cli/login.go":                 "the listener of one sign-in",
 	"internal/cli/gate_config.go":           "listeners, and the signal to reload",
-	"internal/gate/transport.go":            "the time limits of one stream",
+	"internal/gate/transport.go":            "the time limits of one response",
 	"internal/cli/plans_create.go":          "one read of a terminal, which does not end with its context",
 	"internal/pace/unread.go":               "the time of one connection",
 	"internal/ledger/ledger.go":             "the writer: it has requests of callers and no turns",

@@ -270,6 +270,7 @@ func TestTricksOfUpstreams(t *testing.T) {
 		}
 	}
 	const hold = 104
+	long := strings.Repeat("x", 10<<20)
 	for _, c := range []struct {
 		name   string
 		stream bool
@@ -282,7 +283,17 @@ func TestTricksOfUpstreams(t *testing.T) {
 		{"usage in a comment", true, stream(events(": "+good, "data: "+text, "data: [DONE]")), 200, hold},
 		{"usage in an event name", true, stream(events("event: "+good, "data: "+text, "data: [DONE]")), 200, hold},
 		{"two usages", true, stream(events("data: "+good, `data: {"choices":[],"usage":{"prompt_tokens":0,"completion_tokens":0}}`, "data: [DONE]")), 200, hold},
-		{"a long event", true, stream(events(`data: {"choices":[{"delta":{"content":"`+strings.Repeat("x", 2<<20)+`"}}]}`, "data: "+good, "data: [DONE]")), 200, hold},
+		{"an event of 10 MB", true, stream(events(`data: {"choices":[{"delta":{"content":"`+long+`"}}]}`, "data: "+good, "data: [DONE]")), 200, hold},
+		{"10 MB without a line", true, stream(long), 200, hold},
+		{"usage in an event of 10 MB", true, stream(events(`data: {"choices":[],"usage":`+usage100+`,"x":"`+long+`"}`, "data: [DONE]")), 200, hold},
+		{"negative in a stream", true, stream(events(`data: {"choices":[],"usage":{"prompt_tokens":5,"completion_tokens":-1}}`, "data: [DONE]")), 200, hold},
+		{"huge in a stream", true, stream(events(`data: {"choices":[],"usage":{"prompt_tokens":5,"completion_tokens":99999999999999999999}}`, "data: [DONE]")), 200, hold},
+		{"nested usage in a stream", true, stream(events(`data: {"choices":[{"usage":`+usage100+`}],"x":{"usage":`+usage100+`}}`, "data: [DONE]")), 200, hold},
+		{"the same usage twice", true, stream(events("data: "+good, "data: "+good, "data: [DONE]")), 200, 18},
+		{"usage after the end marker", true, stream(events("data: "+text, "data: [DONE]", "data: "+good)), 200, 18},
+		{"another usage after the end marker", true, stream(events("data: "+good, "data: [DONE]", `data: {"choices":[],"usage":{"prompt_tokens":0,"completion_tokens":0}}`)), 200, hold},
+		{"a response of 10 MB", false, plain(`{"choices":["` + long + `"],"usage":` + usage100 + `}`), 502, 0},
+		{"an error of 10 MB", false, func(w http.ResponseWriter) { w.WriteHeader(400); _, _ = io.WriteString(w, long) }, 400, 0},
 		{"CR LF", true, stream(strings.ReplaceAll(events("data: "+text, "data: "+good, "data: [DONE]"), "\n", "\r\n")), 200, 18},
 		{"two values", false, plain(`{"choices":[],"usage":` + usage100 + `}{"usage":{"prompt_tokens":0,"completion_tokens":0}}`), 200, hold},
 		{"nested usage", false, plain(`{"choices":[{"usage":{"prompt_tokens":0,"completion_tokens":0}}]}`), 200, hold},

@@ -91,7 +91,7 @@ func (c *call) read(r *http.Request) error {
 			return err
 		}
 		c.inputs = rates.Usage{Counts: map[rates.Quantity]int64{}}
-		c.route.meter.ofRequest(&c.inputs, r.Header, v)
+		c.route.meter.read(&c.inputs, true, r.Header, v)
 		if c.inputs.Bad {
 			return toll.Errorf(toll.CodeBadRequest, "Each quantity of the request must be a whole number of 0 or more.")
 		}

@@ -69,8 +69,8 @@ type Upstream struct {
 	URL string `yaml:"url"`
 	// Headers are set on each request.
 	Headers map[string]string `yaml:"headers"`
-	// Timeout bounds the time to the first byte of a response, default 10 minutes. Idle bounds the time between two parts of a stream,
-	// default 2 minutes.
+	// Timeout bounds the time to the first byte of a response, and from there to the end of a response that the gate reads completely,
+	// default 10 minutes. Idle bounds the time between two parts of a response, default 2 minutes.
 	Timeout Duration `yaml:"timeout"`
 	Idle    Duration `yaml:"idle"`
 

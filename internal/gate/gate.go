@@ -70,7 +70,12 @@ func New(c *Config, d Deps) http.Handler {
 			c := callOf(req.Context())
 			c.route = own
 			return limits.enter(c, c.sent)
-		}), paid.MaxCreditsFunc(maxPrice), paid.CreditsFunc(priceOf)}
+		})}
+		if r.Credits != nil {
+			opts = append(opts, paid.Credits(toll.Credits(*r.Credits)))
+		} else {
+			opts = append(opts, paid.MaxCreditsFunc(maxPrice), paid.CreditsFunc(priceOf))
+		}
 		if own.api != nil {
 			opts = append(opts, paid.ExpiredStatus(http.StatusUnauthorized), paid.OnPaymentError(own.onPaymentError))
 		}

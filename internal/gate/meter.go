@@ -99,15 +99,19 @@ func (m Meter) readsBody() bool {
 	return false
 }
 
-// ofRequest adds the quantities that the request contains.
-func (m Meter) ofRequest(u *rates.Usage, h http.Header, body any) {
+// read adds the quantities in the header and body of the request, or of the response. body is nil if it is not JSON.
+func (m Meter) read(u *rates.Usage, request bool, h http.Header, body any) {
 	for name, r := range m {
+		pointer, header := r.Response, r.Header
+		if request {
+			pointer, header = r.Request, r.RequestHeader
+		}
 		switch {
-		case r.Request != "":
+		case pointer != "":
 			r.fromJSON(u, name, body)
-		case r.RequestHeader != "":
-			u.Bad = u.Bad || !reaches(h, r.RequestHeader)
-			fromHeader(u, name, h, r.RequestHeader)
+		case header != "":
+			u.Bad = u.Bad || request && !reaches(h, header)
+			fromHeader(u, name, h, header)
 		}
 	}
 }
@@ -128,18 +132,6 @@ func reaches(h http.Header, header string) bool {
 		}
 	}
 	return true
-}
-
-// ofResponse adds the quantities that the response contains. body is nil if it is not JSON.
-func (m Meter) ofResponse(u *rates.Usage, h http.Header, body any) {
-	for name, r := range m {
-		switch {
-		case r.Response != "":
-			r.fromJSON(u, name, body)
-		case r.Header != "":
-			fromHeader(u, name, h, r.Header)
-		}
-	}
 }
 
 func fromHeader(u *rates.Usage, name string, h http.Header, header string) {

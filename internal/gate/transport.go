@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -29,6 +30,12 @@ const (
 	maxDrainTime  = time.Minute
 	maxDrainBytes = 8 << 20
 	maxDrains     = 64
+)
+
+// Defaults of [Upstream].
+const (
+	defaultTimeout = Duration(10 * time.Minute)
+	defaultIdle    = Duration(2 * time.Minute)
 )
 
 // HeaderHeld is the response header of a stream with the credits on hold, the most that the stream can cost. HeaderUsed and
@@ -53,7 +60,7 @@ type transport struct {
 func newBase(u *Upstream) http.RoundTripper {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.DialContext = (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext
-	t.ResponseHeaderTimeout = time.Duration(orElse(u.Timeout, Duration(10*time.Minute)))
+	t.ResponseHeaderTimeout = time.Duration(orElse(u.Timeout, defaultTimeout))
 	t.MaxIdleConnsPerHost = 64
 	t.Proxy = nil
 	return t
@@ -112,32 +119,30 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	work := r.Context()
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(work))
 	unwatch := context.AfterFunc(work, func() { cancel(context.Cause(work)) })
+	end := func() { c.upstream = time.Since(c.start); unwatch(); cancel(nil) }
 	res, err := t.send(r.WithContext(ctx))
-	c.upstream = time.Since(c.start)
 	if err != nil {
-		unwatch()
-		cancel(nil)
+		end()
 		return nil, err
 	}
 	t.clean(res)
-	if res.StatusCode < 200 || res.StatusCode > 299 {
-		if c.model != nil {
-			defer unwatch()
-			defer cancel(nil)
-			return t.failure(res), nil
-		}
-		res.Body = &ending{ReadCloser: res.Body, end: func() { unwatch(); cancel(nil) }}
+	res.Body = t.watch(res.Body, cancel, end)
+	c.answered = res.StatusCode >= 200 && res.StatusCode <= 299
+	switch {
+	case !c.answered && c.model != nil:
+		return t.failure(res, cancel), nil
+	case !c.answered:
+		return res, nil
+	case c.row == nil: // a fixed price
+		c.price = p.Held
 		return res, nil
 	}
-	c.answered = true
 	var meter *modelapi.Meter
 	if c.model != nil {
 		meter = c.model.Meter(res.StatusCode, res.Header)
 	}
-	if !seller.IsEvents(res.Header) && !(c.model != nil && c.model.Stream) {
-		defer unwatch()
-		defer cancel(nil)
-		return t.whole(c, res, meter)
+	if !seller.IsStream(res.Header) && !(c.model != nil && c.model.Stream) {
+		return t.whole(c, res, meter, cancel)
 	}
 	unwatch()
 	res.Header.Set(HeaderHeld, p.Held.String())
@@ -224,9 +229,8 @@ func withoutAccount(b []byte) []byte {
 
 // failure returns the error of a model server. Errors about the request keep their text without ids of the seller's account. The text of
 // other errors is about the seller, such as its rate limit, and is replaced.
-func (t *transport) failure(res *http.Response) *http.Response {
-	defer res.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(res.Body, maxFailure+1))
+func (t *transport) failure(res *http.Response, cancel context.CancelCauseFunc) *http.Response {
+	body, err := t.readAll(res, maxFailure, cancel)
 	switch res.StatusCode {
 	case http.StatusBadRequest, http.StatusNotFound, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity:
 		if err == nil && len(body) <= maxFailure {
@@ -278,9 +282,8 @@ func (w *recorder) WriteHeader(status int)      { w.status = status }
 func (w *recorder) Write(p []byte) (int, error) { return w.body.Write(p) }
 
 // whole reads a complete response and its usage.
-func (t *transport) whole(c *call, res *http.Response, meter *modelapi.Meter) (*http.Response, error) {
-	body, err := io.ReadAll(io.LimitReader(res.Body, paid.DefaultMaxBuffer+1))
-	_ = res.Body.Close()
+func (t *transport) whole(c *call, res *http.Response, meter *modelapi.Meter, cancel context.CancelCauseFunc) (*http.Response, error) {
+	body, err := t.readAll(res, paid.DefaultMaxBuffer, cancel)
 	switch {
 	case err != nil:
 		return nil, err
@@ -288,11 +291,11 @@ func (t *transport) whole(c *call, res *http.Response, meter *modelapi.Meter) (*
 		t.log.Error("gate: a response is larger than 8 MiB", "route", t.route.Match)
 		return refusal(t.route, badGateway("The response of the upstream server is too large.")), nil
 	}
-	c.upstream, c.bytes = time.Since(c.start), int64(len(body))
+	c.bytes = int64(len(body))
 	if meter != nil {
-		out := bytes.Clone(meter.Write(body))
+		out := meter.Write(body)
 		rest, u, _ := meter.End()
-		body = withoutAccount(append(out, rest...))
+		body = withoutAccount(append(slices.Clip(out), rest...))
 		c.usage = usageOf(u)
 	} else {
 		c.usage = rates.Usage{Counts: map[rates.Quantity]int64{}}
@@ -300,7 +303,7 @@ func (t *transport) whole(c *call, res *http.Response, meter *modelapi.Meter) (*
 		if t.route.meter.readsBody() && isJSON(res.Header.Get("Content-Type")) {
 			v = parseJSON(body)
 		}
-		t.route.meter.ofResponse(&c.usage, res.Header, v)
+		t.route.meter.read(&c.usage, false, res.Header, v)
 	}
 	c.measure()
 	if _, _, err := c.row.Price(c.usage, c.held); err != nil {
@@ -322,15 +325,39 @@ func usageOf(u modelapi.Usage) rates.Usage {
 	return out
 }
 
-// ending is a body that runs a function when it is closed.
-type ending struct {
+// watched is the body of a response to a paid call. It cancels the request if a read takes longer than the idle time of the upstream.
+type watched struct {
 	io.ReadCloser
-	end func()
+	time time.Duration
+	idle *time.Timer
+	end  func() // called by Close
 }
 
-func (e *ending) Close() error {
-	defer e.end()
-	return e.ReadCloser.Close()
+// watch returns the watched body. cancel ends the request to the upstream, and end runs when the body is closed.
+func (t *transport) watch(body io.ReadCloser, cancel context.CancelCauseFunc, end func()) io.ReadCloser {
+	w := &watched{ReadCloser: body, time: time.Duration(orElse(t.route.upstream.Idle, defaultIdle)), end: end}
+	w.idle = time.AfterFunc(w.time, func() { cancel(errIdle) })
+	return w
+}
+
+func (w *watched) Read(p []byte) (int, error) {
+	w.idle.Reset(w.time)
+	defer w.idle.Stop()
+	return w.ReadCloser.Read(p)
+}
+
+func (w *watched) Close() error {
+	w.idle.Stop()
+	defer w.end()
+	return w.ReadCloser.Close()
+}
+
+// readAll reads up to most+1 bytes of a response, within the time-out of the upstream, and closes it.
+func (t *transport) readAll(res *http.Response, most int64, cancel context.CancelCauseFunc) ([]byte, error) {
+	late := time.AfterFunc(time.Duration(orElse(t.route.upstream.Timeout, defaultTimeout)), func() { cancel(errLate) })
+	defer late.Stop()
+	defer res.Body.Close()
+	return io.ReadAll(io.LimitReader(res.Body, most+1))
 }
 
 // stream is the body of a streamed response. After the caller has disconnected, it reads on up to the bounds, so that the usage at the
@@ -343,7 +370,6 @@ type stream struct {
 	meter  *modelapi.Meter
 	cancel context.CancelCauseFunc // ends the request to the upstream
 	watch  func() bool             // stops the watch of the caller
-	idle   *time.Timer             // ends a stream that sends nothing
 
 	pending []byte
 	buf     []byte
@@ -358,19 +384,15 @@ type stream struct {
 // newStream returns the body for a caller whose context is work. cancel ends the request to the upstream.
 func newStream(t *transport, c *call, res *http.Response, meter *modelapi.Meter, work context.Context, cancel context.CancelCauseFunc) *stream {
 	s := &stream{t: t, c: c, header: res.Header.Clone(), body: res.Body, meter: meter, cancel: cancel, buf: make([]byte, 32<<10)}
-	s.idle = time.AfterFunc(s.idleTime(), func() { cancel(errIdle) })
 	s.watch = context.AfterFunc(work, s.callerLeft)
 	return s
 }
 
 var (
 	errIdle    = errors.New("gate: the upstream has sent nothing for too long")
+	errLate    = errors.New("gate: the response of the upstream took too long")
 	errDrained = errors.New("gate: the caller disconnected, and the stream did not end in time")
 )
-
-func (s *stream) idleTime() time.Duration {
-	return time.Duration(orElse(s.t.route.upstream.Idle, Duration(2*time.Minute)))
-}
 
 // callerLeft bounds the rest of the stream. It may be called more than once.
 func (s *stream) callerLeft() {
@@ -401,7 +423,6 @@ func (s *stream) Read(p []byte) (int, error) {
 // next reads the next bytes of the upstream through the meter.
 func (s *stream) next() {
 	n, err := s.body.Read(s.buf)
-	s.idle.Reset(s.idleTime())
 	s.c.bytes += int64(n)
 	s.pending = s.buf[:n]
 	if s.meter != nil {
@@ -422,7 +443,7 @@ func (s *stream) end() {
 	c := s.c
 	c.upstream = time.Since(c.start)
 	c.usage = rates.Usage{Counts: map[rates.Quantity]int64{}}
-	s.t.route.meter.ofResponse(&c.usage, s.header, nil)
+	s.t.route.meter.read(&c.usage, false, s.header, nil)
 	complete := errors.Is(s.err, io.EOF)
 	if s.meter != nil {
 		rest, u, whole := s.meter.End()
@@ -430,10 +451,10 @@ func (s *stream) end() {
 		c.usage = usageOf(u)
 		complete = complete && whole
 	}
-	if !complete && len(c.usage.Counts) == 0 {
-		c.usage.Bad = true // the usage of an interrupted stream is unknown, so it costs its hold
-	}
 	c.measure()
+	if !complete && !c.row.IsKnown(c.usage) {
+		c.usage.Bad = true // an interrupted stream without its usage costs its hold, whatever the row says about missing quantities
+	}
 }
 
 // Close implements [io.Closer]. After a failed write to the caller, it reads the rest of the stream.
@@ -450,8 +471,6 @@ func (s *stream) Close() error {
 		s.timer.Stop()
 		<-s.t.drains
 	}
-	s.idle.Stop()
 	s.end()
-	s.cancel(nil)
 	return s.body.Close()
 }

@@ -258,6 +258,11 @@ func (r *Row) Example() (usage Usage, price toll.Credits) {
 	return usage, price
 }
 
+// IsKnown reports whether the usage has every quantity on which the price depends.
+func (r *Row) IsKnown(u Usage) bool {
+	return !slices.ContainsFunc(r.priced(), func(q Quantity) bool { return r.isMissing(u, q) })
+}
+
 // isMissing reports whether the usage must have q, a quantity of priced, and does not.
 func (r *Row) isMissing(u Usage, q Quantity) bool {
 	reported := func(q Quantity) bool { _, ok := u.Counts[q]; return ok }
