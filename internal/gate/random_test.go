@@ -1,15 +1,13 @@
 package gate_test
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"math/big"
 	"math/rand/v2"
 	"net/http"
-	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -20,10 +18,11 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/gate"
 	"github.com/tollhq/toll/internal/must"
-	"github.com/tollhq/toll/tolltest"
+	"github.com/tollhq/toll/internal/store/rounds"
 )
 
 const randomTable = `
+hold_secs: 60
 upstreams: { m: { url: UPSTREAM } }
 routes:
   - match: POST /v1/chat/completions
@@ -39,13 +38,21 @@ type randomCall struct {
 	stream                            bool
 	input, n                          int64 // bounds of the request
 	prompt, cached, output, reasoning int64
-	usage                             string // "good", "missing", "negative", "cut", or "failed"
+	usage                             string // "good", "missing", "negative", "cut", "reset", or "failed"
 	cancel                            time.Duration
 	buyer                             int
 	reached                           int   // requests at the upstream
 	limit                             int64 // output limit that the upstream received
 	used, held                        string
 	status                            int
+	whole                             bool // the caller received the complete response
+
+	kill    *kill        // planned for this call; may be nil
+	fired   bool         // the kill happened
+	gate    *gateProcess // has received the call
+	ended   bool         // before a kill of the gate
+	settled *big.Int     // credits that the service burned; nil without a settlement
+	ids     []string     // requests of the service that it settled
 }
 
 // cost returns (base + sum of rate * count / per), rounded up. It is independent of package rates.
@@ -85,7 +92,7 @@ func (c *randomCall) hold() *big.Int {
 // price returns the price of the call, 0 if it did not reach the upstream.
 func (c *randomCall) price() *big.Int {
 	switch {
-	case c.reached == 0, c.usage == "failed", c.usage == "cut" && !c.stream:
+	case c.reached == 0, c.usage == "failed", c.usage == "reset", c.usage == "cut" && !c.stream:
 		return new(big.Int)
 	case c.usage != "good":
 		return c.hold()
@@ -118,7 +125,7 @@ func newRandomCall(r *rand.Rand) *randomCall {
 	c.output = r.Int64N(400)
 	c.reasoning = r.Int64N(c.output + 1)
 	if r.IntN(6) == 0 {
-		c.usage = []string{"missing", "negative", "cut", "failed"}[r.IntN(4)]
+		c.usage = []string{"missing", "negative", "cut", "reset", "failed"}[r.IntN(5)]
 	}
 	if r.IntN(4) == 0 {
 		c.cancel = 1 + time.Duration(r.Int64N(int64(8*time.Millisecond)))
@@ -126,10 +133,11 @@ func newRandomCall(r *rand.Rand) *randomCall {
 	return c
 }
 
-// serve is the upstream.
-func (c *randomCall) serve(w http.ResponseWriter, pause time.Duration) {
+// serve is the upstream. It calls at at its steps.
+func (c *randomCall) serve(w http.ResponseWriter, pause time.Duration, at func(step)) {
 	usage := fmt.Sprintf(`{"prompt_tokens":%d,"completion_tokens":%d,"total_tokens":%d,"prompt_tokens_details":{"cached_tokens":%d},"completion_tokens_details":{"reasoning_tokens":%d}}`,
 		c.prompt, c.output, c.prompt+c.output, c.cached, c.reasoning)
+	at(beforeResponse)
 	switch c.usage {
 	case "missing":
 		usage = "null"
@@ -138,6 +146,8 @@ func (c *randomCall) serve(w http.ResponseWriter, pause time.Duration) {
 	case "failed":
 		http.Error(w, "busy", http.StatusServiceUnavailable)
 		return
+	case "reset":
+		panic(http.ErrAbortHandler)
 	}
 	flush := http.NewResponseController(w)
 	w.Header().Set("Content-Type", "application/json")
@@ -145,6 +155,7 @@ func (c *randomCall) serve(w http.ResponseWriter, pause time.Duration) {
 		fmt.Fprint(w, `{"choices":[{"message":{"content":"hi"}}],`)
 		_ = flush.Flush()
 		time.Sleep(pause)
+		at(inResponse)
 		if c.usage == "cut" {
 			panic(http.ErrAbortHandler)
 		}
@@ -157,19 +168,18 @@ func (c *randomCall) serve(w http.ResponseWriter, pause time.Duration) {
 		_ = flush.Flush()
 		time.Sleep(pause)
 	}
+	at(inResponse)
 	if c.usage == "cut" {
 		panic(http.ErrAbortHandler)
 	}
 	fmt.Fprint(w, `data: {"choices":[],"usage":`+usage+"}\n\ndata: [DONE]\n\n")
 }
 
-// TestRandomCalls makes random calls, plain and streamed, whose callers disconnect at random: every call that reaches the upstream costs
-// the price of its usage, and never more than its hold.
+// TestRandomCalls makes random calls, plain and streamed. Their callers disconnect, their upstreams fail, and gates and connections to the
+// service are killed between them. Every settlement is the price of the usage and at most the hold, each call is settled at most once, and
+// delivered calls are free only if their gate was killed. The balances are the sums.
 func TestRandomCalls(t *testing.T) {
-	count := 400
-	if os.Getenv("TOLL_TEST_ALL") != "" {
-		count = 10_000
-	}
+	count := rounds.Of(400, 10_000)
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 1))
@@ -177,45 +187,24 @@ func TestRandomCalls(t *testing.T) {
 	for i := range calls {
 		calls[i] = newRandomCall(r)
 	}
-	var mu sync.Mutex
-	s := begin(t, randomTable, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var q struct {
-			User  string
-			Limit int64 `json:"max_completion_tokens"`
-		}
-		i := 0
-		if err := json.NewDecoder(r.Body).Decode(&q); err != nil {
-			t.Error(err)
-		} else if _, err = fmt.Sscan(q.User, &i); err != nil {
-			t.Error(err)
-		}
-		mu.Lock()
-		c := calls[i]
-		c.reached++
-		c.limit = q.Limit
-		mu.Unlock()
-		c.serve(w, time.Duration(i%4)*time.Millisecond)
-	}))
-	running := goleak.IgnoreCurrent()
 	// The second runs out of credits, and the third buys what its balance pays for.
 	balances := []toll.Credits{toll.Credits(count) * 10_000, toll.Credits(count) * 200, 20_000}
-	buyers := make([]*tolltest.Subscriber, len(balances))
-	for i, n := range balances {
-		buyers[i] = s.svc.Subscriber(n)
-	}
+	m := newMassacre(t, calls, balances)
+	running := goleak.IgnoreCurrent()
+	m.start()
 	work := make(chan int)
 	var workers sync.WaitGroup
 	for range 8 {
 		workers.Go(func() {
 			for i := range work {
-				s.makeRandom(calls[i], i, buyers[calls[i].buyer].AccessToken)
+				m.call(i)
 			}
 		})
 	}
 	for i := range calls {
 		work <- i
 		if i%20 == 0 {
-			for _, b := range buyers {
+			for _, b := range m.buyers {
 				if n := b.Balance(); n < 0 {
 					t.Errorf("a balance of %d", n)
 				}
@@ -224,68 +213,39 @@ func TestRandomCalls(t *testing.T) {
 	}
 	close(work)
 	workers.Wait()
-	s.front.Close() // waits for calls whose callers have disconnected
-	must.Do(t, s.queue.Drain(t.Context()))
+	m.close()
 	goleak.VerifyNone(t, running, goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"), goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"),
-		goleak.IgnoreAnyFunction("net/http.(*conn).serve")) // idle connections; front.Close has waited for its own
-
-	sums := make([]*big.Int, len(buyers))
-	for i := range sums {
-		sums[i] = new(big.Int)
-	}
-	reached, cancelled, refused := 0, 0, 0
-	for i, c := range calls {
-		if c.reached > 1 {
-			t.Errorf("call %d reached the upstream %d times", i, c.reached)
-		}
-		if c.reached > 0 {
-			reached++
-		}
-		if c.status == 0 {
-			cancelled++
-		}
-		if c.status == http.StatusPaymentRequired {
-			refused++
-		}
-		p := c.price()
-		sums[c.buyer].Add(sums[c.buyer], p)
-		if c.used != "" && c.used != p.String() {
-			t.Errorf("call %d: %s credits used, want %s: %+v", i, c.used, p, c)
-		}
-		if c.held != "" && c.held != c.hold().String() {
-			t.Errorf("call %d: %s credits held, want %s: %+v", i, c.held, c.hold(), c)
-		}
-	}
-	t.Logf("%d calls reached the upstream, %d callers disconnected before the response, %d were refused", reached, cancelled, refused)
-	for i, b := range buyers {
-		of := must.Get(b.Client.Balance(t.Context(), s.svc.Plan()))(t)
-		if want := new(big.Int).Sub(big.NewInt(int64(balances[i])), sums[i]); of.Balance.String() != want.String() || of.Available != of.Balance {
-			t.Errorf("buyer %d: the balance is %d, and %d are available; want %s", i, of.Balance, of.Available, want)
-		}
-	}
+		goleak.IgnoreAnyFunction("net/http.(*conn).serve")) // idle connections; the gates have waited for their own
+	m.check(balances)
 }
 
-// makeRandom makes a call and reads the response, until its time is over.
-func (s *scene) makeRandom(c *randomCall, i int, token string) {
-	ctx, stop := context.WithCancel(s.Context())
+// make makes a call and reads the response, or disconnects earlier. It returns false if no gate has received the call.
+func (m *massacre) make(c *randomCall, i int) bool {
+	ctx, stop := context.WithCancel(m.Context())
 	defer stop()
 	messages := `[{"role":"user","content":"` + strings.Repeat("x", i*37%1900) + `"}]`
 	body := fmt.Sprintf(`{"model":%q,"user":"%d","n":%d,"stream":%t,"messages":%s}`, c.model, i, c.n, c.stream, messages)
 	c.input = 256 + int64(len(messages))
-	req := must.Get(http.NewRequestWithContext(ctx, "POST", s.url+"/v1/chat/completions", strings.NewReader(body)))(s)
+	at := m.running.Load()
+	req := must.Get(http.NewRequestWithContext(ctx, "POST", at.front.URL+"/v1/chat/completions", strings.NewReader(body)))(m)
 	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("Authorization", "Bearer "+token)
+	req.Header.Set("Authorization", "Bearer "+m.buyers[c.buyer].AccessToken)
+	req.Header.Set("X-Call", strconv.Itoa(i))
 	if c.cancel > 0 {
 		defer time.AfterFunc(c.cancel, stop).Stop()
 	}
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
-		if c.cancel == 0 {
-			s.Errorf("call %d: %v", i, err)
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if c.cancel == 0 && !at.dead.Load() {
+			m.Errorf("call %d: %v", i, err)
 		}
-		return
+		return c.gate != nil || !at.dead.Load()
 	}
 	defer res.Body.Close()
 	c.status, c.used, c.held = res.StatusCode, res.Header.Get(gate.HeaderUsed), res.Header.Get(gate.HeaderHeld)
-	_, _ = io.Copy(io.Discard, bufio.NewReader(res.Body)) // cut for the calls that a caller or the upstream ends
+	_, err = io.Copy(io.Discard, res.Body) // cut for the calls that a caller, the upstream, or a kill ends
+	c.whole = err == nil
+	return true
 }
