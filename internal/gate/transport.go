@@ -32,11 +32,7 @@ const (
 	maxDrains     = 64
 )
 
-// Defaults of [Upstream].
-const (
-	defaultTimeout = Duration(10 * time.Minute)
-	defaultIdle    = Duration(2 * time.Minute)
-)
+const defaultTimeout = Duration(10 * time.Minute) // of [Upstream]
 
 // HeaderHeld is the response header of a stream with the credits on hold, the most that the stream can cost. HeaderUsed and
 // HeaderRemaining are headers of a whole response.
@@ -335,7 +331,7 @@ type watched struct {
 
 // watch returns the watched body. cancel ends the request to the upstream, and end runs when the body is closed.
 func (t *transport) watch(body io.ReadCloser, cancel context.CancelCauseFunc, end func()) io.ReadCloser {
-	w := &watched{ReadCloser: body, time: time.Duration(orElse(t.route.upstream.Idle, defaultIdle)), end: end}
+	w := &watched{ReadCloser: body, time: time.Duration(orElse(t.route.upstream.Idle, Duration(2*time.Minute))), end: end}
 	w.idle = time.AfterFunc(w.time, func() { cancel(errIdle) })
 	return w
 }
