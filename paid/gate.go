@@ -143,10 +143,10 @@ func (x *exchange) price(paid bool) bool {
 	if x.c.creditsFunc != nil {
 		price = x.c.maxCredits // nil: the maximum of the plan
 	}
+	if paid && (x.c.maxFunc != nil || x.c.replay != nil) && x.c.maxBody >= 0 {
+		x.r.Body = http.MaxBytesReader(x.w, x.r.Body, x.c.maxBody)
+	}
 	if paid && x.c.maxFunc != nil {
-		if x.c.maxBody >= 0 {
-			x.r.Body = http.MaxBytesReader(x.w, x.r.Body, x.c.maxBody)
-		}
 		n, err := x.c.maxFunc(x.r, nil)
 		if err != nil {
 			x.fail(toll.AsError(err))
@@ -241,10 +241,33 @@ func (x *exchange) pay(cred credential) bool {
 		}
 		refusal = x.c.CheckResource(sent, x.c.publicURL, x.served)
 	}
+	if refusal == nil && x.c.replay != nil {
+		respond, err := x.c.replay(x.r, sent.JWS)
+		if err != nil {
+			x.fail(toll.AsError(err))
+			return false
+		}
+		if respond != nil {
+			if refusal = x.check(sent.JWS); refusal == nil && respond(x.w) {
+				return false
+			}
+		}
+	}
 	if refusal == nil {
 		refusal = x.open(cred.token)
 	}
 	return x.isPaid(refusal)
+}
+
+// check verifies an access token without a hold. A shortfall of credits is not a refusal.
+func (x *exchange) check(token string) *seller.Refusal {
+	o := x.offer()
+	o.PlanID, o.Max, o.Unheld = x.c.plan, new(toll.Credits), true
+	_, refusal := x.c.Open(x.r.Context(), o, token)
+	if refusal != nil && refusal.Class == seller.Unpaid && seller.IsShortfall(refusal.Reason) {
+		return nil
+	}
+	return refusal
 }
 
 // open verifies the payment with a hold of the demanded credits. After a shortfall, it tries once more with the lower bound that

@@ -64,6 +64,7 @@ type config struct {
 	tokenHeaders  []string
 
 	beforeVerify   func(*http.Request) error
+	replay         func(r *http.Request, token string) (respond func(http.ResponseWriter) bool, err error)
 	afterVerify    func(*http.Request, *x402.VerifyResponse)
 	afterSettle    func(*http.Request, *x402.SettleResponse)
 	onPaymentError func(http.ResponseWriter, *http.Request, *toll.Error) bool
@@ -222,6 +223,15 @@ func Timeout(d time.Duration) Option { return func(c *config) { c.Timeout = d } 
 // own status, any other error with 500. The request does not contain the access token.
 func BeforeVerify(f func(r *http.Request) error) Option {
 	return func(c *config) { c.beforeVerify = f }
+}
+
+// Replay sets a function that may respond to a request in place of the handler, without burning credits, for example with the kept
+// response of an equal request. f runs after MaxCreditsFunc and before the verification, and may read the body with [ReadBody]. token is
+// the access token, a compact JWS that is not verified yet. If f returns a function, the route verifies the token without a hold and then
+// calls that function, which returns false to continue with the request as usual. The token may lack credits at that point. An error of f
+// rejects the request, like an error of BeforeVerify. Payments of wallets do not reach f.
+func Replay(f func(r *http.Request, token string) (respond func(w http.ResponseWriter) bool, err error)) Option {
+	return func(c *config) { c.replay = f }
 }
 
 // AfterVerify sets a function that runs after every verdict, including refusals.
