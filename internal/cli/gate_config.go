@@ -26,6 +26,7 @@ type gateFile struct {
 	log     *slog.Logger
 	queue   *paid.Queue
 	metrics *gate.Metrics
+	replays *gate.Replays
 	handler atomic.Pointer[http.Handler]
 	cert    atomic.Pointer[tls.Certificate]
 }
@@ -34,7 +35,7 @@ type gateFile struct {
 var excludedByConfig = []string{"upstream", "credits", "route", "free", "cors", "case-sensitive", "caller-gone", "hold-secs"}
 
 func runGateFile(ctx context.Context, a *app, f gateFlags) error {
-	g := &gateFile{a: a, f: f, queue: paid.NewQueue(), metrics: gate.NewMetrics()}
+	g := &gateFile{a: a, f: f, queue: paid.NewQueue(), metrics: gate.NewMetrics(), replays: gate.NewReplays(nil)}
 	var err error
 	if g.log, err = a.newLog(f.logLevel); err != nil {
 		return err
@@ -85,7 +86,7 @@ func (g *gateFile) load(ctx context.Context) (*gate.Config, error) {
 		g.cert.Store(&cert)
 	}
 	h := gate.New(c, gate.Deps{
-		Facilitator: g.a.client(), Plan: s.plan, Agent: s.agent, Queue: g.queue, Metrics: g.metrics, Log: g.log, BuyAt: s.buyAt,
+		Facilitator: g.a.client(), Plan: s.plan, Agent: s.agent, Queue: g.queue, Metrics: g.metrics, Replays: g.replays, Log: g.log, BuyAt: s.buyAt,
 		Options: []paid.Option{paid.Namespace(g.a.set.names)},
 	})
 	g.handler.Store(&h)

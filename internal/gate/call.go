@@ -23,6 +23,21 @@ type call struct {
 	sent   http.Header // headers of the request
 	intake int64       // bytes of the body that [intake] counts
 	leave  func()      // ends the count of [Limits]; nil if it was not counted
+	spare  bool        // it may only wait for the response of an equal call
+
+	caller  context.Context // ends when the caller disconnects
+	key     string          // Idempotency-Key
+	request digest          // of the request; zero for a stream without a key
+	// identified reports whether key and request are set. Otherwise, identifyLater returns the id of the flight once the SHA-256 of the
+	// body is known.
+	identified    bool
+	identifyLater func(body []byte) digest
+	flight        *flight     // nil if its response is not sent again
+	unwatch       func() bool // ends the watch of the caller
+	unsettled     atomic.Bool // the outcome of a settlement is unknown
+	replayed      bool        // it got the response of an earlier call
+	returned      bool        // the response is complete
+
 	row    *rates.Row
 	model  *modelapi.Call // of a preset
 	bounds rates.Bounds
@@ -112,7 +127,7 @@ func (c *call) read(r *http.Request) error {
 		c.model.LimitName = cmp.Or(c.route.OutputLimit, c.model.LimitName)
 	}
 	c.bound()
-	return nil
+	return c.identify(r, body)
 }
 
 func modelNotFound(model string) error {
@@ -185,8 +200,13 @@ func priceOf(r *http.Request, resp paid.Response) toll.Credits {
 
 // settled implements [paid.AfterSettle].
 func settled(r *http.Request, s *x402.SettleResponse) {
-	if c := callOf(r.Context()); c != nil && s.Success {
+	c := callOf(r.Context())
+	switch {
+	case c == nil:
+	case s.Success:
 		c.receipt.Store(s)
+	case s.ErrorReason == x402.ReasonPending:
+		c.unsettled.Store(true)
 	}
 }
 

@@ -23,6 +23,7 @@ type Deps struct {
 	Agent       toll.AgentID // optional
 	Options     []paid.Option
 	Queue       *paid.Queue // of streams that could not be settled yet; survives a reload
+	Replays     *Replays    // responses for repeated requests; survives a reload; nil: only of this handler
 	Metrics     *Metrics    // nil counts nothing
 	Log         *slog.Logger
 	BuyAt       string // address where the plan can be bought, for error messages; optional
@@ -36,6 +37,8 @@ type route struct {
 	readsRequest bool     // the price depends on the request
 	sellers      []string // response headers of the preset about the seller
 	intake       *intake
+	limits       *limiter
+	replays      *Replays
 }
 
 // tokenHeaders are the headers in which SDKs send their API key.
@@ -52,7 +55,8 @@ func New(c *Config, d Deps) http.Handler {
 	if c.PublicURL != "" {
 		shared = append(shared, paid.PublicURL(c.PublicURL))
 	}
-	limits, intake := newLimiter(c.Limits), newIntake()
+	limits, intake, replays := newLimiter(c.Limits), newIntake(), cmp.Or(d.Replays, NewReplays(nil))
+	shared = append(shared, paid.Replay(replays.again))
 	bases := map[*Upstream]http.RoundTripper{}
 	list := []paid.Route{paid.With(shared...)}
 	for _, r := range c.Routes {
@@ -60,7 +64,7 @@ func New(c *Config, d Deps) http.Handler {
 			bases[r.upstream] = newBase(r.upstream)
 		}
 		own := newRoute(r, d.BuyAt)
-		own.intake = intake
+		own.intake, own.limits, own.replays = intake, limits, replays
 		to := paid.Upstream(r.upstream.address, &transport{base: bases[r.upstream], route: own, drains: drains, drainTime: drainTime, log: d.Log})
 		if r.Free {
 			list = append(list, paid.Free(r.Match, to, paid.OnError(own.onError)))
@@ -84,7 +88,7 @@ func New(c *Config, d Deps) http.Handler {
 		list = append(list, paid.At(r.Match, append(opts, price...)...))
 	}
 	first := c.Routes[0].upstream.address // each route has its own
-	h := handler{next: paid.Proxy(d.Facilitator, first, list...), metrics: d.Metrics, log: d.Log, accessLog: c.AccessLog}
+	h := handler{replays: replays, next: paid.Proxy(d.Facilitator, first, list...), metrics: d.Metrics, log: d.Log, accessLog: c.AccessLog}
 	if len(c.CORS) > 0 {
 		return paid.CORS(h, c.CORS...)
 	}
@@ -156,18 +160,20 @@ func (r *route) onPaymentError(w http.ResponseWriter, _ *http.Request, e *toll.E
 // handler gives each request its call, and adds the headers with the credits to its response.
 type handler struct {
 	next      http.Handler
+	replays   *Replays
 	metrics   *Metrics
 	log       *slog.Logger
 	accessLog bool
 }
 
 func (h handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	c := &call{start: time.Now(), sent: r.Header}
-	a := &answer{ResponseWriter: w, call: c}
+	c := &call{start: time.Now(), sent: r.Header, caller: r.Context()}
+	a := &answer{ResponseWriter: w, call: c, replays: h.replays}
 	defer func() {
 		if c.leave != nil {
 			c.leave()
 		}
+		h.replays.end(c) // a request that waits may run now
 		if c.route != nil {
 			c.route.intake.done(c)
 		}
@@ -180,6 +186,7 @@ func (h handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}()
 	h.next.ServeHTTP(a, r.WithContext(context.WithValue(r.Context(), callKey{}, c)))
+	c.returned = true
 }
 
 func accessLine(c *call, a *answer, r *http.Request) []any {
@@ -199,6 +206,9 @@ func accessLine(c *call, a *answer, r *http.Request) []any {
 	if c.over > 0 {
 		line = append(line, "uncovered", c.over.String())
 	}
+	if c.replayed {
+		line = append(line, "replayed", true)
+	}
 	if s := c.receipt.Load(); s != nil && s.Extra != nil {
 		line = append(line, "agentRequestId", s.Extra.AgentRequestID)
 	}
@@ -208,8 +218,9 @@ func accessLine(c *call, a *answer, r *http.Request) []any {
 // answer is the response of a call. It adds the credits that were used and that remain to a settled response.
 type answer struct {
 	http.ResponseWriter
-	call   *call
-	status int
+	call    *call
+	replays *Replays
+	status  int
 }
 
 // Unwrap supports [http.ResponseController].
@@ -228,13 +239,20 @@ func (a *answer) WriteHeader(status int) {
 			a.Header().Set(HeaderRemaining, s.RemainingBalance.String())
 		}
 	}
+	if f := a.call.flight; f != nil && status >= 200 {
+		f.status, f.header = status, a.Header().Clone()
+	}
 	a.ResponseWriter.WriteHeader(status)
 }
 
 // Write implements [http.ResponseWriter].
 func (a *answer) Write(p []byte) (int, error) {
 	a.status = cmp.Or(a.status, http.StatusOK)
-	return a.ResponseWriter.Write(p)
+	n, err := a.ResponseWriter.Write(p)
+	if f := a.call.flight; f != nil && !f.source {
+		a.replays.record(a.call, p)
+	}
+	return n, err
 }
 
 // FlushError implements flushing for [http.ResponseController].

@@ -3,6 +3,7 @@ package gate_test
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -33,12 +34,18 @@ type scene struct {
 	svc   *tolltest.Service
 	url   string
 	front *httptest.Server
+	left  chan struct{} // receives when the gate notices that a caller has disconnected
 	queue *paid.Queue
 	log   *bytes.Buffer
 }
 
 // begin starts a gate with a configuration, in which UPSTREAM is the address of h.
 func begin(t *testing.T, config string, h http.Handler) *scene {
+	t.Helper()
+	return beginWith(t, config, h, nil)
+}
+
+func beginWith(t *testing.T, config string, h http.Handler, replays *gate.Replays) *scene {
 	t.Helper()
 	svc := tolltest.New(t, wide)
 	up := httptest.NewServer(h)
@@ -47,12 +54,16 @@ func begin(t *testing.T, config string, h http.Handler) *scene {
 	must.Do(t, c.CheckPlan(must.Get(svc.Client().Terms(t.Context(), svc.Plan()))(t)))
 	log, queue := &locked{}, paid.NewQueue()
 	g := gate.New(c, gate.Deps{
-		Facilitator: svc.Client(), Plan: svc.Plan(), Agent: svc.Agent(), Queue: queue, Metrics: gate.NewMetrics(),
+		Facilitator: svc.Client(), Plan: svc.Plan(), Agent: svc.Agent(), Queue: queue, Replays: replays, Metrics: gate.NewMetrics(),
 		Log: slog.New(slog.NewTextHandler(log, nil)), BuyAt: svc.URL() + "/buy",
 	})
-	front := httptest.NewServer(g)
+	left := make(chan struct{}, 1000)
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer context.AfterFunc(r.Context(), func() { left <- struct{}{} })()
+		g.ServeHTTP(w, r)
+	}))
 	t.Cleanup(front.Close)
-	return &scene{T: t, svc: svc, url: front.URL, front: front, queue: queue, log: &log.Buffer}
+	return &scene{T: t, svc: svc, url: front.URL, front: front, left: left, queue: queue, log: &log.Buffer}
 }
 
 type locked struct {

@@ -43,17 +43,19 @@ type limiter struct {
 
 	mu      sync.Mutex
 	running map[tokenKey]int
+	spare   map[tokenKey]int // calls above the limit that may only wait for the response of an equal call
 }
 
 func newLimiter(l Limits) *limiter {
-	out := &limiter{concurrent: l.Concurrent, start: time.Now(), running: map[tokenKey]int{}}
+	out := &limiter{concurrent: l.Concurrent, start: time.Now(), running: map[tokenKey]int{}, spare: map[tokenKey]int{}}
 	if l.PerMinute > 0 {
 		out.rate = meter.New[tokenKey](time.Minute/time.Duration(l.PerMinute), int64(l.PerMinute))
 	}
 	return out
 }
 
-// enter counts a call of c with the token of the request. It returns an error (429) if that is too many.
+// enter counts a call of c with the token of the request. It returns an error (429) if that is too many. As many repeated requests as calls
+// may enter besides, because the call for which they wait may still run.
 func (l *limiter) enter(c *call, h http.Header) error {
 	if l.concurrent == 0 && l.rate == nil {
 		return nil
@@ -63,9 +65,10 @@ func (l *limiter) enter(c *call, h http.Header) error {
 	defer l.mu.Unlock()
 	for _, key := range keys {
 		if l.concurrent > 0 && l.running[key] >= l.concurrent {
-			e := toll.Errorf(toll.CodeRateLimited, "Too many calls run at the same time with this access token: at most %d.", l.concurrent)
-			e.RetryAfterSecs = 1
-			return e
+			if !repeats(h) || l.spare[key] >= l.concurrent {
+				return l.tooMany()
+			}
+			c.spare = true
 		}
 	}
 	for _, key := range keys {
@@ -79,22 +82,52 @@ func (l *limiter) enter(c *call, h http.Header) error {
 		}
 	}
 	if l.concurrent > 0 && len(keys) > 0 {
-		for _, key := range keys {
-			l.running[key]++
+		counts := l.running
+		if c.spare {
+			counts = l.spare
 		}
-		c.leave = func() { l.leave(keys) }
+		c.leave = l.count(counts, keys)
 	}
 	return nil
 }
 
-func (l *limiter) leave(keys []tokenKey) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (l *limiter) tooMany() *toll.Error {
+	e := toll.Errorf(toll.CodeRateLimited, "Too many calls run at the same time with this access token: at most %d.", l.concurrent)
+	e.RetryAfterSecs = 1
+	return e
+}
+
+// count counts a call, until the returned function is called. The caller of count has the lock.
+func (l *limiter) count(counts map[tokenKey]int, keys []tokenKey) (leave func()) {
 	for _, key := range keys {
-		if l.running[key]--; l.running[key] <= 0 {
-			delete(l.running, key)
+		counts[key]++
+	}
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		for _, key := range keys {
+			if counts[key]--; counts[key] <= 0 {
+				delete(counts, key)
+			}
 		}
 	}
+}
+
+// admit counts a call that found no response to wait for. It returns an error (429) if too many calls run.
+func (l *limiter) admit(c *call) *toll.Error {
+	if !c.spare {
+		return nil
+	}
+	keys := keysOf(c.sent)
+	c.leave()
+	c.leave = nil
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if slices.ContainsFunc(keys, func(k tokenKey) bool { return l.running[k] >= l.concurrent }) {
+		return l.tooMany()
+	}
+	c.spare, c.leave = false, l.count(l.running, keys)
+	return nil
 }
 
 // keysOf returns the keys of all access tokens in the headers of a request, none for an unpaid request. Besides the token that pays,
@@ -106,13 +139,17 @@ func keysOf(h http.Header) (keys []tokenKey) {
 			v = strings.TrimSpace(v[i:])
 		}
 		if t, err := x402.DecodeToken(v); v != "" && err == nil {
-			// Only the signed part identifies the token: the last letter of a signature has bits that its decoding ignores.
-			signed := t.JWS[:max(strings.LastIndexByte(t.JWS, '.'), 0)]
-			sum := sha256.Sum256([]byte(signed))
-			if key := tokenKey(sum[:16]); !slices.Contains(keys, key) {
+			if key := keyOf(t.JWS); !slices.Contains(keys, key) {
 				keys = append(keys, key)
 			}
 		}
 	}
 	return keys
+}
+
+// keyOf returns the key of a compact JWS. Only the signed part identifies the token: the last letter of a signature has bits that its
+// decoding ignores.
+func keyOf(jws string) tokenKey {
+	sum := sha256.Sum256([]byte(jws[:max(strings.LastIndexByte(jws, '.'), 0)]))
+	return tokenKey(sum[:16])
 }

@@ -97,6 +97,8 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return res, err
 	}
 	t.route.intake.paid(c)
+	t.route.replays.watch(c, r)
+	c.upstreamKey(r.Header)
 	c.held = p.Held
 	r.Header.Del("Accept-Encoding") // the transport decodes gzip; the gate reads the response
 	if c.model != nil {
@@ -142,6 +144,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	unwatch()
 	res.Header.Set(HeaderHeld, p.Held.String())
+	t.route.replays.streams(c, res)
 	res.Header.Del("Content-Length")
 	res.ContentLength = -1
 	res.Body = newStream(t, c, res, meter, work, cancel)
@@ -428,6 +431,7 @@ func (s *stream) next() {
 		s.err = err
 		s.end()
 	}
+	s.t.route.replays.record(s.c, s.pending)
 }
 
 // end completes the usage.
@@ -446,6 +450,9 @@ func (s *stream) end() {
 		s.pending = withoutAccount(append(bytes.Clone(s.pending), rest...))
 		c.usage = usageOf(u)
 		complete = complete && whole
+	}
+	if c.flight != nil {
+		c.flight.whole = complete
 	}
 	c.measure()
 	if !complete && !c.row.IsKnown(c.usage) {
