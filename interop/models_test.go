@@ -61,11 +61,12 @@ var modelRows = []struct {
 	{"messages", "written", `{"input_tokens":10,"cache_read_input_tokens":0,"cache_creation_input_tokens":100,"cache_creation":{"ephemeral_5m_input_tokens":60,"ephemeral_1h_input_tokens":40},"output_tokens":2}`, 53},
 }
 
-// modelServer is a streaming server with the APIs of OpenAI and Anthropic. A stream of small-slow waits after its first text.
+// modelServer is a streaming server with the APIs of OpenAI and Anthropic. A stream of small-slow waits after its first text, a
+// response of small-late before.
 type modelServer struct {
 	mu     sync.Mutex
 	limits []int64       // output limits of the requests
-	goOn   chan struct{} // continues small-slow
+	goOn   chan struct{} // continues small-slow and small-late
 }
 
 const modelText = "data: hello \\u007b\\\"usage\\\":{\\\"prompt_tokens\\\":0}}" // looks like an event with usage
@@ -96,12 +97,15 @@ func (s *modelServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Unlock()
 	name, usage := strings.TrimPrefix(q.Model, "small-"), ""
 	for _, row := range modelRows {
-		if row.name == name || name == "slow" && strings.Contains(r.URL.Path, row.api) {
+		if row.name == name || (name == "slow" || name == "late") && strings.Contains(r.URL.Path, row.api) {
 			usage = row.usage
 		}
 	}
 	events := modelEvents(r.URL.Path, q.Model, usage)
 	if !q.Stream {
+		if name == "late" {
+			s.wait()
+		}
 		fmt.Fprint(w, events[len(events)-1])
 		return
 	}
@@ -115,11 +119,15 @@ func (s *modelServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, "data: %s\n\n", e)
 		_ = http.NewResponseController(w).Flush()
 		if name == "slow" && strings.Contains(e, "hello") && !strings.Contains(e, `"response":`) {
-			select {
-			case <-s.goOn:
-			case <-time.After(30 * time.Second): // the test has failed
-			}
+			s.wait()
 		}
+	}
+}
+
+func (s *modelServer) wait() {
+	select {
+	case <-s.goOn:
+	case <-time.After(30 * time.Second): // the test has failed
 	}
 }
 
@@ -252,6 +260,34 @@ func TestModelSDKs(t *testing.T) {
 			if r.Status != 402 || r.Class != "APIError" || !strings.Contains(r.Message, svc.URL()) {
 				t.Errorf("%s without credits, streamed %v: %+v", api, stream, r)
 			}
+		}
+	}
+	for _, last := range []int{4, 9} {
+		api, last := modelRows[last].api, modelRows[last]
+		for _, stream := range []bool{false, true} {
+			for _, cost := range []toll.Credits{last.cost, 0} {
+				options := map[string]any{"defaultHeaders": map[string]string{"Idempotency-Key": fmt.Sprint(api, stream)}}
+				if r := call(ann.AccessToken, api, "small-"+last.name, map[string]any{"stream": stream, "options": options}); r.Text != text {
+					t.Errorf("%s with a key, streamed %v: %+v", api, stream, r)
+				}
+				settles(api+" with a key", cost)
+			}
+		}
+		// The SDK times out while the model works, and repeats the request.
+		go func() {
+			time.Sleep(4 * time.Second)
+			up.goOn <- struct{}{}
+		}()
+		up.mu.Lock()
+		up.limits = nil
+		up.mu.Unlock()
+		options := map[string]any{"timeout": 2500, "maxRetries": 2}
+		if r := call(ann.AccessToken, api, "small-late", map[string]any{"options": options}); r.Text != text {
+			t.Errorf("%s, repeated: %+v", api, r)
+		}
+		settles(api+", repeated", last.cost)
+		if len(up.limits) != 1 {
+			t.Errorf("%s, repeated: %d requests reached the upstream", api, len(up.limits))
 		}
 	}
 	var list result

@@ -37,8 +37,11 @@ function failure(error) {
 }
 
 serve({
-  async call({ url, token, api, model, limit, stream, abort }) {
-    const gate = { openai: new OpenAI({ baseURL: `${url}/v1`, apiKey: token }), anthropic: new Anthropic({ baseURL: url, apiKey: token }) };
+  async call({ url, token, api, model, limit, stream, abort, options }) {
+    const gate = {
+      openai: new OpenAI({ baseURL: `${url}/v1`, apiKey: token, ...options }),
+      anthropic: new Anthropic({ baseURL: url, apiKey: token, ...options }),
+    };
     const { create, whole, part } = apis[api];
     try {
       const answer = await create(gate, model, limit, stream);
