@@ -124,7 +124,7 @@ func (c *call) read(r *http.Request) error {
 				return toll.Errorf(toll.CodeBadRequest, "%s: the seller has no price for this parameter.", name)
 			}
 		}
-		c.model.LimitName = cmp.Or(c.route.OutputLimit, c.model.LimitName)
+		c.model.LimitName, c.model.Omit = cmp.Or(c.route.OutputLimit, c.model.LimitName), c.route.Omit
 	}
 	c.bound()
 	return c.identify(r, body)

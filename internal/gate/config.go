@@ -85,11 +85,13 @@ type Route struct {
 	Preset   string `yaml:"preset"`   // API of a model server
 	Meter    string `yaml:"meter"`    // name of a meter
 	// OutputLimit is the member for the output limit, for servers that ignore the default of the preset, such as max_tokens for Ollama.
-	OutputLimit string    `yaml:"output_limit"`
-	Free        bool      `yaml:"free"`
-	Credits     *int64    `yaml:"credits"`  // fixed price, in place of Price
-	PerCall     Money     `yaml:"per_call"` // fixed price for wallets in USDC or EURC, beside Credits
-	Price       yaml.Node `yaml:"price"`
+	OutputLimit string `yaml:"output_limit"`
+	// Omit lists members that the preset adds and the server rejects: store, stream_options.
+	Omit    []string  `yaml:"omit"`
+	Free    bool      `yaml:"free"`
+	Credits *int64    `yaml:"credits"`  // fixed price, in place of Price
+	PerCall Money     `yaml:"per_call"` // fixed price for wallets in USDC or EURC, beside Credits
+	Price   yaml.Node `yaml:"price"`
 
 	upstream  *Upstream
 	operation *modelapi.Operation
@@ -338,6 +340,11 @@ func (r *Route) check(c *Config) (err error) {
 	}
 	if r.OutputLimit != "" && (r.operation == nil || !slices.Contains(r.operation.LimitNames(), r.OutputLimit)) {
 		return fmt.Errorf("output_limit must be a name that the preset has for the output limit; got %q", r.OutputLimit)
+	}
+	for _, name := range r.Omit {
+		if r.operation == nil || !slices.Contains(r.operation.Added(), name) {
+			return fmt.Errorf("omit must list members that the preset adds to requests (store, stream_options); got %q", name)
+		}
 	}
 	if r.Meter != "" {
 		if r.meter, ok = c.Meters[r.Meter]; !ok {

@@ -340,6 +340,43 @@ func TestCallerLeavesStream(t *testing.T) {
 	}
 }
 
+// TestOmit sells a server that rejects unknown members and reports the usage of a stream beside its last choice, as Mistral does.
+func TestOmit(t *testing.T) {
+	s := begin(t, `
+upstreams: { mistral: { url: UPSTREAM } }
+routes:
+  - match: POST /v1/chat/completions
+    preset: openai
+    output_limit: max_tokens
+    omit: [store, stream_options]
+    price: [ { per: 1000, input: 150, output: 600, max_input: 2000, max_output: 1000 } ]
+`, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		d := json.NewDecoder(r.Body)
+		d.DisallowUnknownFields()
+		var q struct {
+			Model, User string
+			Messages    []any
+			Stream      bool
+			Limit       int `json:"max_tokens"`
+		}
+		if err := d.Decode(&q); err != nil || q.Limit != 1000 {
+			http.Error(w, fmt.Sprintf(`{"detail":[{"type":"extra_forbidden","msg":"%v, limit %d"}]}`, err, q.Limit), http.StatusUnprocessableEntity)
+			return
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		fmt.Fprint(w, `data: {"id":"c","choices":[{"index":0,"delta":{"content":"hi"},"finish_reason":null}]}`, "\n\n")
+		fmt.Fprint(w, `data: {"id":"c","choices":[{"index":0,"delta":{"content":""},"finish_reason":"stop"}],"usage":{"prompt_tokens":100,"completion_tokens":10,"total_tokens":110}}`,
+			"\n\ndata: [DONE]\n\n")
+	}))
+	ann := s.svc.Subscriber(10_000)
+	for i, more := range []string{"", `,"store":false`, `,"store":true,"stream_options":{"include_usage":true}`} {
+		r := s.send("POST", "/v1/chat/completions", ann.AccessToken, chat("mistral-small", "", `,"stream":true`+more))
+		if want := toll.Credits(21 * (i + 1)); r.status != 200 || !strings.Contains(r.body, `"completion_tokens":10`) || !strings.HasSuffix(r.body, "[DONE]\n\n") || spent(ann, 10_000) != want {
+			t.Errorf("%s: %d, %d credits: %s", more, r.status, spent(ann, 10_000), r.body)
+		}
+	}
+}
+
 // TestLimits: a token has its own limits in each gate.
 func TestLimits(t *testing.T) {
 	inside, goOn := make(chan struct{}), make(chan struct{})

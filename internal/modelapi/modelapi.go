@@ -147,6 +147,17 @@ func (o *Operation) HasOutput() bool { return o.limit != "" }
 // LimitNames returns the names of members for the output limit, of which the last is the default. A name with a dot is nested.
 func (o *Operation) LimitNames() []string { return strings.Split(o.limit, "|") }
 
+// Added returns the names of the members that [Call.Body] adds besides the output limit: store, stream_options, or none.
+func (o *Operation) Added() (names []string) {
+	if o.store {
+		names = append(names, "store")
+	}
+	if o.usage {
+		names = append(names, "stream_options")
+	}
+	return names
+}
+
 // Call is one priced request.
 type Call struct {
 	// Members are the top-level strings, numbers, and booleans as text, without strings above 256 bytes. "model" is always present.
@@ -164,6 +175,8 @@ type Call struct {
 	// of LimitNames if the server ignores the default: Ollama and DeepSeek ignore max_completion_tokens, and OpenAI refuses max_tokens
 	// for some models.
 	LimitName string
+	// Omit lists names of [Operation.Added] that Body leaves out, for servers that reject members they do not know.
+	Omit []string
 
 	op      *Operation
 	members []member
@@ -252,8 +265,8 @@ func errBudget(limit int64) error {
 }
 
 // Body returns the body to forward: the parsed request with the output limit, store false where the API stores answers, and usage
-// requested for streams. limit is the output limit of one answer, and 0 changes nothing. A lower limit of the caller stays. The error
-// is a *toll.Error: the limit is too low for the request.
+// requested for streams, without the members in Omit. limit is the output limit of one answer, and 0 changes nothing. A lower limit of
+// the caller stays. The error is a *toll.Error: the limit is too low for the request.
 func (c *Call) Body(limit int64) ([]byte, error) {
 	if c.Output > 0 && (limit <= 0 || c.Output < limit) {
 		limit = c.Output
@@ -272,7 +285,7 @@ func (c *Call) Body(limit int64) ([]byte, error) {
 	if c.op.usage && c.Stream {
 		m = set(m, []string{"stream_options", "include_usage"}, "true")
 	}
-	return join(m), nil
+	return join(slices.DeleteFunc(m, func(m member) bool { return slices.Contains(c.Omit, m.name) })), nil
 }
 
 // Header returns the request headers to forward: the content type, and headers of the caller that the API needs.

@@ -534,6 +534,27 @@ func TestBody_LimitName(t *testing.T) {
 	}
 }
 
+// TestBody_Omit leaves out members that the server rejects, also if the caller set them.
+func TestBody_Omit(t *testing.T) {
+	api, _ := Find("openai")
+	c := parse(t, api, "/v1/chat/completions", `{"model":"m","messages":[],"stream":true,"store":true,"stream_options":{"include_usage":true}}`)
+	for omit, want := range map[string]string{
+		"store":                `{"model":"m","messages":[],"stream":true,"stream_options":{"include_usage":true}}`,
+		"stream_options":       `{"model":"m","messages":[],"stream":true,"store":false}`,
+		"store stream_options": `{"model":"m","messages":[],"stream":true}`,
+	} {
+		c.Omit = strings.Fields(omit)
+		if got := string(must.Get(c.Body(0))(t)); got != want {
+			t.Errorf("without %s: %s", omit, got)
+		}
+	}
+	for path, want := range map[string]string{"/v1/chat/completions": "[store stream_options]", "/v1/responses": "[store]", "/v1/embeddings": "[]"} {
+		if got := fmt.Sprint(api.Operation("POST", path).Added()); got != want {
+			t.Errorf("%s adds %s", path, got)
+		}
+	}
+}
+
 func TestOperation(t *testing.T) {
 	for _, c := range []struct{ api, method, path, want string }{
 		{"openai", "POST", "/v1/chat/completions", "/v1/chat/completions"},
