@@ -580,6 +580,7 @@ var skips = map[string]string{
 	"interop/browser_test.go":                            "chromium",
 	"interop/mcp_test.go":                                "a newer node from npm, for this processor",
 	"interop/python_test.go":                             "Python, or a package of Debian for it",
+	"interop/proxy_test.go":                              "nginx or caddy of Debian, in make test-all",
 }
 
 // goroutines are the files outside of internal/jobs that start goroutines or have tickers, with what for. What goes on in the

@@ -60,6 +60,7 @@ var groups = []struct {
 }{
 	{"Start", []string{"prompt", "sell", "buy"}},
 	{"Buy", []string{"paying", "guide-x402-fetch", "guide-wallet", "guide-mcp-client", "guide-chat", "existing-clients"}},
+	{"Sell without code", []string{"gate", "guide-sell-models", "guide-sell-ollama", "guide-sell-search", "guide-sell-mcp", "guide-gate-proxy"}},
 	{"Sell", []string{"go", "mcp", "a2a", "x402", "cards", "crypto", "chat", "python", "python-reference", "typescript", "typescript-reference"}},
 	{"Account", []string{"keys", "rights", "people", "oauth", "webhooks", "lists", "glossary"}},
 	{"Run the service", []string{"operating"}},

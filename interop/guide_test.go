@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path"
@@ -26,12 +28,16 @@ type block struct{ language, word, text string }
 func blocks(t *testing.T, page string) []block {
 	t.Helper()
 	text := must.Get(os.ReadFile(page))(t)
-	var out []block
-	for _, m := range regexp.MustCompile("(?ms)^```(\\w+) ?([\\w.]*)\n(.*?)^```$").FindAllStringSubmatch(string(text), -1) {
-		out = append(out, block{m[1], m[2], m[3]})
-	}
+	out := blocksOf(string(text))
 	if len(out) == 0 {
 		t.Fatalf("%s has no blocks", page)
+	}
+	return out
+}
+
+func blocksOf(text string) (out []block) {
+	for _, m := range regexp.MustCompile("(?ms)^```(\\w+) ?([\\w.]*)\n(.*?)^```$").FindAllStringSubmatch(text, -1) {
+		out = append(out, block{m[1], m[2], m[3]})
 	}
 	return out
 }
@@ -46,7 +52,7 @@ func uninstalled(t *testing.T, text string, from *set) string {
 	var packages struct{ Dependencies map[string]string }
 	must.Do(t, json.Unmarshal(manifest, &packages))
 	for _, line := range installs.FindAllString(text, -1) {
-		for _, m := range regexp.MustCompile(`(@[\w-]+/[\w-]+)@([\w.]+)`).FindAllStringSubmatch(line, -1) {
+		for _, m := range regexp.MustCompile(`((?:@[\w-]+/)?[\w-]+)@([\w.]+)`).FindAllStringSubmatch(line, -1) {
 			if packages.Dependencies[m[1]] != m[2] {
 				t.Errorf("the page installs %s, and the suite has %s", m[0], packages.Dependencies[m[1]])
 			}
@@ -55,46 +61,77 @@ func uninstalled(t *testing.T, text string, from *set) string {
 	return installs.ReplaceAllString(text, "")
 }
 
+// guide is a page of docs that the test runs.
+type guide struct {
+	page    string
+	from    *set
+	servers map[string]http.Handler // that the page sells, by address
+	service bool                    // the page begins with the section of SELL.md that starts a service
+}
+
 func TestGuide(t *testing.T) {
-	for page, from := range map[string]*set{"SELL.md": payments, "BUY.md": payments, "guides/x402-fetch.md": payments,
-		"guides/wallet.md": payments, "guides/mcp-client.md": mcpClients, "guides/chat.md": mcpClients} {
-		t.Run(path.Base(page), func(t *testing.T) {
+	for _, g := range append([]guide{
+		{page: "SELL.md", from: payments}, {page: "BUY.md", from: payments}, {page: "guides/x402-fetch.md", from: payments},
+		{page: "guides/wallet.md", from: payments}, {page: "guides/mcp-client.md", from: mcpClients}, {page: "guides/chat.md", from: mcpClients},
+	}, sellers...) {
+		t.Run(path.Base(g.page), func(t *testing.T) {
 			t.Parallel()
-			follow(t, filepath.Join("..", "docs", page), from)
+			follow(t, g)
 		})
 	}
 }
 
-// follow runs a page as a person does. It saves the blocks of JavaScript, runs all commands in one shell, and compares the output of
-// a block with the text block after it, in which … matches any text.
-func follow(t *testing.T, page string, from *set) {
+// follow runs a page as a person does. It saves the blocks of programs and settings, runs all commands in one shell, and compares the output
+// of a block with the text block after it, in which … matches any text. After a block of a buyer, the API key is the builder's again. A block
+// with the word "later" runs again until it prints the text.
+func follow(t *testing.T, g guide) {
 	t.Helper()
-	n := from.find(t)
-	if from == mcpClients {
+	n := g.from.find(t)
+	if g.from != payments {
 		n = n.recent(t)
 	}
 	dir := n.workDir(t)
 	upstream := servertest.FreeAddress(t)
-	ports := strings.NewReplacer("127.0.0.1:8402", servertest.FreeAddress(t), "127.0.0.1:8403", servertest.FreeAddress(t),
-		"127.0.0.1:8404", servertest.FreeAddress(t), "127.0.0.1:3000", upstream, "127.0.0.1 3000", strings.Replace(upstream, ":", " ", 1))
+	addresses := []string{"127.0.0.1:8402", servertest.FreeAddress(t), "127.0.0.1:8403", servertest.FreeAddress(t),
+		"127.0.0.1:8404", servertest.FreeAddress(t)}
+	for address, handler := range g.servers {
+		addresses = append(addresses, address, strings.TrimPrefix(serve(t, handler), "http://"))
+	}
+	ports := strings.NewReplacer(append(addresses, "127.0.0.1:3000", upstream, "127.0.0.1 3000", strings.Replace(upstream, ":", " ", 1))...)
 	environment := append(os.Environ(), "PATH="+strings.Join([]string{
 		filepath.Dir(servertest.Program(t)), filepath.Dir(n.program), filepath.Join(n.packages, "node_modules", ".bin"), os.Getenv("PATH")}, ":"),
-		"HOME="+t.TempDir(), "NO_COLOR=1")
+		"HOME="+t.TempDir(), "NO_COLOR=1", "MODEL_KEY="+sellerKey)
 
 	const mark = "\x1e"
 	script := "set -e\n"
 	var want []string
-	for _, b := range blocks(t, page) {
+	all := blocks(t, filepath.Join("..", "docs", g.page))
+	if g.service {
+		text := must.Get(os.ReadFile(filepath.Join("..", "docs", "SELL.md")))(t)
+		start := blocksOf(between(t, string(text), "\n## Start the service\n", "\n## "))
+		all = append(start, all...)
+	}
+	for i, b := range all {
 		text := ports.Replace(b.text)
-		switch {
-		case b.language == "js":
+		switch b.language {
+		case "js", "ts", "python", "yaml":
 			must.Do(t, os.WriteFile(filepath.Join(dir, b.word), []byte(text), 0o644))
-		case b.language == "sh" && b.word == "background":
-			background(t, dir, environment, uninstalled(t, text, from))
-		case b.language == "sh":
-			script += uninstalled(t, text, from) + "printf '" + mark + "'\n"
+		case "sh":
+			if text = uninstalled(t, text, g.from); b.word == "background" {
+				background(t, dir, environment, text)
+				continue
+			}
+			switch b.word {
+			case "buyer":
+				text = "builder=$TOLL_API_KEY\n" + text + "export TOLL_API_KEY=$builder\n"
+			case "later":
+				file := fmt.Sprintf("want%d", i)
+				must.Do(t, os.WriteFile(filepath.Join(dir, file), []byte(all[i+1].text), 0o644))
+				text = "later() {\n" + text + "}\nfor i in $(seq 120); do later >got; cmp -s got " + file + " && break; sleep 0.5; done\ncat got\n"
+			}
+			script += text + "printf '" + mark + "'\n"
 			want = append(want, "")
-		case b.language == "text":
+		case "text":
 			want[len(want)-1] = text
 		default:
 			t.Errorf("a block of %s %s", b.language, b.word)

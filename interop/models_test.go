@@ -27,7 +27,7 @@ var modelSDKs = &set{from: "models"}
 
 const modelGate = `plan: Models
 credit: 0.000001 USD
-upstreams: { models: { url: "UPSTREAM/v1", headers: { authorization: "Bearer ${env:SELLER_KEY}" } } }
+upstreams: { models: { url: "UPSTREAM/v1", headers: { authorization: "Bearer ${env:MODEL_KEY}" } } }
 routes:
   - match: POST /v1/chat/completions
     preset: openai
@@ -72,7 +72,7 @@ type modelServer struct {
 const modelText = "data: hello \\u007b\\\"usage\\\":{\\\"prompt_tokens\\\":0}}" // looks like an event with usage
 
 func (s *modelServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.Header.Get("Authorization") != "Bearer seller" || r.Header.Get("X-Api-Key") != "" {
+	if r.Header.Get("Authorization") != "Bearer "+sellerKey || r.Header.Get("X-Api-Key") != "" {
 		http.Error(w, "the key is not the seller's", http.StatusUnauthorized)
 		return
 	}
@@ -313,7 +313,7 @@ func startModelGate(t *testing.T, svc *tolltest.Service, config string) (url str
 	gate := exec.Command(servertest.Program(t), "gate", "--config", file, "--listen", address)
 	log := &servertest.Log{}
 	gate.Stdout, gate.Stderr = log, log
-	gate.Env = append(os.Environ(), "TOLL_API_KEY="+builder.Key, "TOLL_URL="+svc.URL(), "SELLER_KEY=seller")
+	gate.Env = append(os.Environ(), "TOLL_API_KEY="+builder.Key, "TOLL_URL="+svc.URL(), "MODEL_KEY="+sellerKey)
 	must.Do(t, gate.Start())
 	t.Cleanup(func() {
 		_ = gate.Process.Kill()

@@ -213,6 +213,7 @@ server.registerTool(
   })),
 );`), run+"node server.mjs"),
 		{Name: "toll gate", Text: with(`# Charges for requests to a server on port $UPSTREAM, in any language.
+# To charge by usage, such as tokens or results, see $SERVICE/docs/gate
 export TOLL_API_KEY='$KEY'
 toll gate --url '$SERVICE' \
   --upstream http://127.0.0.1:$UPSTREAM \
