@@ -596,6 +596,7 @@ var goroutines = map[string]string{
 	"internal/cli/login.go":                 "the listener of one sign-in",
 	"internal/cli/gate_config.go":           "listeners, and the signal to reload",
 	"internal/gate/transport.go":            "the time limits of one response",
+	"internal/cli/mcp.go":                   "the signal to reload",
 	"internal/cli/plans_create.go":          "one read of a terminal, which does not end with its context",
 	"internal/pace/unread.go":               "the time of one connection",
 	"internal/ledger/ledger.go":             "the writer: it has requests of callers and no turns",

@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"runtime/debug"
 	"sync"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -35,6 +36,8 @@ type call struct {
 	demand  *x402.PaymentRequired // response to an unpaid call
 	plan    toll.PlanID           // plan that pays
 	terms   *x402.Terms           // terms of that plan
+	most    *toll.Credits         // of the [MaxCreditsFunc]
+	began   time.Time             // when the item was called
 	cred    credential
 	sale    *seller.Sale // nil for a free item
 	notices *outbox
@@ -110,6 +113,9 @@ func (c *call) serveFree(ctx context.Context, run func(context.Context) (mcp.Res
 }
 
 func (c *call) serve(ctx context.Context, run func(context.Context) (mcp.Result, error)) (mcp.Result, error) {
+	if err := c.bound(); err != nil {
+		return c.reject(err)
+	}
 	if refusal := c.pay(ctx); refusal != nil {
 		return refusal.answer()
 	}
@@ -137,6 +143,7 @@ func (c *call) serve(ctx context.Context, run func(context.Context) (mcp.Result,
 			cut()
 		}
 	}
+	c.began = c.Clock()
 	res, err := run(inner)
 	if gone := context.Cause(inner); gone != nil {
 		res, err = nil, gone
@@ -175,12 +182,16 @@ func (c *call) fail(ctx context.Context, err error) (mcp.Result, error) {
 		return c.refuse(wordRequired, "", why).answer()
 	}
 	if _, ok := wireError(err); !ok && c.kind == Tools && ctx.Err() == nil {
-		// A model sees an error only in a tool result.
-		res := c.newToolResult()
-		res.SetError(err)
-		return res, nil
+		return c.toolError(err), nil
 	}
 	return nil, err
+}
+
+// toolError returns the tool result for an error: a model sees an error only there.
+func (c *call) toolError(err error) mcp.Result {
+	res := c.newToolResult()
+	res.SetError(err)
+	return res
 }
 
 // failTool ends a call of a tool whose result has isError. It returns the result, or a demand for payment if the error is one.
@@ -238,19 +249,52 @@ func (c *call) amount(res mcp.Result) (amount toll.Credits, err error) {
 	if c.price.creditsFunc == nil {
 		return c.terms.InBounds(c.price.credits), nil
 	}
-	defer func() {
-		if v := recover(); v != nil {
-			c.Log.Error("paidmcp: the price function of a call panicked", "item", c.url, "panic", v, "stack", string(debug.Stack()))
-			err = errInternal
-		}
-	}()
-	amount = max(c.price.creditsFunc(CreditsContext{
-		Args: c.args, Result: res, Request: CallRequest{LogicalURL: c.url, ToolName: c.name},
-	}), 0)
+	defer c.recoverPrice(&err)
+	in := c.priced()
+	in.Result, in.Elapsed = res, c.Clock().Sub(c.began)
+	amount = max(c.price.creditsFunc(in), 0)
 	if c.terms != nil && !c.terms.Kind.Charges() {
 		return amount, nil // plans for a period do not burn credits
 	}
 	return min(c.terms.InBounds(amount), c.sale.Amount), nil
+}
+
+// bound sets the largest price of the call. It returns the error of the builder's function, which rejects the call.
+func (c *call) bound() (err error) {
+	if c.price.maxFunc == nil {
+		return nil
+	}
+	defer c.recoverPrice(&err)
+	most, err := c.price.maxFunc(c.priced())
+	c.most = most.Ptr()
+	return err
+}
+
+// reject responds to a call whose arguments have no price.
+func (c *call) reject(err error) (mcp.Result, error) {
+	text := err.Error()
+	if e, ok := errors.AsType[*toll.Error](err); ok {
+		text = e.Text()
+	}
+	switch _, ok := wireError(err); {
+	case ok:
+		return nil, err
+	case c.kind == Tools:
+		return c.toolError(errors.New(text)), nil
+	}
+	return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: text}
+}
+
+func (c *call) priced() CreditsContext {
+	return CreditsContext{Args: c.args, Request: CallRequest{LogicalURL: c.url, ToolName: c.name}}
+}
+
+// recoverPrice turns a panic of a price function into errInternal.
+func (c *call) recoverPrice(err *error) {
+	if v := recover(); v != nil {
+		c.Log.Error("paidmcp: the price function of a call panicked", "item", c.url, "panic", v, "stack", string(debug.Stack()))
+		*err = errInternal
+	}
 }
 
 // settleCut settles a stream that ended before its result, after sent bytes were delivered.

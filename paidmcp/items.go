@@ -2,6 +2,7 @@ package paidmcp
 
 import (
 	"encoding/json"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -35,6 +36,8 @@ type CreditsContext struct {
 	// Result is a [*mcp.CallToolResult], [*mcp.ReadResourceResult] or [*mcp.GetPromptResult], read-only; nil for a stream that was cut.
 	Result  mcp.Result
 	Request CallRequest
+	// Elapsed is the time since the item was called, 0 in [MaxCreditsFunc].
+	Elapsed time.Duration
 }
 
 // CallRequest names the called item.
@@ -49,6 +52,7 @@ type Option func(*price)
 type price struct {
 	credits     toll.Credits
 	creditsFunc func(CreditsContext) toll.Credits
+	maxFunc     func(CreditsContext) (toll.Credits, error)
 	maxAmount   toll.Credits
 	plan        toll.PlanID
 	onError     RedeemError
@@ -85,10 +89,16 @@ func Credits(n toll.Credits) Option {
 	return func(pr *price) { pr.credits, pr.creditsFunc = max(n, 0), nil }
 }
 
-// CreditsFunc prices a call after the item ran. Until then the maximum of the plan is held, which caps the price. A price of 0 or
-// less burns no credits. f must not block.
+// CreditsFunc prices a call after the item ran. Until then [MaxCreditsFunc], or else the maximum of the plan, is held, which caps the
+// price. A price of 0 or less burns no credits. f must not block.
 func CreditsFunc(f func(CreditsContext) toll.Credits) Option {
 	return func(pr *price) { pr.creditsFunc = f }
+}
+
+// MaxCreditsFunc bounds the price from a [CreditsFunc], and therefore the hold, by a function of the arguments. Result is nil. An error
+// of f rejects the call before its payment is verified: with its text in a tool result, or as invalid params. f must not block.
+func MaxCreditsFunc(f func(CreditsContext) (toll.Credits, error)) Option {
+	return func(pr *price) { pr.maxFunc = f }
 }
 
 // Plan sets the plan that pays for the item. It overrides [Config.PlanID].

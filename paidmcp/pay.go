@@ -166,7 +166,7 @@ func (c *call) ask(offers []*x402.Terms) *x402.PaymentRequired {
 // asked returns the credits to verify, or nil for the maximum of the plan.
 func (c *call) asked() *toll.Credits {
 	if c.price.creditsFunc != nil {
-		return nil
+		return c.most
 	}
 	return max(c.price.credits, c.price.maxAmount).Ptr()
 }

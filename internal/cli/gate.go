@@ -152,25 +152,18 @@ toll gate --config gate.yaml`
 	fl.StringVar(&f.callerGone, "caller-gone", "",
 		"whether to settle or release a request whose caller disconnects; default release for GET, HEAD, and OPTIONS, otherwise settle")
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
-		if f.config == "" {
-			for _, name := range []string{"upstream", "plan"} {
-				if !cmd.Flags().Changed(name) {
-					return usagef("required flag --%s is not set; or set --config", name)
-				}
-			}
-			return runGate(cmd.Context(), a, f)
+		if err := configOr(cmd, f.config, []string{"upstream", "plan"}, excludedByConfig); err != nil {
+			return err
 		}
-		for _, name := range excludedByConfig {
-			if cmd.Flags().Changed(name) {
-				return usagef("--%s and --config exclude each other: set it in the file", name)
-			}
+		if f.config == "" {
+			return runGate(cmd.Context(), a, f)
 		}
 		if !cmd.Flags().Changed("listen") {
 			f.listen = "" // the file decides
 		}
 		return runGateFile(cmd.Context(), a, f)
 	}
-	c.AddCommand(gateCheckCommand(a), gateSchemaCommand(a))
+	c.AddCommand(gateCheckCommand(a, "gate"), gateSchemaCommand(a))
 	return c
 }
 

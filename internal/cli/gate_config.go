@@ -34,6 +34,21 @@ type gateFile struct {
 // excludedByConfig are the flags of a gate without a file.
 var excludedByConfig = []string{"upstream", "credits", "route", "free", "cors", "case-sensitive", "caller-gone", "hold-secs"}
 
+// configOr checks the flags of a command that reads a configuration file: the needed flags without one, and the excluded flags with one.
+func configOr(cmd *cobra.Command, config string, needed, excluded []string) error {
+	for _, name := range needed {
+		if config == "" && !cmd.Flags().Changed(name) {
+			return usagef("required flag --%s is not set; or set --config", name)
+		}
+	}
+	for _, name := range excluded {
+		if config != "" && cmd.Flags().Changed(name) {
+			return usagef("--%s and --config exclude each other: set it in the file", name)
+		}
+	}
+	return nil
+}
+
 func runGateFile(ctx context.Context, a *app, f gateFlags) error {
 	g := &gateFile{a: a, f: f, queue: paid.NewQueue(), metrics: gate.NewMetrics(), replays: gate.NewReplays(nil)}
 	var err error
@@ -74,9 +89,12 @@ func runGateFile(ctx context.Context, a *app, f gateFlags) error {
 
 // load reads the file and installs its handler. Requests that run keep the handler with which they began.
 func (g *gateFile) load(ctx context.Context) (*gate.Config, error) {
-	c, s, err := readGateFile(ctx, g.a, g.f)
-	if err != nil {
+	c, s, err := readGateFile(ctx, g.a, g.f.config, g.f.sellerFlags)
+	switch {
+	case err != nil:
 		return nil, err
+	case c.IsMCP():
+		return nil, usagef("%s prices the items of an MCP server: use toll mcp", g.f.config)
 	}
 	if c.TLS != nil {
 		cert, err := tls.LoadX509KeyPair(c.TLS.Cert, c.TLS.Key)
@@ -120,8 +138,8 @@ type configSeller struct {
 }
 
 // readGateFile reads the file, applies the flags, and checks plan and prices at the service.
-func readGateFile(ctx context.Context, a *app, f gateFlags) (c *gate.Config, s configSeller, err error) {
-	if c, err = gate.Load(f.config); err != nil {
+func readGateFile(ctx context.Context, a *app, config string, f sellerFlags) (c *gate.Config, s configSeller, err error) {
+	if c, err = gate.Load(config); err != nil {
 		return nil, s, usageError{err}
 	}
 	for _, o := range []struct {
@@ -136,7 +154,7 @@ func readGateFile(ctx context.Context, a *app, f gateFlags) (c *gate.Config, s c
 	if err = f.resolve(ctx, a); err != nil {
 		return nil, s, err
 	}
-	if s.seller, err = newSeller(a, f.sellerFlags); err != nil {
+	if s.seller, err = newSeller(a, f); err != nil {
 		return nil, s, err
 	}
 	terms, err := s.check(ctx, a.client())
@@ -145,7 +163,7 @@ func readGateFile(ctx context.Context, a *app, f gateFlags) (c *gate.Config, s c
 	}
 	s.buyAt = terms.PlanPage(s.agent)
 	if err = c.CheckPlan(terms); err != nil {
-		return nil, s, usagef("%s: %w", f.config, err)
+		return nil, s, usagef("%s: %w", config, err)
 	}
 	return c, s, nil
 }
@@ -157,19 +175,20 @@ func gateSchemaCommand(a *app) *cobra.Command {
 	})
 }
 
-func gateCheckCommand(a *app) *cobra.Command {
+// gateCheckCommand is the command check of the command gate or mcp, which read the same configuration.
+func gateCheckCommand(a *app, of string) *cobra.Command {
 	var f gateFlags
-	c := command("check", "Check the configuration of a gate, and print the price of each route", nil)
-	c.Long = `Load a configuration, read its plan from the service, and print every route with its price, the largest price of one call, and
-an example. The command fails if a price lies outside the limits of the plan for one request.`
-	c.Example = `toll gate check --config gate.yaml`
+	c := command("check", "Check a configuration, and print the price of each route or tool", nil)
+	c.Long = `Load a configuration, read its plan from the service, and print every route or tool with its price, the largest price of one call,
+and an example. The command fails if a price lies outside the limits of the plan for one request.`
+	c.Example = `toll ` + of + ` check --config ` + of + `.yaml`
 	fl := c.Flags()
 	fl.StringVar(&f.config, "config", "", "configuration file")
 	fl.StringVar(&f.plan, "plan", "", "plan whose credits pay, in place of the plan in the file")
 	require(c, "config")
 	f.holdSecs, f.logLevel = paid.DefaultHoldSecs, "info"
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
-		file, _, err := readGateFile(cmd.Context(), a, f)
+		file, _, err := readGateFile(cmd.Context(), a, f.config, f.sellerFlags)
 		if err != nil {
 			return err
 		}

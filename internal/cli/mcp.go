@@ -6,10 +6,14 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"net/netip"
+	"os"
 	"os/exec"
+	"os/signal"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -23,10 +27,11 @@ import (
 
 type mcpFlags struct {
 	sellerFlags
-	upstreamToken, credits, name string
-	prices, origins, hosts       []string
-	register, signIn, stream     bool
-	stateless                    bool
+	config, upstreamToken, credits, name string
+
+	prices, origins, hosts   []string
+	register, signIn, stream bool
+	stateless                bool
 }
 
 func mcpCommand(a *app) *cobra.Command {
@@ -38,13 +43,17 @@ command that speaks MCP over its standard input and output, or a URL with stream
 --credits is the default price; --price sets the price of one item, or of all items of a type, such as tools/*. Payment credentials of
 callers never reach the upstream server, and its responses pass through unchanged. All callers share one connection to the upstream server.
 
+With --config, a file in YAML sets the items and their prices, such as prices by the results or the arguments of a tool. The proxy offers
+only these items, and loads their prices again on SIGHUP. --plan, --agent, --listen, and --public-url take precedence over the file.
+
 Clients connect to the proxy at /mcp. With --register, the command adds mcp://NAME/tools/*, and the same URLs for resources and prompts,
 to the endpoints of the agent, so that the agent can receive payments for these items.`
 	c.Example = `toll mcp --plan 4474 --agent 5063 --credits 2 --price tools/search=5 --register -- npx -y some-mcp-server
-toll mcp --plan 4474 --upstream https://tools.example.com/mcp --free tools/ping --public-url https://paid.example.com`
+toll mcp --plan 4474 --upstream https://tools.example.com/mcp --free tools/ping --public-url https://paid.example.com
+toll mcp --config mcp.yaml -- npx -y some-mcp-server`
 	f.add(a, c, "127.0.0.1:8404")
-	require(c, "plan")
 	fl := c.Flags()
+	fl.StringVar(&f.config, "config", "", "file with items and prices, in place of flags")
 	fl.StringVar(&f.upstream, "upstream", "", "URL of the upstream server, instead of a command")
 	secret(c, &f.upstreamToken, "upstream-token")
 	fl.StringVar(&f.credits, "credits", "1", "credits per call without a matching --price")
@@ -67,11 +76,25 @@ toll mcp --plan 4474 --upstream https://tools.example.com/mcp --free tools/ping 
 		}
 		return nil
 	}
-	c.RunE = func(cmd *cobra.Command, args []string) error { return runMCP(cmd.Context(), a, f, args) }
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		err := configOr(cmd, f.config, []string{"plan"}, []string{"upstream", "credits", "price", "free", "hold-secs"})
+		if err != nil {
+			return err
+		}
+		return runMCP(cmd.Context(), a, f, args)
+	}
+	c.AddCommand(gateCheckCommand(a, "mcp"))
 	return c
 }
 
 func runMCP(ctx context.Context, a *app, f mcpFlags, command []string) error {
+	var file *mcpFile // nil without --config
+	var err error
+	if f.config != "" {
+		if file, err = openMCPFile(ctx, a, &f); err != nil {
+			return err
+		}
+	}
 	if err := f.resolve(ctx, a); err != nil {
 		return err
 	}
@@ -80,7 +103,7 @@ func runMCP(ctx context.Context, a *app, f mcpFlags, command []string) error {
 		return err
 	}
 	log := seller.log
-	u, err := openUpstream(ctx, &a.console, f, command, log)
+	u, err := openUpstream(ctx, &a.console, f, command, log, file.header())
 	switch {
 	case err != nil:
 		return err
@@ -92,6 +115,9 @@ func runMCP(ctx context.Context, a *app, f mcpFlags, command []string) error {
 	prices, err := itemPrices(f)
 	if err != nil {
 		return err
+	}
+	if file != nil {
+		u.Offers, u.Accepts, prices = file.offers, file.accepts, file.prices(log)
 	}
 
 	var flagPrices []flagPrice
@@ -139,6 +165,12 @@ func runMCP(ctx context.Context, a *app, f mcpFlags, command []string) error {
 		stop()
 		<-ended
 	}()
+	if file != nil {
+		hup := make(chan os.Signal, 1)
+		signal.Notify(hup, syscall.SIGHUP)
+		defer signal.Stop(hup)
+		go file.reload(running, hup, pay, u, log)
+	}
 	if f.register {
 		if err := registerItems(ctx, &a.console, c, cfg.AgentID, pay, addressOf(f)); err != nil {
 			return err
@@ -154,10 +186,10 @@ func runMCP(ctx context.Context, a *app, f mcpFlags, command []string) error {
 }
 
 // openUpstream returns the server that gets a price.
-func openUpstream(ctx context.Context, con *console, f mcpFlags, command []string, log *slog.Logger) (*mcpproxy.Upstream, error) {
+func openUpstream(ctx context.Context, con *console, f mcpFlags, command []string, log *slog.Logger, header http.Header) (*mcpproxy.Upstream, error) {
 	switch {
 	case (f.upstream == "") == (len(command) == 0):
-		return nil, usagef("set the MCP server: either a command after --, or --upstream")
+		return nil, usagef("set the MCP server: either a command after --, or --upstream (with --config, upstreams in the file)")
 	case f.upstream == "":
 		hideProcess() // the command must not read our API key there
 		return mcpproxy.Command(log, func() *exec.Cmd {
@@ -170,7 +202,10 @@ func openUpstream(ctx context.Context, con *console, f mcpFlags, command []strin
 	if u, err := httpURL(f.upstream); err != nil || u.User != nil {
 		return nil, usagef("--upstream must be an absolute http or https URL without a user name")
 	}
-	return mcpproxy.Remote(log, f.upstream, f.upstreamToken), nil
+	if f.upstreamToken != "" && header.Get("Authorization") == "" {
+		header.Set("Authorization", "Bearer "+f.upstreamToken)
+	}
+	return mcpproxy.Remote(log, f.upstream, header), nil
 }
 
 // serverName makes of what a server calls itself a name that can stand in a url.

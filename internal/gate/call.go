@@ -3,8 +3,10 @@ package gate
 import (
 	"cmp"
 	"context"
+	"maps"
 	"mime"
 	"net/http"
+	"net/url"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -98,25 +100,16 @@ func (c *call) read(r *http.Request) error {
 			if v = parseJSON(body); v == nil {
 				return toll.Errorf(toll.CodeBadRequest, "The body must be JSON without duplicate names.")
 			}
-			if err := c.route.checkNames(v); err != nil {
-				return err
-			}
 		}
-		if members, err = membersOf(r.URL.Query(), v, c.route.named); err != nil {
+		if members, c.inputs, err = c.route.inputs(r.URL.Query(), r.Header, v); err != nil {
 			return err
-		}
-		c.inputs = rates.Usage{Counts: map[rates.Quantity]int64{}}
-		c.route.meter.read(&c.inputs, true, r.Header, v)
-		if c.inputs.Bad {
-			return toll.Errorf(toll.CodeBadRequest, "Each quantity of the request must be a whole number of 0 or more.")
 		}
 	}
 	if c.row = c.route.table.Find(members); c.row == nil {
 		if model, ok := members["model"]; ok && c.model != nil {
 			return modelNotFound(model)
 		}
-		return toll.Errorf(toll.CodeBadRequest, "This route has no price for the request.").
-			WithHint("Ask the seller which values the parameters can have.")
+		return noRow()
 	}
 	if c.model != nil {
 		for _, name := range c.model.Surcharges {
@@ -128,6 +121,27 @@ func (c *call) read(r *http.Request) error {
 	}
 	c.bound()
 	return c.identify(r, body)
+}
+
+// inputs returns the members that `when` can name, and the quantities, of a request with a query, headers, and a JSON body.
+func (r *route) inputs(query url.Values, h http.Header, body any) (members map[string]string, u rates.Usage, err error) {
+	if err = r.checkNames(body); err != nil {
+		return nil, u, err
+	}
+	if members, err = membersOf(query, body, r.named); err != nil {
+		return nil, u, err
+	}
+	u.Counts = map[rates.Quantity]int64{}
+	if r.meter.read(&u, true, h, body); u.Bad {
+		return nil, u, toll.Errorf(toll.CodeBadRequest, "Each quantity of the request must be a whole number of 0 or more.")
+	}
+	return members, u, nil
+}
+
+// noRow is the error for a request that no row of the table fits.
+func noRow() error {
+	return toll.Errorf(toll.CodeBadRequest, "The seller has no price for these parameters.").
+		WithHint("Ask the seller which values the parameters can have.")
 }
 
 func modelNotFound(model string) error {
@@ -144,12 +158,16 @@ func shorten(text string) string {
 	return text
 }
 
+// boundsOf returns the bounds of a call of which only these quantities are known.
+func boundsOf(inputs rates.Usage) rates.Bounds {
+	b := rates.Bounds{N: 1, Own: map[rates.Quantity]int64{rates.Requests: 1}}
+	maps.Copy(b.Own, inputs.Counts)
+	return b
+}
+
 // bound sets the bounds of the call.
 func (c *call) bound() {
-	c.bounds = rates.Bounds{N: 1, Own: map[rates.Quantity]int64{rates.Requests: 1}}
-	for q, n := range c.inputs.Counts {
-		c.bounds.Own[q] = n
-	}
+	c.bounds = boundsOf(c.inputs)
 	m := c.model
 	if m == nil {
 		return
@@ -211,16 +229,17 @@ func settled(r *http.Request, s *x402.SettleResponse) {
 }
 
 // measure completes the usage with the quantities that need no report of the upstream.
-func (c *call) measure() {
-	if c.usage.Counts == nil {
-		c.usage.Counts = map[rates.Quantity]int64{}
+func (c *call) measure() { complete(&c.usage, c.inputs, c.upstream, c.bytes) }
+
+// complete adds the quantities of the request, and those that need no report: requests, seconds, and bytes of the response.
+func complete(u *rates.Usage, inputs rates.Usage, took time.Duration, size int64) {
+	if u.Counts == nil {
+		u.Counts = map[rates.Quantity]int64{}
 	}
-	for q, n := range c.inputs.Counts {
-		c.usage.Counts[q] = n
-	}
-	c.usage.Counts[rates.Requests] = 1
-	c.usage.Counts[rates.Seconds] = int64((c.upstream + time.Second - 1) / time.Second)
-	c.usage.Counts[rates.Bytes] = c.bytes
+	maps.Copy(u.Counts, inputs.Counts)
+	u.Counts[rates.Requests] = 1
+	u.Counts[rates.Seconds] = int64((took + time.Second - 1) / time.Second)
+	u.Counts[rates.Bytes] = size
 }
 
 // sendsJSON reports whether a request has one Content-Type, of JSON in UTF-8, and no content coding. With another charset or a second

@@ -67,7 +67,10 @@ type Line struct {
 // Lines describes every row of every route, in the order of the file.
 func (c *Config) Lines() (out []Line) {
 	for _, r := range c.Routes {
-		name := r.upstream.URL
+		name := ""
+		if r.upstream != nil {
+			name = r.upstream.URL
+		}
 		if r.Free {
 			out = append(out, Line{Route: r.Match, Upstream: name, Price: "free"})
 			continue

@@ -1,6 +1,7 @@
-// Package gate sells HTTP upstreams by usage. [Load] reads the configuration of `toll gate --config`, and [New] returns its handler: a
-// reverse proxy that prices each call by a table of rates (package rates), takes the payment (package paid), and counts the use that
-// the response of the upstream reports (package modelapi, and the meters of the configuration).
+// Package gate sells HTTP upstreams and MCP servers by usage. [Load] reads the configuration of `toll gate --config`, and [New] returns
+// its handler: a reverse proxy that prices each call by a table of rates (package rates), takes the payment (package paid), and counts
+// the use that the response of the upstream reports (package modelapi, and the meters of the configuration). For `toll mcp --config`,
+// [Config.Items] returns the prices of tools, resources, and prompts.
 package gate
 
 import (
@@ -43,7 +44,7 @@ const (
 type Config struct {
 	Plan      string               `yaml:"plan"`       // id or name of the plan whose credits pay
 	Agent     string               `yaml:"agent"`      // id or name of the agent that receives the payment; optional
-	Listen    string               `yaml:"listen"`     // host:port, default 127.0.0.1:8403
+	Listen    string               `yaml:"listen"`     // host:port, default 127.0.0.1:8403, or 127.0.0.1:8404 for an MCP server
 	PublicURL string               `yaml:"public_url"` // address at which callers reach the gate
 	Credit    Money                `yaml:"credit"`     // value of one credit, which pages show; prices are in credits
 	CORS      []string             `yaml:"cors"`
@@ -78,9 +79,9 @@ type Upstream struct {
 	header  http.Header
 }
 
-// Route sells one method and path.
+// Route sells one method and path, or one item of an MCP server.
 type Route struct {
-	Match    string `yaml:"match"`    // "METHOD /path", as in package paid
+	Match    string `yaml:"match"`    // "METHOD /path", as in package paid, or an item such as "tools/search" or "tools/*"
 	Upstream string `yaml:"upstream"` // may be omitted if the gate has one upstream
 	Preset   string `yaml:"preset"`   // API of a model server
 	Meter    string `yaml:"meter"`    // name of a meter
@@ -160,7 +161,7 @@ var goNames = regexp.MustCompile(`field (\S+) not found in type \S+`)
 func Parse(text []byte) (*Config, error) {
 	d := yaml.NewDecoder(bytes.NewReader(text))
 	d.KnownFields(true)
-	c := &Config{Listen: "127.0.0.1:8403", HoldSecs: defaultHoldSecs}
+	c := &Config{HoldSecs: defaultHoldSecs}
 	if err := d.Decode(c); err != nil {
 		if errors.Is(err, io.EOF) {
 			return nil, errors.New("is empty")
@@ -181,8 +182,12 @@ func (c *Config) check() error {
 	switch {
 	case c.Plan == "":
 		return errors.New("plan is missing: name the plan whose credits pay")
-	case len(c.Upstreams) == 0:
+	case len(c.Upstreams) == 0 && !c.IsMCP():
 		return errors.New("upstreams is missing: name a server to sell")
+	case len(c.Upstreams) > 1 && c.IsMCP():
+		return errors.New("upstreams must have one MCP server at most")
+	case c.IsMCP() && (len(c.CORS) > 0 || c.Metrics != "" || c.AccessLog || c.TLS != nil || c.Limits != Limits{}):
+		return errors.New("cors, metrics, access_log, tls, and limits apply only to HTTP routes")
 	case len(c.Routes) == 0:
 		return errors.New("routes is missing: without a route, the gate serves nothing")
 	case len(c.Routes) > maxRoutes:
@@ -191,6 +196,12 @@ func (c *Config) check() error {
 		return fmt.Errorf("hold_secs must be 1 to %d; got %d", paid.MaxHoldSecs, c.HoldSecs)
 	case c.TLS != nil && (c.TLS.Cert == "" || c.TLS.Key == ""):
 		return errors.New("tls must name the files cert and key")
+	}
+	if c.Listen == "" {
+		c.Listen = "127.0.0.1:8403"
+		if c.IsMCP() {
+			c.Listen = "127.0.0.1:8404"
+		}
 	}
 	if c.PublicURL != "" {
 		if err := paid.CheckPublicURL(c.PublicURL); err != nil {
@@ -213,6 +224,9 @@ func (c *Config) check() error {
 		if err := u.check(); err != nil {
 			return fmt.Errorf("upstreams.%s.%w", name, err)
 		}
+		if c.IsMCP() && (u.Timeout != 0 || u.Idle != 0) {
+			return fmt.Errorf("upstreams.%s: timeout and idle apply only to HTTP routes", name)
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Meters)) {
 		if err := c.Meters[name].check(); err != nil {
@@ -226,6 +240,12 @@ func (c *Config) check() error {
 		}
 		if err := r.check(c); err != nil {
 			return fmt.Errorf("routes[%d] (%s): %w", i, r.Match, err)
+		}
+		if c.IsMCP() {
+			if slices.ContainsFunc(c.Routes[:i], func(o *Route) bool { return o.Match == r.Match }) {
+				return fmt.Errorf("routes[%d]: %q is already used", i, r.Match)
+			}
+			continue
 		}
 		keys = append(keys, paid.Free(r.Match))
 		if err := paid.CheckRoutes(keys...); err != nil {
@@ -256,6 +276,9 @@ func (u *Upstream) check() (err error) {
 	}
 	return nil
 }
+
+// Header returns the headers of each request, with their references replaced.
+func (u *Upstream) Header() http.Header { return u.header }
 
 var (
 	headerName = regexp.MustCompile("^[-!#$%&'*+.^_`|~0-9A-Za-z]{1,100}$")
@@ -304,7 +327,7 @@ func (r *Route) check(c *Config) (err error) {
 		}
 	}
 	ok := false
-	if r.upstream, ok = c.Upstreams[name]; !ok {
+	if r.upstream, ok = c.Upstreams[name]; !ok && (name != "" || !c.IsMCP()) {
 		return fmt.Errorf("upstream must be the name of an upstream; got %q", name)
 	}
 	method, path, _ := strings.Cut(r.Match, " ")
@@ -351,6 +374,11 @@ func (r *Route) check(c *Config) (err error) {
 			return fmt.Errorf("meter must be the name of a meter; got %q", r.Meter)
 		}
 	}
+	if c.IsMCP() {
+		if err := r.checkItem(); err != nil {
+			return err
+		}
+	}
 	if r.Credits != nil {
 		r.table = rates.Table{{Per: 1, Base: *r.Credits}}
 		return nil
@@ -364,6 +392,9 @@ func (r *Route) check(c *Config) (err error) {
 	}
 	if r.table, err = rates.ParseTable(raw, r.meter.quantities()); err != nil {
 		return fmt.Errorf("line %d: %w", r.Price.Line, err)
+	}
+	if r.operation == nil && slices.ContainsFunc(r.table, func(row rates.Row) bool { return row.CountsTokens() }) {
+		return fmt.Errorf("line %d: rates for tokens, such as input and output, need a preset", r.Price.Line)
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"mime"
 	"net/http"
 	"net/url"
@@ -58,10 +59,10 @@ func restoreExact(res *mcp.CallToolResult) {
 }
 
 // remoteClient returns a client that applies exactMessage to responses, because the SDK transport cannot be wrapped. It does not
-// store cookies, fails on redirects, and sends the token only to the origin of endpoint.
-func remoteClient(endpoint, token string, came func(json.RawMessage)) *http.Client {
+// store cookies, fails on redirects, and sends the headers only to the origin of endpoint.
+func remoteClient(endpoint string, header http.Header, came func(json.RawMessage)) *http.Client {
 	return &http.Client{
-		Transport: &exactTripper{base: http.DefaultTransport, endpoint: endpoint, token: token, came: came},
+		Transport: &exactTripper{base: http.DefaultTransport, endpoint: endpoint, header: header, came: came},
 		CheckRedirect: func(*http.Request, []*http.Request) error {
 			return errors.New("the upstream server redirects to another URL: configure that URL instead")
 		},
@@ -69,15 +70,16 @@ func remoteClient(endpoint, token string, came func(json.RawMessage)) *http.Clie
 }
 
 type exactTripper struct {
-	base            http.RoundTripper
-	endpoint, token string
-	came            func(params json.RawMessage)
+	base     http.RoundTripper
+	endpoint string
+	header   http.Header
+	came     func(params json.RawMessage)
 }
 
 func (t *exactTripper) RoundTrip(req *http.Request) (*http.Response, error) {
-	if u, err := url.Parse(t.endpoint); t.token != "" && err == nil && u.Scheme == req.URL.Scheme && u.Host == req.URL.Host {
+	if u, err := url.Parse(t.endpoint); len(t.header) > 0 && err == nil && u.Scheme == req.URL.Scheme && u.Host == req.URL.Host {
 		req = req.Clone(req.Context())
-		req.Header.Set("Authorization", "Bearer "+t.token)
+		maps.Copy(req.Header, t.header)
 	}
 	res, err := t.base.RoundTrip(req)
 	if err != nil {

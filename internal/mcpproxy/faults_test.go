@@ -97,8 +97,8 @@ func (h *hosted) count(tool string, stop chan struct{}, answered, failed *atomic
 func TestOversizedAnswer(t *testing.T) {
 	for name, h := range map[string]*hosted{
 		"process": roughHost(t),
-		"events":  free(priced(t, service(t), mcpproxy.Remote(nil, recorded(t, rough(), false).url, ""))),
-		"json":    free(priced(t, service(t), mcpproxy.Remote(nil, recorded(t, rough(), true).url, ""))),
+		"events":  free(priced(t, service(t), mcpproxy.Remote(nil, recorded(t, rough(), false).url, nil))),
+		"json":    free(priced(t, service(t), mcpproxy.Remote(nil, recorded(t, rough(), true).url, nil))),
 	} {
 		t.Run(name, func(t *testing.T) {
 			// One such answer was enough to end the connection. Each takes seconds under the race detector.

@@ -61,7 +61,7 @@ func TestProxy_Input(t *testing.T) {
 	ts := httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, &mcp.StreamableHTTPOptions{Stateless: true}))
 	t.Cleanup(ts.Close)
 	for name, u := range map[string]*mcpproxy.Upstream{
-		"http": mcpproxy.Remote(nil, ts.URL, ""), "process": mcpproxy.Command(nil, processOf("asking")),
+		"http": mcpproxy.Remote(nil, ts.URL, nil), "process": mcpproxy.Command(nil, processOf("asking")),
 	} {
 		t.Run(name, func(t *testing.T) { asked(t, service(t), u) })
 	}
@@ -113,7 +113,7 @@ func TestProxy_ParamHeaders(t *testing.T) {
 	add("first")
 	ts := httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, &mcp.StreamableHTTPOptions{Stateless: true}))
 	t.Cleanup(ts.Close)
-	h := free(priced(t, service(t), mcpproxy.Remote(nil, ts.URL, "")))
+	h := free(priced(t, service(t), mcpproxy.Remote(nil, ts.URL, nil)))
 	ask := func(name string) string {
 		return h.post(call(1, name, "west", modernMeta("")), modern("tools/call", name, "Mcp-Param-Region: west")...).body
 	}

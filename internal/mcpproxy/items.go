@@ -220,7 +220,9 @@ func (o *offer) fill(ctx context.Context) error {
 			return fmt.Errorf("mcpproxy: list the %s of the upstream server: %w", t, err)
 		}
 		for _, it := range list {
-			now[it.kind+" "+it.name] = it
+			if o.u.Offers == nil || o.u.Offers(t, it.name) {
+				now[it.kind+" "+it.name] = it
+			}
 		}
 	}
 	for key, old := range o.have {

@@ -53,7 +53,7 @@ func (u *Upstream) modernOf(ctx context.Context, l *link) *mcp.ClientSession {
 	l.modern.once.Do(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), modernTime)
 		defer cancel()
-		session, err := newClient(u.reread).Connect(ctx, u.dial(), nil)
+		session, err := newClient(u.Reread).Connect(ctx, u.dial(), nil)
 		switch {
 		case err != nil:
 		case !isModern(session):

@@ -6,9 +6,11 @@ package mcpproxy
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"maps"
+	"net/http"
 	"os"
 	"os/exec"
 	"slices"
@@ -21,6 +23,7 @@ import (
 
 	"github.com/tollhq/toll/internal/cache"
 	"github.com/tollhq/toll/internal/mcpwire"
+	"github.com/tollhq/toll/paidmcp"
 )
 
 const (
@@ -35,6 +38,10 @@ const (
 // are not forwarded.
 type Upstream struct {
 	ProbeTime time.Duration // maximum time for a process to start and to answer server/discover, default 20 s
+	// Offers reports whether [Upstream.Offer] offers an item; nil for all items. After a change, call [Upstream.Reread].
+	Offers func(t paidmcp.Type, name string) bool
+	// Accepts returns an error for a tool result that cannot be sold, a *mcp.CallToolResult; nil accepts all results.
+	Accepts func(tool string, args json.RawMessage, result any) error
 
 	dial func() mcp.Transport
 	log  *slog.Logger
@@ -116,10 +123,10 @@ func Command(log *slog.Logger, make func() *exec.Cmd) *Upstream {
 	return u
 }
 
-// Remote returns an upstream over streamable HTTP at a url. The token of the builder, if not empty, is sent to it as a bearer token.
-func Remote(log *slog.Logger, endpoint, token string) *Upstream {
+// Remote returns an upstream over streamable HTTP at a url, which gets the headers of the builder.
+func Remote(log *slog.Logger, endpoint string, header http.Header) *Upstream {
 	u := newUpstream(log)
-	h := remoteClient(endpoint, token, u.came)
+	h := remoteClient(endpoint, header, u.came)
 	u.dial = func() mcp.Transport {
 		return &mcp.StreamableClientTransport{Endpoint: endpoint, HTTPClient: h, MaxEventSize: -1}
 	}
@@ -164,7 +171,7 @@ func (u *Upstream) connect(ctx context.Context) (l *link, err error) {
 	u.mu.Lock()
 	u.link = l
 	u.mu.Unlock()
-	u.reread()
+	u.Reread()
 	return l, nil
 }
 
@@ -179,14 +186,14 @@ func (u *Upstream) open(ctx context.Context, limit time.Duration, version string
 		p.broken = func() { u.leave(l) } // calls see at once that it is broken
 	}
 	var err error
-	if l.session, err = newClient(u.reread).Connect(ctx, t, &mcp.ClientSessionOptions{ProtocolVersion: version}); err != nil {
+	if l.session, err = newClient(u.Reread).Connect(ctx, t, &mcp.ClientSessionOptions{ProtocolVersion: version}); err != nil {
 		return nil, err
 	}
 	return l, nil
 }
 
-// reread requests another reading of the lists of the upstream server, without blocking.
-func (u *Upstream) reread() {
+// Reread requests another reading of the lists of the upstream server, without blocking.
+func (u *Upstream) Reread() {
 	select {
 	case u.changed <- struct{}{}:
 	default: // a request is already pending
@@ -381,6 +388,11 @@ func (u *Upstream) callTool(ctx context.Context, req *mcp.CallToolRequest) (*mcp
 	}
 	restoreExact(res)
 	res.Meta = toCaller(res.Meta)
+	if u.Accepts != nil && !res.IsError && res.InputRequests == nil {
+		if err := u.Accepts(p.Name, req.Params.Arguments, res); err != nil {
+			return nil, err
+		}
+	}
 	return res, nil
 }
 

@@ -203,7 +203,7 @@ func TestProxy(t *testing.T) {
 	for name, open := range map[string]func(testing.TB) *mcpproxy.Upstream{
 		"process": func(testing.TB) *mcpproxy.Upstream { return mcpproxy.Command(nil, process) },
 		"http": func(t testing.TB) *mcpproxy.Upstream {
-			return mcpproxy.Remote(nil, recorded(t, somebodys(), false).url, "")
+			return mcpproxy.Remote(nil, recorded(t, somebodys(), false).url, nil)
 		},
 	} {
 		t.Run(name, func(t *testing.T) { proxied(t, svc, open(t)) })
@@ -360,7 +360,7 @@ func TestCredentialsStayHere(t *testing.T) {
 	svc := service(t)
 	web := recorded(t, somebodys(), true)
 	for name, u := range map[string]*mcpproxy.Upstream{
-		"process": mcpproxy.Command(nil, process), "http": mcpproxy.Remote(nil, web.url, "builders-secret"),
+		"process": mcpproxy.Command(nil, process), "http": mcpproxy.Remote(nil, web.url, http.Header{"Authorization": {"Bearer builders-secret"}}),
 	} {
 		h, ann := priced(t, svc, u), svc.Subscriber(50)
 		payload := map[string]any{"x402Version": 2, "payload": map[string]any{"signature": ann.AccessToken}}

@@ -373,6 +373,11 @@ func match(glob, text string) bool {
 // width returns the bytes of the first character of text.
 func width(text string) int { _, n := utf8.DecodeRuneInString(text); return n }
 
+// CountsTokens reports whether the price depends on classes of input or output, which only the presets count.
+func (r *Row) CountsTokens() bool {
+	return slices.ContainsFunc(r.priced(), func(q Quantity) bool { return len(group(q)) > 1 })
+}
+
 // IsBuiltin reports whether every route knows q without a meter.
 func (q Quantity) IsBuiltin() bool {
 	return slices.Contains(inputs, q) || slices.Contains(outputs, q) || slices.Contains(others, q)
