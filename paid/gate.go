@@ -39,8 +39,8 @@ func newGate(f x402.Facilitator, next http.Handler, c *config, terms *seller.Ter
 	if _, err := toll.ParsePlanID(string(c.plan)); err != nil {
 		panic("paid: a paid route needs paid.Plan with a plan id")
 	}
-	if _, ok := f.(x402.Offerer); !ok && len(c.perCall) > 0 {
-		panic("paid: PerCall needs a facilitator that signs offers, such as client.Client")
+	if len(c.perCall) > 0 {
+		seller.CheckOfferer(f, "paid")
 	}
 	c.Facilitator, c.Terms = f, terms
 	g := &gate{next: next, c: c, takesExact: seller.NewCache[struct{}, bool](nil, nil, c.Timeout, c.Clock)}
@@ -231,7 +231,7 @@ func (x *exchange) pay(cred credential) bool {
 		x.refuse("", toll.NewError(toll.CodePaymentRequired).WithHint(x.terms.TokenHint(x.c.tokenHeaders...)), nil)
 		return false
 	}
-	if len(x.exact) > 0 && schemeOf(cred.token) == x402.SchemeExact {
+	if len(x.exact) > 0 && seller.SchemeOf(cred.token) == x402.SchemeExact {
 		return x.payExact(cred.token)
 	}
 	sent, refusal := seller.ReadToken(cred.token)

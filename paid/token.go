@@ -19,7 +19,7 @@ func owns(ctx context.Context, text string, gates ...*gate) bool {
 		return false
 	}
 	perCall := func(g *gate) bool { return len(g.c.perCall) > 0 }
-	if slices.ContainsFunc(gates, perCall) && schemeOf(text) == x402.SchemeExact {
+	if slices.ContainsFunc(gates, perCall) && seller.SchemeOf(text) == x402.SchemeExact {
 		return true
 	}
 	c, ok := seller.AccessToken(text)

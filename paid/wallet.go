@@ -2,7 +2,6 @@ package paid
 
 import (
 	"errors"
-	"strings"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/seller"
@@ -15,21 +14,7 @@ type walletPayment struct {
 	nonce toll.Hash // of the authorization
 }
 
-// schemeOf returns the scheme of the accepted entry of a payment, or "" for a bare access token or a malformed payment.
-func schemeOf(value string) string {
-	var p struct {
-		Accepted struct {
-			Scheme string `json:"scheme"`
-		} `json:"accepted"`
-	}
-	if x402.DecodeHeader(value, &p) != nil {
-		return ""
-	}
-	return p.Accepted.Scheme
-}
-
-// payExact verifies the payment of a wallet. The accepted entry in the payment only selects an entry of the route, which sets the
-// terms. payExact returns false after it wrote the response to an unpaid request.
+// payExact verifies the payment of a wallet. It returns false after it wrote the response to an unpaid request.
 func (x *exchange) payExact(value string) bool {
 	p, err := x402.DecodeExact(value)
 	if err != nil {
@@ -38,43 +23,10 @@ func (x *exchange) payExact(value string) bool {
 	if !x.extensionsFit(p.PaymentIdentifier, p.Extensions) {
 		return false
 	}
-	entry := x.accepted(p)
-	if entry == nil {
-		return false
-	}
-	amount, err := toll.ParseCredits(entry.Amount)
-	if err != nil {
-		x.fail(toll.AsError(err))
-		return false
-	}
-	from, nonce := p.Authorization.From.String(), p.Authorization.Nonce
-	var refusal *seller.Refusal
-	x.sale, refusal = x.c.OpenStock(x.r.Context(), x.offer(), seller.Sale{
-		Stock: &x402.StockPayment{Payload: value, Requirements: x.asRequirements(entry)}, Payer: from, Amount: amount,
-		About: []any{"payer", from, "nonce", nonce.String()},
-	})
-	x.wallet = &walletPayment{entry: entry, nonce: nonce}
+	verb := x.required.Accepts[0].Extra.HTTPVerb
+	sale, entry, refusal := x.c.OpenExact(x.r.Context(), x.offer(), value, p, x.required.Resource.URL, verb, x.exact)
+	x.sale, x.wallet = sale, &walletPayment{entry: entry, nonce: p.Authorization.Nonce}
 	return x.isPaid(refusal)
-}
-
-// accepted returns the entry of the route that a payment selects. If there is no such entry, it writes a 402 and returns nil.
-func (x *exchange) accepted(p *x402.ExactPayment) *x402.ExactRequirements {
-	bad := func(why string) *x402.ExactRequirements {
-		x.refuse(x402.ReasonInvalidRequirements, toll.Errorf(toll.CodeBadRequirements, "%s", why), nil)
-		return nil
-	}
-	// A shortened 402 names the resource without its query.
-	ours := x.required.Resource.URL
-	short, _, _ := strings.Cut(ours, "?")
-	if p.ResourceURL != "" && p.ResourceURL != ours && p.ResourceURL != short {
-		return bad("The payment is for another resource.")
-	}
-	for i := range x.exact {
-		if x.exact[i].Pays(&p.Accepted) {
-			return &x.exact[i]
-		}
-	}
-	return bad("This route does not offer the payment option in accepted.")
 }
 
 // ErrNotSettled means that the payment for a stream was not settled, so no part of the stream is sent.

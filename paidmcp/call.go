@@ -32,15 +32,19 @@ type call struct {
 	args  json.RawMessage
 	url   string
 
-	offers  []*x402.Terms         // terms of the plans that can pay
-	demand  *x402.PaymentRequired // response to an unpaid call
-	plan    toll.PlanID           // plan that pays
-	terms   *x402.Terms           // terms of that plan
-	most    *toll.Credits         // of the [MaxCreditsFunc]
-	began   time.Time             // when the item was called
-	cred    credential
-	sale    *seller.Sale // nil for a free item
-	notices *outbox
+	offers []*x402.Terms         // terms of the plans that can pay
+	demand *x402.PaymentRequired // response to an unpaid call
+	plan   toll.PlanID           // plan that pays
+	terms  *x402.Terms           // terms of that plan
+	most   *toll.Credits         // of the [MaxCreditsFunc]
+	began  time.Time             // when the item was called
+	cred   credential
+	sale   *seller.Sale // nil for a free item
+
+	exact      []x402.ExactRequirements // entries for wallets
+	entry      *x402.ExactRequirements  // the entry that a wallet pays, or nil
+	takesExact func() bool              // whether the service settles the entries
+	notices    *outbox
 }
 
 // receive is the middleware that demands payment for items with a price. It also adapts the list of tools, see listed. One payment
@@ -119,7 +123,8 @@ func (c *call) serve(ctx context.Context, run func(context.Context) (mcp.Result,
 	if refusal := c.pay(ctx); refusal != nil {
 		return refusal.answer()
 	}
-	c.notices = &outbox{flows: c.price.stream}
+	stream := c.price.stream && c.entry == nil // a wallet has no hold that could cover a delivery before the settlement
+	c.notices = &outbox{flows: stream}
 	c.enter()
 	defer c.leave()
 
@@ -133,7 +138,7 @@ func (c *call) serve(ctx context.Context, run func(context.Context) (mcp.Result,
 	}
 	keeper := c.sale.Keep(ctx)
 	defer keeper.Stop()
-	if c.price.stream {
+	if stream {
 		// Notifications are covered only while the hold lasts.
 		cut := func() {
 			cancel(paid.ErrHoldEnded)
@@ -246,6 +251,9 @@ func (c *call) settled(ctx context.Context, res mcp.Result) (mcp.Result, error) 
 
 // amount returns the price of a result, capped at the hold. It returns errInternal if the price function panics.
 func (c *call) amount(res mcp.Result) (amount toll.Credits, err error) {
+	if c.entry != nil {
+		return c.sale.Amount, nil
+	}
 	if c.price.creditsFunc == nil {
 		return c.terms.InBounds(c.price.credits), nil
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -15,6 +16,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/internal/must"
+	"github.com/tollhq/toll/paid"
 	"github.com/tollhq/toll/paidmcp"
 	"github.com/tollhq/toll/x402"
 )
@@ -170,6 +172,77 @@ func TestCall_Function(t *testing.T) {
 	}
 	if ann.Balance() != 77 || f.called("release") != 2 || fmt.Sprint(f.settled) != "[3 10 10]" {
 		t.Errorf("balance %s, %v, settled %v", ann.Balance(), f.calls, f.settled)
+	}
+}
+
+// TestCall_Bounded: a function of the arguments bounds the hold, and can reject a call before its payment is verified.
+func TestCall_Bounded(t *testing.T) {
+	svc := service(t)
+	ann := svc.Subscriber(20)
+	f := &teller{Facilitator: svc.Client()}
+	most, price, fails := toll.Credits(4), toll.Credits(3), error(nil)
+	var before, after paidmcp.CreditsContext
+	s := newShop(svc, f, paidmcp.MaxCreditsFunc(func(c paidmcp.CreditsContext) (toll.Credits, error) {
+		if before = c; most < 0 {
+			panic("no price")
+		}
+		return most, fails
+	}), paidmcp.CreditsFunc(func(c paidmcp.CreditsContext) toll.Credits { after = c; return price }))
+	var held toll.Credits
+	s.work = func(ctx context.Context, _ mcp.Request) error {
+		p, _ := paidmcp.FromContext(ctx)
+		held = p.Amount
+		svc.Advance(3 * time.Second)
+		return nil
+	}
+	l := dial(t, s.server, eras[0])
+	if e := l.call("tools/ask", nil).demand(t, "tools/ask").Accepts[0]; e.Amount != "4" {
+		t.Errorf("the demand is %+v", e)
+	}
+	for _, burns := range []toll.Credits{3, 4} {
+		if r, _ := l.call("tools/ask", ann.AccessToken).paid(t); *r.CreditsRedeemed != burns || held != 4 {
+			t.Errorf("held %s, burned %s, want %s", held, r.CreditsRedeemed, burns)
+		}
+		price = 9 // above the hold
+	}
+	if string(before.Args) != `{"prompt":"hi"}` || before.Result != nil || before.Elapsed != 0 || after.Result == nil || after.Elapsed != 3*time.Second {
+		t.Errorf("%+v, %+v", before, after)
+	}
+	verified := f.called("verify")
+	fails = toll.Errorf(toll.CodeBadRequest, "The argument prompt has no price.")
+	if r := l.call("tools/ask", ann.AccessToken).result(t); !r.IsError || r.Content[0].Text != "The argument prompt has no price." {
+		t.Errorf("%+v", r)
+	}
+	if a := l.call("prompts/ask", ann.AccessToken); a.Error == nil || a.Error.Code != jsonrpc.CodeInvalidParams || a.Error.Message != "The argument prompt has no price." {
+		t.Errorf("%s %+v", a.Result, a.Error)
+	}
+	most = -1
+	if a := l.call("tools/ask", ann.AccessToken); a.Error == nil || a.Error.Code != jsonrpc.CodeInternalError {
+		t.Errorf("a panic: %s %+v", a.Result, a.Error)
+	}
+	if s.count() != 2 || f.called("verify") != verified || ann.Balance() != 13 {
+		t.Errorf("%d runs, %v, balance %s", s.count(), f.calls, ann.Balance())
+	}
+}
+
+// TestPerCall_Panics: malformed prices, and a facilitator that cannot tell whether it settles them.
+func TestPerCall_Panics(t *testing.T) {
+	svc := service(t)
+	cents := paid.Exact{Currency: toll.CurrencyUSDC, Amount: toll.UnitsOf(20_000)}
+	for want, f := range map[string]func(){
+		"paidmcp: PerCall accepts USDC and EURC, not USD": func() { paidmcp.PerCall(paid.Exact{Currency: "USD", Amount: toll.UnitsOf(1)}) },
+		"paidmcp: PerCall needs a facilitator that signs offers, such as client.Client": func() {
+			paidmcp.New(&teller{Facilitator: svc.Client()}, paidmcp.Config{}).Price(paidmcp.Tools, "a", paidmcp.PerCall(cents))
+		},
+	} {
+		func() {
+			defer func() {
+				if got := recover(); got != want {
+					t.Errorf("%v, want %q", got, want)
+				}
+			}()
+			f()
+		}()
 	}
 }
 

@@ -14,7 +14,9 @@ type Payment struct {
 	AgentID        toll.AgentID // "" without an agent
 	AgentRequestID string       // id of this call, its settlement and its receipt
 	Amount         toll.Credits // credits held, the maximum that this call can cost
-	LogicalURL     string       // url of the item, for example "mcp://demo/tools/ask"
+	// Exact is the entry of [PerCall] that a wallet pays, or nil if credits pay. With Exact, PlanID, AgentRequestID, and Amount are zero.
+	Exact      *x402.ExactRequirements
+	LogicalURL string // url of the item, for example "mcp://demo/tools/ask"
 	// Verdict is the verified response of the facilitator. It is shared: treat it as read-only.
 	Verdict *x402.VerifyResponse
 }

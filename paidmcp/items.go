@@ -7,6 +7,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/seller"
 	"github.com/tollhq/toll/paid"
 )
 
@@ -54,6 +55,7 @@ type price struct {
 	creditsFunc func(CreditsContext) toll.Credits
 	maxFunc     func(CreditsContext) (toll.Credits, error)
 	maxAmount   toll.Credits
+	perCall     []seller.Exact
 	plan        toll.PlanID
 	onError     RedeemError
 	stream      bool
@@ -152,7 +154,13 @@ func (p *Payments) AddPrompt(s *mcp.Server, pr *mcp.Prompt, h mcp.PromptHandler,
 // other means; see [Payments.Protect]. Names must be equal. Uris match in any spelling, with or without query and trailing slash.
 // The name of a resource is its uri, or a template of uris in which {...} matches any text. The name "*" sets the price of all
 // items of the type without a price under their name.
-func (p *Payments) Price(t Type, name string, opts ...Option) { p.prices.set(t, name, newPrice(opts)) }
+func (p *Payments) Price(t Type, name string, opts ...Option) {
+	pr := newPrice(opts)
+	if len(pr.perCall) > 0 {
+		seller.CheckOfferer(p.seller.Facilitator, "paidmcp")
+	}
+	p.prices.set(t, name, pr)
+}
 
 // Unprice removes a price.
 func (p *Payments) Unprice(t Type, name string) { p.prices.remove(t, name) }

@@ -27,7 +27,8 @@ var errMissingPlan = &jsonrpc.Error{Code: CodeMisconfigured, Message: "Server mi
 func (c *call) pay(ctx context.Context) *unpaid {
 	var token *x402.Token
 	var r *seller.Refusal
-	if c.cred.token != "" {
+	exact := len(c.price.perCall) > 0 && seller.SchemeOf(c.cred.token) == x402.SchemeExact
+	if c.cred.token != "" && !exact {
 		token, r = seller.ReadToken(c.cred.token)
 	}
 	if refusal := c.offer(ctx, token); refusal != nil {
@@ -36,7 +37,7 @@ func (c *call) pay(ctx context.Context) *unpaid {
 	if c.cred.token == "" {
 		return c.refuse(wordRequired, "", "")
 	}
-	if base := strings.TrimSuffix(c.cfg.EndpointURL, pathMCP); r == nil && base != "" {
+	if base := strings.TrimSuffix(c.cfg.EndpointURL, pathMCP); r == nil && base != "" && !exact {
 		r = c.CheckResource(token, base, func() string { return c.cfg.EndpointURL })
 	}
 	if r == nil {
@@ -49,7 +50,11 @@ func (c *call) pay(ctx context.Context) *unpaid {
 			o.Settled = f
 		}
 		o.Max, _ = seller.Price(c.terms, c.asked())
-		c.sale, r = c.Open(ctx, o, c.cred.token)
+		if exact {
+			r = c.openExact(ctx, o)
+		} else {
+			c.sale, r = c.Open(ctx, o, c.cred.token)
+		}
 	}
 	switch {
 	case r == nil:
@@ -67,10 +72,14 @@ func (c *call) pay(ctx context.Context) *unpaid {
 // payment describes the payment to the handler.
 func (c *call) payment() Payment {
 	p := c.sale
-	return Payment{
+	out := Payment{
 		Payer: p.Payer, PlanID: p.PlanID, AgentID: p.AgentID, AgentRequestID: p.AgentRequestID, Amount: p.Amount, LogicalURL: c.url,
-		Verdict: p.Verdict,
+		Verdict: p.Verdict, Exact: c.entry,
 	}
+	if c.entry != nil {
+		out.Amount = 0
+	}
+	return out
 }
 
 // offer sets the plans that can pay, the plan that pays, its terms, and the demand. It returns nil, or the response on a failure.
@@ -98,6 +107,7 @@ func (c *call) offer(ctx context.Context, token *x402.Token) *unpaid {
 			c.terms = t
 		}
 	}
+	c.setExact(ctx)
 	return nil
 }
 

@@ -64,8 +64,9 @@ type Payments struct {
 	cfg     Config
 	prices  priceList
 	plans   *seller.Cache[toll.AgentID, []toll.PlanID]
-	callers sync.Map // running calls with a progress token: speaker -> *call
-	servers sync.Map // protected servers: weak.Pointer[mcp.Server] -> struct{}
+	taken   *seller.Cache[string, bool] // whether the service settles entries for wallets, by their JSON
+	callers sync.Map                    // running calls with a progress token: speaker -> *call
+	servers sync.Map                    // protected servers: weak.Pointer[mcp.Server] -> struct{}
 }
 
 // bearerWarned is set after the one warning that bearer tokens as payments are deprecated.
@@ -80,7 +81,7 @@ func New(f x402.Facilitator, cfg Config) *Payments {
 	}
 	s.SetDefaults()
 	s.Terms = seller.NewTermsCache(f, s.Timeout, s.Clock)
-	return &Payments{seller: s, cfg: cfg, plans: newPlans(s)}
+	return &Payments{seller: s, cfg: cfg, plans: newPlans(s), taken: seller.NewCache[string, bool](nil, nil, s.Timeout, s.Clock)}
 }
 
 // Protect makes s demand payment for items with a price. The functions that add items call it; call it for items that are added

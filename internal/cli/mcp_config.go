@@ -112,7 +112,11 @@ var errNotOffered = toll.Errorf(toll.CodePathNotFound, "The seller does not offe
 
 func itemOptions(i gate.Item, log *slog.Logger) []paidmcp.Option {
 	if n, fixed := i.Fixed(); fixed {
-		return []paidmcp.Option{paidmcp.Credits(n)}
+		options := []paidmcp.Option{paidmcp.Credits(n)}
+		if e := i.Exact(); e != nil {
+			options = append(options, paidmcp.PerCall(*e))
+		}
+		return options
 	}
 	return []paidmcp.Option{
 		paidmcp.MaxCreditsFunc(func(c paidmcp.CreditsContext) (toll.Credits, error) { return i.Hold(c.Args) }),

@@ -52,7 +52,7 @@ func run(t *testing.T, dir string, opts ...tolltest.Option) {
 		Setup:               func(env *testscript.Env) error { return setup(env, opts) },
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits": exits, "capture": capture, "member": member, "healthy": healthy, "appears": appears, "rail": rail,
-			"tool": tool, "enrolls": enrolls, "pays": pays,
+			"tool": tool, "certifies": certifies, "enrolls": enrolls, "pays": pays,
 		},
 	})
 }

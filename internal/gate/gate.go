@@ -88,8 +88,10 @@ func New(c *Config, d Deps) http.Handler {
 		list = append(list, paid.At(r.Match, append(opts, price...)...))
 	}
 	first := c.Routes[0].upstream.address // each route has its own
-	h := handler{replays: replays, next: paid.Proxy(d.Facilitator, first, list...), metrics: d.Metrics, log: d.Log, accessLog: c.AccessLog}
-	if len(c.CORS) > 0 {
+	h := handler{
+		replays: replays, next: paid.Proxy(d.Facilitator, first, list...), metrics: d.Metrics, log: d.Log, accessLog: c.AccessLog, cors: len(c.CORS) > 0,
+	}
+	if h.cors {
 		return paid.CORS(h, c.CORS...)
 	}
 	return h
@@ -164,11 +166,12 @@ type handler struct {
 	metrics   *Metrics
 	log       *slog.Logger
 	accessLog bool
+	cors      bool // scripts read the headers with the credits
 }
 
 func (h handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := &call{start: time.Now(), sent: r.Header, caller: r.Context()}
-	a := &answer{ResponseWriter: w, call: c, replays: h.replays}
+	a := &answer{ResponseWriter: w, call: c, replays: h.replays, cors: h.cors}
 	defer func() {
 		if c.leave != nil {
 			c.leave()
@@ -221,6 +224,7 @@ type answer struct {
 	call    *call
 	replays *Replays
 	status  int
+	cors    bool
 }
 
 // Unwrap supports [http.ResponseController].
@@ -230,6 +234,9 @@ func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 func (a *answer) WriteHeader(status int) {
 	if status >= 200 {
 		a.status = cmp.Or(a.status, status)
+	}
+	if a.cors && status >= 200 {
+		a.Header().Add("Access-Control-Expose-Headers", strings.ToLower(HeaderUsed+", "+HeaderRemaining+", "+HeaderHeld))
 	}
 	if s := a.call.receipt.Load(); s != nil {
 		if s.CreditsRedeemed != nil {

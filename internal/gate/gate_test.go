@@ -37,6 +37,8 @@ type scene struct {
 	left  chan struct{} // receives when the gate notices that a caller has disconnected
 	queue *paid.Queue
 	log   *bytes.Buffer
+
+	metrics *gate.Metrics
 }
 
 // begin starts a gate with a configuration, in which UPSTREAM is the address of h.
@@ -52,9 +54,9 @@ func beginWith(t *testing.T, config string, h http.Handler, replays *gate.Replay
 	t.Cleanup(up.Close)
 	c := must.Get(gate.Parse([]byte("plan: Models\n" + strings.ReplaceAll(config, "UPSTREAM", up.URL))))(t)
 	must.Do(t, c.CheckPlan(must.Get(svc.Client().Terms(t.Context(), svc.Plan()))(t)))
-	log, queue := &locked{}, paid.NewQueue()
+	log, queue, metrics := &locked{}, paid.NewQueue(), gate.NewMetrics()
 	g := gate.New(c, gate.Deps{
-		Facilitator: svc.Client(), Plan: svc.Plan(), Agent: svc.Agent(), Queue: queue, Replays: replays, Metrics: gate.NewMetrics(),
+		Facilitator: svc.Client(), Plan: svc.Plan(), Agent: svc.Agent(), Queue: queue, Replays: replays, Metrics: metrics,
 		Log: slog.New(slog.NewTextHandler(log, nil)), BuyAt: svc.URL() + "/buy",
 	})
 	left := make(chan struct{}, 1000)
@@ -63,7 +65,7 @@ func beginWith(t *testing.T, config string, h http.Handler, replays *gate.Replay
 		g.ServeHTTP(w, r)
 	}))
 	t.Cleanup(front.Close)
-	return &scene{T: t, svc: svc, url: front.URL, front: front, left: left, queue: queue, log: &log.Buffer}
+	return &scene{T: t, svc: svc, url: front.URL, front: front, left: left, queue: queue, log: &log.Buffer, metrics: metrics}
 }
 
 type locked struct {
@@ -373,6 +375,75 @@ routes:
 		r := s.send("POST", "/v1/chat/completions", ann.AccessToken, chat("mistral-small", "", `,"stream":true`+more))
 		if want := toll.Credits(21 * (i + 1)); r.status != 200 || !strings.Contains(r.body, `"completion_tokens":10`) || !strings.HasSuffix(r.body, "[DONE]\n\n") || spent(ann, 10_000) != want {
 			t.Errorf("%s: %d, %d credits: %s", more, r.status, spent(ann, 10_000), r.body)
+		}
+	}
+}
+
+// TestBrowser: pages of a configured origin can ask before they call, and read the credits of a response.
+func TestBrowser(t *testing.T) {
+	s := begin(t, `
+cors: [https://app.example.com]
+upstreams: { a: { url: UPSTREAM } }
+routes: [ { match: POST /ask, credits: 2 }, { match: GET /free, free: true } ]
+`, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodOptions {
+			t.Error("a preflight reached the upstream")
+		}
+		w.Header().Set("Access-Control-Allow-Origin", "https://upstream.example.com")
+	}))
+	ann := s.svc.Subscriber(10)
+	asks := []string{"Access-Control-Request-Method", "POST", "Access-Control-Request-Headers", "authorization,content-type"}
+	r := s.send("OPTIONS", "/ask", "", "", append(asks, "Origin", "https://app.example.com")...)
+	if r.status != 204 || r.header.Get("Access-Control-Allow-Origin") != "https://app.example.com" || r.header.Get("Access-Control-Allow-Methods") != "POST" ||
+		r.header.Get("Access-Control-Allow-Headers") != "authorization,content-type" {
+		t.Errorf("preflight: %d %v", r.status, r.header)
+	}
+	for _, c := range []struct {
+		method, path, token string
+		status              int
+		used                string
+	}{{"POST", "/ask", ann.AccessToken, 200, "2"}, {"POST", "/ask", "", 402, ""}, {"GET", "/free", "", 200, ""}} {
+		r := s.send(c.method, c.path, c.token, "", "Origin", "https://app.example.com")
+		exposed := strings.Join(r.header.Values("Access-Control-Expose-Headers"), ", ")
+		if r.status != c.status || r.header.Get(gate.HeaderUsed) != c.used || r.header.Get("Access-Control-Allow-Origin") != "https://app.example.com" {
+			t.Errorf("%s: %d %v", c.path, r.status, r.header)
+		}
+		for _, name := range []string{"x-credits-used", "x-credits-remaining", "x-credits-held", "payment-response"} {
+			if !strings.Contains(exposed, name) {
+				t.Errorf("%s: a page cannot read %s: %s", c.path, name, exposed)
+			}
+		}
+	}
+	r = s.send("OPTIONS", "/ask", "", "", append(asks, "Origin", "https://other.example.com")...)
+	if r.status == 204 || r.header.Get("Access-Control-Allow-Origin") != "" {
+		t.Errorf("another origin: %d %v", r.status, r.header)
+	}
+}
+
+// TestMetrics: the page for Prometheus counts the calls, credits, and uncovered credits of each route.
+func TestMetrics(t *testing.T) {
+	s := begin(t, search, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprint(w, `{"results":[`+strings.Repeat("1,", 100)+`1]}`)
+	}))
+	ann := s.svc.Subscriber(100_000)
+	s.send("GET", "/search", ann.AccessToken, "")
+	s.send("GET", "/search", "", "")
+	s.send("GET", "/fixed", ann.AccessToken, "")
+	s.send("GET", "/nowhere", "", "")
+	w := httptest.NewRecorder()
+	s.metrics.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+	for _, line := range []string{
+		`toll_gate_requests_total{route="GET /search",status="200"} 1`,
+		`toll_gate_requests_total{route="GET /search",status="402"} 1`,
+		`toll_gate_requests_total{route="other",status="404"} 1`,
+		`toll_gate_credits_total{route="GET /search"} 5000`,
+		`toll_gate_credits_total{route="GET /fixed"} 3`,
+		`toll_gate_uncovered_credits_total{route="GET /search"} 150`,
+		`toll_gate_upstream_seconds_count{route="GET /search"} 1`,
+	} {
+		if !strings.Contains(w.Body.String(), "\n"+line+"\n") {
+			t.Errorf("the page lacks %s", line)
 		}
 	}
 }

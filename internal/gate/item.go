@@ -145,7 +145,7 @@ func (i Item) Price(args, result []byte, took time.Duration) (price, over toll.C
 		return hold, 0, nil
 	}
 	u := rates.Usage{Counts: map[rates.Quantity]int64{}}
-	i.route.meter.ofResponse(&u, nil, structured(result))
+	i.route.meter.read(&u, false, nil, structured(result))
 	complete(&u, inputs, took, int64(len(result)))
 	return row.Price(u, hold)
 }
