@@ -231,7 +231,7 @@ func settled(r *http.Request, s *x402.SettleResponse) {
 // measure completes the usage with the quantities that need no report of the upstream.
 func (c *call) measure() { complete(&c.usage, c.inputs, c.upstream, c.bytes) }
 
-// complete adds the quantities of the request, and those that need no report: requests, seconds, and bytes of the response.
+// complete adds the quantities of the request, and the measured quantities: requests, seconds, and bytes of the response.
 func complete(u *rates.Usage, inputs rates.Usage, took time.Duration, size int64) {
 	if u.Counts == nil {
 		u.Counts = map[rates.Quantity]int64{}

@@ -61,7 +61,7 @@ func (c *Config) Items() (out []Item) {
 	return out
 }
 
-// UpstreamServer returns the upstream of the configuration of an MCP server, or nil if the file has none.
+// UpstreamServer returns the upstream of the configuration of an MCP server, or nil if the file has no upstream.
 func (c *Config) UpstreamServer() *Upstream {
 	for _, u := range c.Upstreams {
 		return u
@@ -73,7 +73,7 @@ func (r *Route) checkItem() error {
 	i, ok := itemOf(r.Match)
 	switch {
 	case !ok:
-		return errors.New("match must be an item such as tools/search: HTTP routes need a file of their own")
+		return errors.New("match must be an item such as tools/search: put HTTP routes into another file")
 	case r.Preset != "" || r.OutputLimit != "":
 		return errors.New("preset and output_limit apply only to HTTP routes")
 	case !r.Price.IsZero() && i.Type != "tools":
