@@ -17,6 +17,10 @@
 //  5. If the settlement is refused, or its outcome is unknown after three tries, no part of the result is sent
 //     (see [OnRedeemError]).
 //
+// The price of a call is fixed ([Credits]), or depends on its result ([CreditsFunc]) and, for the hold, on its arguments
+// ([MaxCreditsFunc]). With [PerCall], a wallet without a plan can pay for a call with a fixed price. Its money is not held, so the
+// authorization is executed before the result or any notification is sent.
+//
 // # Disconnects
 //
 // A caller that cancels a call or disconnects while the handler works cannot fetch the answer. [OnDisconnect], or
