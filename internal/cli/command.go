@@ -60,6 +60,9 @@ func flagFault(c *cobra.Command, err error) error {
 	return fmt.Errorf("%w. Did you mean --%s?", err, strings.Join(near, " or --"))
 }
 
+// annotationOwnArgs marks a group that checks its own arguments.
+const annotationOwnArgs = "toll-own-args"
+
 // finish adds examples, and makes an unknown command in a group an error.
 func finish(c *cobra.Command) {
 	if c.Example == "" && c.HasParent() && !c.HasSubCommands() && c.Parent().Name() != "completion" && !c.Hidden && !c.Parent().Hidden {
@@ -71,7 +74,7 @@ func finish(c *cobra.Command) {
 	if c.Name() == "completion" {
 		c.Annotations = withoutProfile
 	}
-	if c.HasParent() && c.HasSubCommands() { // cobra looks after the root alone
+	if _, own := c.Annotations[annotationOwnArgs]; !own && c.HasParent() && c.HasSubCommands() { // cobra looks after the root alone
 		c.SuggestionsMinimumDistance = 2
 		c.Args = func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {

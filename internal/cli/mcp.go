@@ -83,6 +83,7 @@ toll mcp --config mcp.yaml -- npx -y some-mcp-server`
 		}
 		return runMCP(cmd.Context(), a, f, args)
 	}
+	c.Annotations = map[string]string{annotationOwnArgs: ""}
 	c.AddCommand(gateCheckCommand(a, "mcp"))
 	return c
 }
