@@ -60,9 +60,6 @@ func flagFault(c *cobra.Command, err error) error {
 	return fmt.Errorf("%w. Did you mean --%s?", err, strings.Join(near, " or --"))
 }
 
-// annotationOwnArgs marks a group that checks its own arguments.
-const annotationOwnArgs = "toll-own-args"
-
 // finish adds examples, and makes an unknown command in a group an error.
 func finish(c *cobra.Command) {
 	if c.Example == "" && c.HasParent() && !c.HasSubCommands() && c.Parent().Name() != "completion" && !c.Hidden && !c.Parent().Hidden {
@@ -177,6 +174,8 @@ const (
 	annotationSecret = "toll-secret"
 	// annotationNoProfile marks commands that call no service, which a broken configuration file must not stop.
 	annotationNoProfile = "toll-no-profile"
+	// annotationOwnArgs marks a group that checks its own arguments.
+	annotationOwnArgs = "toll-own-args"
 )
 
 // withoutProfile marks a command, and those below it, with [annotationNoProfile].
