@@ -53,17 +53,31 @@ var UsageTimes = [11]time.Duration{
 	10 * time.Second, 30 * time.Second, time.Minute, 5 * time.Minute, 30 * time.Minute,
 }
 
-// Usage counts settlements in one hour or day, or for one plan, agent, or subscriber. Only the member it is grouped by is set.
+// MaxLabelBytes bounds each member of [UsageLabels].
+const MaxLabelBytes = 64
+
+// UsageLabels name the upstream, the route, and the model of a settled request, to group [Usage]. Each is at most [MaxLabelBytes] of
+// UTF-8 without control characters; empty if unknown.
+type UsageLabels struct {
+	Upstream string `json:"upstream,omitzero" maxLength:"64" doc:"Server behind a gate. Only the seller sees it."`
+	Route    string `json:"route,omitzero" maxLength:"64" doc:"Pattern of the request, such as POST /v1/chat/completions."`
+	Model    string `json:"model,omitzero" maxLength:"64" doc:"Model that the request named."`
+}
+
+// Usage counts settlements in one hour or day, or for one plan, agent, subscriber, or label. Only the member it is grouped by is set.
 type Usage struct {
 	Start             *Time    `json:"start,omitzero"` // of the hour or day, UTC
 	PlanID            PlanID   `json:"planId,omitzero"`
 	AgentID           AgentID  `json:"agentId,omitzero"` // by agent, "" groups settlements without an agent
 	SubscriberAddress *Address `json:"subscriberAddress,omitzero"`
+	Upstream          string   `json:"upstream,omitzero"` // by label, empty groups labeled settlements without it
+	Route             string   `json:"route,omitzero"`
+	Model             string   `json:"model,omitzero"`
 	Settled           int64    `json:"settled"` // settlements
 	Credits           Sum      `json:"credits"` // burned
 	// HoldToSettle counts settlements with a hold by the time from hold to settlement: element i counts times below
-	// UsageTimes[i] and at or above the previous bound. It is empty when not counted: as buyer, and by subscriber.
-	HoldToSettle  []int64 `json:"holdToSettle,omitempty" doc:"Settlements by the time since the hold, in 12 buckets: below 10 ms, 30 ms, 100 ms, 300 ms, 1 s, 3 s, 10 s, 30 s, 1 min, 5 min, and 30 min, and longer. Absent as buyer and by subscriber."`
+	// UsageTimes[i] and at or above the previous bound. It is empty when not counted: as buyer, by subscriber, and by label.
+	HoldToSettle  []int64 `json:"holdToSettle,omitempty" doc:"Settlements by the time since the hold, in 12 buckets: below 10 ms, 30 ms, 100 ms, 300 ms, 1 s, 3 s, 10 s, 30 s, 1 min, 5 min, and 30 min, and longer. Absent as buyer, by subscriber, and by label."`
 	LastSettledAt *Time   `json:"lastSettledAt,omitzero"` // only as buyer, and by subscriber
 }
 

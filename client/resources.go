@@ -157,7 +157,7 @@ func (c *Client) Holdings(ctx context.Context, opts ...ListOption) iter.Seq2[*to
 	return list[toll.Balance](ctx, c, api("/protocol/holdings"), "holdings", opts)
 }
 
-// By groups usage and revenue by "hour", "day" (default), "plan", "agent" or "subscriber".
+// By groups usage and revenue by "hour", "day" (default), "plan", "agent" or "subscriber", and usage also by "upstream", "route" or "model".
 func By(what string) ListOption { return Filter("by", what) }
 
 // AsBuyer selects the caller's own usage instead of the usage of the caller's plans.

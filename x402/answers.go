@@ -102,6 +102,8 @@ func (r *plainReader) value(into any) {
 	case *tokenField:
 		v.text = r.text()
 		v.set = !r.bad
+	case *toll.UsageLabels:
+		r.object(labelMembers, &v.Upstream, &v.Route, &v.Model)
 	case *knownRequired:
 		r.bad = !v.read(r) || r.bad
 	case *json.RawMessage:

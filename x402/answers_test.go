@@ -205,6 +205,8 @@ type (
 		MarginPercent  *x402.Margin `json:"marginPercent,omitempty"`
 		AgentRequestID string       `json:"agentRequestId,omitempty"`
 		Batch          bool         `json:"batch,omitzero"`
+
+		Labels toll.UsageLabels `json:"labels,omitzero"`
 	}
 )
 
@@ -248,6 +250,7 @@ func TestRequestsByHandAreThoseOfTheGenericEncoder(t *testing.T) {
 		}
 		sv := strictVerifyBody{both, rnd.IntN(2) == 0, rnd.IntN(3), text()}
 		ss := strictSettleBody{strictAsked: both, AgentRequestID: text(), Batch: rnd.IntN(2) == 0}
+		ss.Labels = toll.UsageLabels{Upstream: text(), Route: text(), Model: text()}
 		if rnd.IntN(2) == 0 {
 			ss.MarginPercent = &margin
 		}
@@ -257,7 +260,7 @@ func TestRequestsByHandAreThoseOfTheGenericEncoder(t *testing.T) {
 		}
 		s := &x402.SettleRequest{
 			PaymentRequired: p, AccessToken: both.AccessToken, MaxAmount: both.MaxAmount, MarginPercent: ss.MarginPercent,
-			AgentRequestID: ss.AgentRequestID, Batch: ss.Batch,
+			AgentRequestID: ss.AgentRequestID, Batch: ss.Batch, Labels: ss.Labels,
 		}
 		for _, c := range []struct{ byHand, generic any }{{v, &sv}, {s, &ss}} {
 			got, err := x402.Encode(c.byHand)

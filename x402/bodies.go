@@ -57,7 +57,8 @@ func NewBodies() *Bodies {
 // Names of members, in the order of the encoder and of the pointers in Decode.
 var (
 	verifyBodyMembers = []string{"paymentRequired", "x402AccessToken", "maxAmount", "hold", "holdSecs", "agentRequestId"}
-	settleBodyMembers = []string{"paymentRequired", "x402AccessToken", "maxAmount", "agentRequestId", "batch"}
+	settleBodyMembers = []string{"paymentRequired", "x402AccessToken", "maxAmount", "agentRequestId", "batch", "labels"}
+	labelMembers      = []string{"upstream", "route", "model"}
 )
 
 // Decode is like [Decode] for a body of this sender, a *VerifyRequest or *SettleRequest. PaymentRequired is shared with
@@ -76,7 +77,7 @@ func (b *Bodies) Decode(sender toll.Address, data []byte, v any) error {
 	case *SettleRequest:
 		var in settleBody
 		if required := shard.of(sender, &in.paymentBody, &r.PaymentRequired); readBody(
-			data, settleBodyMembers, required, &in.AccessToken, &in.MaxAmount, &in.AgentRequestID, &in.Batch,
+			data, settleBodyMembers, required, &in.AccessToken, &in.MaxAmount, &in.AgentRequestID, &in.Batch, &in.Labels,
 		) && r.take(&in) == nil {
 			return nil
 		}

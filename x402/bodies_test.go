@@ -51,6 +51,8 @@ var oddBodies = []string{
 	usualBody(`,"hold":tru`), usualBody(`,"maxAmount":1:2`), usualBody(`,"maxAmount":"1"2`), usualBody(`,`), usualBody(`}`), usualBody(`,"agentRequestId":"a"b`),
 	usualBody(`,"paymentPayload":"x"`), usualBody(`,"paymentPayload":null`), usualBody(`,"m\u0061xAmount":"1"`), usualBody(`,"":1`),
 	usualBody("") + " ", " " + usualBody("\n,\t\"hold\" : true\r"), usualBody("") + "x", usualBody("") + "\x00", "\xef\xbb\xbf" + usualBody(""),
+	usualBody(`,"labels":{"upstream":"a","route":"GET /é","model":"m"}`), usualBody(`,"labels":{}`), usualBody(`,"labels":null`),
+	usualBody(`,"labels":{"model":"a","model":"b"}`), usualBody(`,"labels":{"model":7}`), usualBody(`,"labels":{"other":"a"}`), usualBody(`,"labels":"a"`),
 	usualBody(`,"batch":true,"maxAmount":"3"`), strings.Replace(usualBody(""), `"x402Version":2`, `"x402Version":1`, 1),
 	strings.Replace(usualBody(""), `"x402Version":2`, `"x402Version":2,"x402Version":2`, 1), strings.Replace(usualBody(""), `"url":"/ask"`, `"url":"\ud800"`, 1),
 	strings.Replace(usualBody(""), usualRequired, "null", 1), strings.Replace(usualBody(""), usualRequired, "7", 1),

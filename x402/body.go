@@ -210,6 +210,8 @@ type settleBody struct {
 	paymentBody
 	Batch         toll.Bool `json:"batch"`
 	MarginPercent *Margin   `json:"marginPercent"`
+
+	Labels toll.UsageLabels `json:"labels"`
 }
 
 // UnmarshalJSON decodes the spec body or the stock body. Errors: [toll.CodeBodyDialect], [toll.CodeBadX402Version],
@@ -243,7 +245,7 @@ func (r *SettleRequest) take(b *settleBody) error {
 	if b.MarginPercent != nil && b.MaxAmount != nil {
 		return toll.NewError(toll.CodeAmountAndMargin)
 	}
-	r.AccessToken, r.MaxAmount, r.MarginPercent, r.Batch = b.AccessToken.text, b.MaxAmount, b.MarginPercent, bool(b.Batch)
+	r.AccessToken, r.MaxAmount, r.MarginPercent, r.Batch, r.Labels = b.AccessToken.text, b.MaxAmount, b.MarginPercent, bool(b.Batch), b.Labels
 	if b.AgentRequestID != nil {
 		r.AgentRequestID = *b.AgentRequestID
 	}

@@ -137,6 +137,7 @@ type SettleRequest struct {
 	MarginPercent   *Margin       // instead of MaxAmount: the credits of the recorded sub-tasks, and this much more
 	AgentRequestID  string        // idempotency id; empty: the nonce names the request, else each call is a new one
 	Batch           bool
+	Labels          toll.UsageLabels // for usage; not part of the identity of the request
 }
 
 // SettleResponse is the receipt, or a refusal with Success false. All its numbers are strings.

@@ -56,6 +56,12 @@ func (r *SettleRequest) appendJSON(b []byte) ([]byte, error) {
 	if r.Batch {
 		b = append(b, `,"batch":true`...)
 	}
+	if l := &r.Labels; *l != (toll.UsageLabels{}) {
+		b = append(b, `,"labels":{`...)
+		first := len(b)
+		b = appendText(appendText(appendText(b, `,"upstream":`, l.Upstream), `,"route":`, l.Route), `,"model":`, l.Model)
+		b = append(append(b[:first], b[first+1:]...), '}') // no comma before the first member
+	}
 	return append(b, '}'), err
 }
 

@@ -31,10 +31,10 @@ func (s sums) routes() []route {
 			summary: "Sum the settlements of your plans, or your own use", action: listsBeside("UsageList", list.Usage, s.listUsage),
 			query: slices.Concat([]query{
 				{"role", "seller (default): use of your plans; buyer: your own use."},
-				{"by", "day (default), hour, plan, agent, or subscriber (requires planId). With role=buyer: day or plan."},
+				{"by", "day (default), hour, plan, agent, or subscriber (requires planId); or upstream, route, or model, for settlements with these labels. With role=buyer: day, plan, route, or model."},
 				{"planId", "Only settlements of this plan. With role=seller, you must own the plan."},
 				{"agentId", "Only settlements that name this agent. Requires role=seller."},
-				{"subscriber", "Only settlements of this subscriber. Requires role=seller, planId, and by=day."},
+				{"subscriber", "Only settlements of this subscriber. Requires role=seller, planId, and by=day, route, or model."},
 			}, usageRange, sortedBy(store.SortGroup)),
 			codes: append(slices.Clip(sums), toll.CodeBadAddress),
 		},
@@ -93,7 +93,7 @@ func (f *filters) agent() *toll.AgentID {
 
 func (s sums) listUsage(c *call, p store.Page, q url.Values) (none store.List[*toll.Usage], rest sumMembers, err error) {
 	f := filters{q: q}
-	asked := f.sums(p, "hour", "day", "plan", "agent", "subscriber")
+	asked := f.sums(p, "hour", "day", "plan", "agent", "subscriber", "upstream", "route", "model")
 	asked.Agent = f.agent()
 	asked.AsBuyer = filter(&f, "role", wordOf("seller", "buyer")) == "buyer"
 	asked.Subscriber = filter(&f, "subscriber", toll.ParseAddress)

@@ -24,6 +24,7 @@ func TestUsage(t *testing.T) {
 	each(t, func(t *testing.T, s *stack) {
 		first, second := s.plan(s.b1, freePlan), s.plan(s.b1, freePlan)
 		agent := s.agent(s.b1, first)
+		labels := `,"labels":{"upstream":"gpu","route":"POST /chat","model":"small"}`
 		settle := func(who actor, plan string, times int) {
 			t.Helper()
 			if a := s.do(who, "POST", base+"/protocol/plans/"+plan+"/order", ""); a.status != 200 {
@@ -31,7 +32,7 @@ func TestUsage(t *testing.T) {
 			}
 			token, _ := s.token(who, plan)
 			for range times {
-				if a := s.do(s.b1, "POST", base+"/x402/settle", paymentBody(plan, token, "")); a.status != 200 {
+				if a := s.do(s.b1, "POST", base+"/x402/settle", paymentBody(plan, token, labels)); a.status != 200 {
 					t.Fatalf("%d %s", a.status, a.body)
 				}
 			}
@@ -39,7 +40,9 @@ func TestUsage(t *testing.T) {
 		day := s.clock.now().Truncate(24 * time.Hour)
 		settle(s.s1, first, 2)
 		s.clock.advance(time.Hour)
+		labels = ""
 		settle(s.s1, second, 1)
+		labels = `,"labels":{"route":"GET /search"}`
 		s.clock.advance(24 * time.Hour)
 		settle(s.b2, first, 3)
 		var waiting struct{ CountedUntil toll.Time }
@@ -57,6 +60,8 @@ func TestUsage(t *testing.T) {
 				name = u.Start.UTC().Format("2006-01-02T15:04:05.000Z")
 			case u.AgentID != "":
 				name = string(u.AgentID)
+			case u.Route != "" || u.Model != "":
+				name = u.Route + u.Model
 			case u.SubscriberAddress != nil:
 				name = u.SubscriberAddress.Lower()
 			}
@@ -86,6 +91,13 @@ func TestUsage(t *testing.T) {
 			{s.b1, "by=agent&planId=" + second, []string{row("", 1, "5")}},
 			{s.b1, "by=subscriber&planId=" + first, subscribers},
 			{s.b1, "planId=" + first + "&subscriber=" + s.s1.address.Lower(), []string{row(at(0), 2, "10")}},
+			{s.b1, "by=route", []string{row("GET /search", 3, "15"), row("POST /chat", 2, "10")}},
+			{s.b1, "by=model&planId=" + first, []string{row("", 3, "15"), row("small", 2, "10")}},
+			{s.b1, "by=model&planId=" + first + "&subscriber=" + s.s1.address.Lower(), []string{row("small", 2, "10")}},
+			{s.b1, "by=model&planId=" + second, nil}, // a settlement without labels
+			{s.s1, "role=buyer&by=model", []string{row("small", 2, "10")}},
+			{s.b2, "role=buyer&by=route", []string{row("GET /search", 3, "15")}},
+			{s.s1, "by=route", nil},
 			{s.s1, "", nil},
 			{s.b1, "role=buyer", nil},
 			{s.s1, "role=buyer", []string{row(at(0), 3, "15")}},
@@ -118,7 +130,8 @@ func TestUsage(t *testing.T) {
 			}
 		}
 		for query, code := range map[string]string{
-			"by=minute": "BCK.HTTP.400", "role=buyer&by=hour": "BCK.HTTP.400", "role=buyer&by=subscriber": "BCK.HTTP.400", "by=subscriber": "BCK.HTTP.400",
+			"role=buyer&by=upstream": "BCK.HTTP.400", "by=upstream&planId=" + first + "&subscriber=" + s.s1.address.Lower(): "BCK.HTTP.400",
+			"by=model&agentId=" + agent: "BCK.HTTP.400", "by=minute": "BCK.HTTP.400", "role=buyer&by=hour": "BCK.HTTP.400", "role=buyer&by=subscriber": "BCK.HTTP.400", "by=subscriber": "BCK.HTTP.400",
 			"role=buyer&agentId=" + agent: "BCK.HTTP.400", "subscriber=" + s.s1.address.Lower(): "BCK.HTTP.400", "since=2020-01-01": "BCK.HTTP.400",
 			"by=hour&since=2026-10-01": "BCK.HTTP.400", "since=2026-11-21&until=2026-11-20": "BCK.HTTP.400", "planId=x": "BCK.COMMON.0026",
 			"planId=11111": "BCK.PROTOCOL.0003", "pageSize=101": "BCK.COMMON.0904", "cursor=x": "BCK.COMMON.0904",

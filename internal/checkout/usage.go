@@ -47,8 +47,12 @@ func (c *Reports) Usage(ctx context.Context, caller toll.Address, q UsageQuery) 
 	switch {
 	case q.AsBuyer && (f.By == store.BySubscriber || !q.Subscriber.IsZero()):
 		err = by("role", "must be seller to see subscribers; buyers see only their own usage")
+	case f.By == store.ByUpstream && (q.AsBuyer || !q.Subscriber.IsZero()):
+		err = by("by", "cannot be upstream with role=buyer or subscriber; use route or model")
+	case f.By.Labeled() && q.Agent != nil:
+		err = by("agentId", "cannot be combined with by=upstream, route, or model, because this usage is not counted by agent")
 	case daily && (f.By == store.ByHour || f.By == store.ByAgent):
-		err = by("by", "must be day or plan if role is buyer, and day if subscriber is set")
+		err = by("by", "must be day, plan, route, or model if role is buyer, and day, route, or model if subscriber is set")
 	case daily && q.Agent != nil:
 		err = by("agentId", "cannot be combined with role=buyer, subscriber, or by=subscriber, because this usage is not counted by agent")
 	case daily && !q.AsBuyer && q.Plan == "":
@@ -92,7 +96,7 @@ func (c *Reports) usageFilter(ctx context.Context, caller toll.Address, q UsageQ
 	switch {
 	case f.By == store.ByHour:
 		unit, usual, most, text = time.Hour, usualHours, maxHours, "31 days with by=hour"
-	case f.By != store.ByDay && f.By != store.BySubscriber && !q.AsBuyer && q.Subscriber.IsZero():
+	case f.By != store.ByDay && f.By != store.BySubscriber && !f.By.Labeled() && !q.AsBuyer && q.Subscriber.IsZero():
 		unit = time.Hour
 	}
 	until := q.Until

@@ -23,13 +23,13 @@ func usageCommand(a *app) *cobra.Command {
 		use: "usage", short: "Show the settled usage of your plans, or your own usage", list: list.Usage,
 		other: "this is the usage of your plans; --role buyer shows your own usage",
 		long: `Show the settled usage of your plans, or with --role buyer your own usage, summed by hour, day, plan, agent, or subscriber,
-in UTC. Without --since, the range is the last 30 days, or the last 24 hours with --by hour. New settlements appear within seconds.`,
-		example: "toll usage --by hour --since 12h\ntoll usage --by subscriber --plan Basic --all -o csv",
+in UTC. What a gate sells is also summed by route, by model, and for sellers by upstream. Without --since, the range is the last 30 days, or the last 24 hours with --by hour. New settlements appear within seconds.`,
+		example: "toll usage --by hour --since 12h\ntoll usage --by subscriber --plan Basic --all -o csv\ntoll usage --role buyer --by model",
 		flags: slices.Concat([]flag{
 			{"role", "role", oneOf("seller", "buyer"), "seller (default): your plans; buyer: your own usage"},
 			{"agent", "agentId", agentID, "only settlements that name this agent"},
 			{"subscriber", "subscriber", address, "only this subscriber; requires --plan"},
-		}, sumFlags("hour", "day", "plan", "agent", "subscriber")),
+		}, sumFlags("hour", "day", "plan", "agent", "subscriber", "upstream", "route", "model")),
 	})
 }
 

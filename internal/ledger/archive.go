@@ -64,6 +64,8 @@ type archiveEntry struct {
 	Low        bool            `json:"low,omitempty"`
 	UsedUp     bool            `json:"usedUp,omitempty"`
 	Request    *archiveRequest `json:"request,omitempty"` // of a burn, unless it went before the archive was made
+
+	Labels toll.UsageLabels `json:"labels,omitzero"` // of a burn
 }
 
 type archiveRequest struct {
@@ -88,6 +90,7 @@ func newArchiveEntry(r *store.JournalRow) *archiveEntry {
 	e := &archiveEntry{
 		Position: r.Pos, Account: hex.EncodeToString(r.Account[:]), Seq: r.Seq, Kind: r.Kind, Amount: r.Amount, Balance: r.BalanceAfter,
 		At: r.At, Ref: r.Ref, Commitment: r.Commitment, Low: r.Low, UsedUp: r.UsedUp,
+		Labels: r.Labels,
 	}
 	if u := r.Burn; u != nil {
 		e.Request = &archiveRequest{

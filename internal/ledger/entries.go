@@ -11,6 +11,7 @@ func (e *Entry) journalRow(r *Request) store.JournalRow {
 		Commitment: e.Commitment, Ref: e.Ref, Low: e.low, UsedUp: e.usedUp,
 	}
 	if r != nil {
+		row.Labels = r.Labels
 		row.Burn = &store.Burn{
 			Content: r.Content, Permission: r.Permission, Agent: r.Agent, Resource: r.Resource, Held: r.Held,
 			HoldEndsAt: micros(r.HoldEndsAt, 0), CreatedAt: r.CreatedAt.UnixMicro(), Previous: r.previousBurn, Answer: r.Answer,
@@ -34,6 +35,7 @@ func RequestOf(row *store.JournalRow) Request {
 		return Request{
 			Account: row.Account, ID: row.Ref, State: StateSettled, Removed: true, Amount: row.Amount, CreatedAt: micro(row.At),
 			EndedAt: micro(row.At), EntrySeq: row.Seq, Transaction: row.Commitment, Balance: row.BalanceAfter,
+			Labels: row.Labels,
 		}
 	case u == nil:
 		return Request{}
@@ -42,7 +44,7 @@ func RequestOf(row *store.JournalRow) Request {
 		Account: row.Account, ID: row.Ref, State: StateSettled, Content: u.Content, Permission: u.Permission, Agent: u.Agent,
 		Resource: u.Resource, Held: u.Held, Amount: row.Amount, CreatedAt: micro(u.CreatedAt), EndedAt: micro(row.At),
 		EntrySeq: row.Seq, Transaction: row.Commitment, Balance: row.BalanceAfter, Answer: u.Answer,
-		previousBurn: u.Previous,
+		previousBurn: u.Previous, Labels: row.Labels,
 	}
 	if u.HoldEndsAt != 0 {
 		r.HoldEndsAt = micro(u.HoldEndsAt)

@@ -214,7 +214,7 @@ func (e *remembered) estimate() int {
 		n += 768 + len(p.Metadata) + 64*len(p.AllowedAgents)
 	}
 	for _, r := range e.holds {
-		n += 640 + len(r.ID) + len(r.Resource) + len(r.Answer)
+		n += 640 + len(r.ID) + len(r.Resource) + len(r.Answer) + len(r.Labels.Upstream) + len(r.Labels.Route) + len(r.Labels.Model)
 	}
 	return n
 }

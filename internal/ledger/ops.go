@@ -301,7 +301,7 @@ func (o *settle) finish(s *state, r *requestRow, p *permissionRow, amount, under
 	if err := s.endLots(); err != nil {
 		return nil, err
 	}
-	r.State, r.Content, r.Amount, r.EndedAt = StateSettled, o.Content, amount, micro(s.now)
+	r.State, r.Content, r.Amount, r.EndedAt, r.Labels = StateSettled, o.Content, amount, micro(s.now), o.Labels
 	r.EntrySeq, r.Transaction, r.Balance = e.Seq, e.Commitment, e.BalanceAfter
 	rec := r.Receipt()
 	rec.Ended, rec.OrderTx = e.BalanceAfter-s.account.Balance, r.OrderTx

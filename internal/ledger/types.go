@@ -156,8 +156,9 @@ type Request struct {
 	Amount     toll.Credits // what was burned
 	HoldEndsAt time.Time    // zero when there was no hold
 	CreatedAt  time.Time
-	EndedAt    time.Time // settled, released or lapsed at; zero while held
-	OrderTx    string    // the transaction of the order that was made for the hold, "" for none and of a settlement
+	EndedAt    time.Time        // settled, released or lapsed at; zero while held
+	OrderTx    string           // the transaction of the order that was made for the hold, "" for none and of a settlement
+	Labels     toll.UsageLabels // of a settlement, also after it was removed
 
 	// Of a settlement: the burn, its commitment, the balance after it, and what [SettleOp.Render] returned.
 	EntrySeq    int64
@@ -306,7 +307,8 @@ type SettleOp struct {
 	UseHeld    bool         // no amount was asked for: burn what is held, Amount when nothing is
 	HoldBounds bool         // at most what is held may be burned, and a settlement without a hold is never repeated
 	Kind       toll.PlanKind
-	OrderTx    *string // as in HoldOp; a hold knows its own
+	OrderTx    *string          // as in HoldOp; a hold knows its own
+	Labels     toll.UsageLabels // for usage; a repeat with other labels is the same request
 	// Render makes what is stored of the answer, which comes back as Settled.Answer now and in every repeat, byte for byte. It
 	// must be pure, and what it returns must not change afterwards. All callers wait for it.
 	Render func(Receipt) []byte

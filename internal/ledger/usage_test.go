@@ -37,6 +37,8 @@ func usageKey(by store.UsageBy, u *toll.Usage) string {
 		return "agent " + string(u.AgentID)
 	case store.BySubscriber:
 		return "subscriber " + u.SubscriberAddress.Lower()
+	case store.ByUpstream, store.ByRoute, store.ByModel:
+		return string(by) + " " + u.Upstream + u.Route + u.Model
 	}
 	return fmt.Sprintf("%s %d", by, u.Start.UnixMicro())
 }
@@ -60,6 +62,7 @@ func (w *usageWorld) settle(amount toll.Credits) {
 	who, agent := w.subs[w.random.IntN(3)], toll.AgentID([]string{"", "5", "6"}[w.random.IntN(3)])
 	op := settleOp(w.perms[who], fmt.Sprint("u", w.n), amount)
 	op.Subscriber, op.Agent = who, agent
+	op.Labels = []toll.UsageLabels{{}, {Upstream: "gpu", Route: "POST /chat", Model: "small"}, {Upstream: "gpu", Route: "GET /search"}}[w.random.IntN(3)]
 	took := time.Duration(-1)
 	if w.random.IntN(2) == 0 {
 		must.Get(w.Hold(w.ctx, ledger.HoldOp{
@@ -72,15 +75,19 @@ func (w *usageWorld) settle(amount toll.Credits) {
 	must.Get(w.Settle(w.ctx, op))(w)
 	at := w.clock.now()
 	hour, day := at.Truncate(time.Hour), at.Truncate(24*time.Hour)
-	for by, u := range map[store.UsageBy]toll.Usage{
+	sums := map[store.UsageBy]toll.Usage{
 		store.ByHour: {Start: toll.AtPtr(hour)}, store.ByDay: {Start: toll.AtPtr(day)}, store.ByPlan: {PlanID: plan}, store.ByAgent: {AgentID: agent},
 		store.BySubscriber: {SubscriberAddress: &who},
-	} {
+	}
+	if l := op.Labels; l.Route != "" {
+		sums[store.ByUpstream], sums[store.ByRoute], sums[store.ByModel] = toll.Usage{Upstream: l.Upstream}, toll.Usage{Route: l.Route}, toll.Usage{Model: l.Model}
+	}
+	for by, u := range sums {
 		k := usageKey(by, &u)
 		e := w.expected[k]
 		if e == nil {
 			e = &u
-			if by != store.BySubscriber {
+			if by != store.BySubscriber && !by.Labeled() {
 				e.HoldToSettle = make([]int64, len(toll.UsageTimes)+1)
 			}
 			w.expected[k] = e
@@ -89,7 +96,7 @@ func (w *usageWorld) settle(amount toll.Credits) {
 		e.Credits = e.Credits.Add(big.NewInt(int64(amount)))
 		if by == store.BySubscriber {
 			e.LastSettledAt = toll.AtPtr(at)
-		} else if took >= 0 {
+		} else if took >= 0 && !by.Labeled() {
 			i, _ := slices.BinarySearch(toll.UsageTimes[:], took+1) // a bucket ends before its bound
 			e.HoldToSettle[i]++
 		}
@@ -101,7 +108,7 @@ func (w *usageWorld) settle(amount toll.Credits) {
 func (w *usageWorld) check(st *store.Store, when string) {
 	w.Helper()
 	seen := 0
-	for _, by := range []store.UsageBy{store.ByHour, store.ByDay, store.ByPlan, store.ByAgent, store.BySubscriber} {
+	for _, by := range []store.UsageBy{store.ByHour, store.ByDay, store.ByPlan, store.ByAgent, store.BySubscriber, store.ByUpstream, store.ByRoute, store.ByModel} {
 		f := store.UsageFilter{By: by, Plan: plan, Since: start.Truncate(24 * time.Hour), Until: start.Add(5000 * time.Hour)}
 		for p := (store.Page{Size: 7, Ascending: true}); ; {
 			list := must.Get(store.Usage(w.ctx, st, f, p))(w)
@@ -174,7 +181,7 @@ func TestUsage_EqualsEntries(t *testing.T) {
 		}
 		for _, change := range []string{
 			"UPDATE usage_hours SET settled = settled + 1", "UPDATE usage_days SET credits_low = credits_low + 1", "DELETE FROM usage_days",
-			"UPDATE usage_days SET last_at = last_at - 1",
+			"UPDATE usage_days SET last_at = last_at - 1", "UPDATE usage_labels SET settled = settled + 1", "DELETE FROM usage_buyer_labels",
 		} {
 			must.Do(w, st.Tx(w.ctx, func(tx *store.Tx) error { _, err := tx.Exec(w.ctx, change); return err }))
 			if found, err := store.AuditUsage(w.ctx, st); err != nil || len(found) == 0 {
@@ -183,6 +190,56 @@ func TestUsage_EqualsEntries(t *testing.T) {
 			must.Do(w, w.RecountUsage(w.ctx))
 			w.count()
 			w.check(st, "after the repair of "+change)
+		}
+	})
+}
+
+// A plan has at most 100 combinations of labels in a day, whatever models its buyers name; further ones count as other. A rebuild counts
+// the same, and a buyer sees its own part without the upstream.
+func TestUsage_LabelsBounded(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, st *store.Store) {
+		w := newUsageWorld(open(t, st))
+		settle := func(who, n int) {
+			t.Helper()
+			op := settleOp(w.perms[w.subs[who]], fmt.Sprint(who, "-", n), 2)
+			op.Subscriber = w.subs[who]
+			op.Labels = toll.UsageLabels{Upstream: "gpu", Route: "POST /chat", Model: fmt.Sprint("m", n)}
+			must.Get(w.Settle(w.ctx, op))(w)
+		}
+		for n := range 130 {
+			settle(0, n)
+			if n%50 == 0 {
+				w.count()
+			}
+		}
+		settle(1, 99)
+		settle(1, 100)
+		check := func(f store.UsageFilter, want map[string]int64) {
+			t.Helper()
+			f.Since, f.Until = start.Truncate(24*time.Hour), start.Add(24*time.Hour)
+			list := must.Get(store.Usage(w.ctx, st, f, store.Page{Size: 100, Ascending: true}))(w)
+			if list.Total != want["groups"] {
+				t.Errorf("%s: %d groups", f.By, list.Total)
+			}
+			for _, u := range list.Items {
+				name := u.Upstream + u.Route + u.Model
+				if n, ok := want[name]; ok && (n != u.Settled || u.Credits.String() != fmt.Sprint(2*n)) {
+					t.Errorf("%s: %s has %d, %s", f.By, name, u.Settled, u.Credits)
+				} else if !ok && u.Settled != 1 {
+					t.Errorf("%s: %s has %d", f.By, name, u.Settled)
+				}
+			}
+		}
+		for range 2 {
+			w.count()
+			check(store.UsageFilter{By: store.ByUpstream, Plan: plan}, map[string]int64{"groups": 2, "gpu": 101, "other": 31})
+			check(store.UsageFilter{By: store.ByModel, Plan: plan}, map[string]int64{"groups": 101, "m99": 2, "other": 31})
+			check(store.UsageFilter{By: store.ByModel, Subscriber: w.subs[1]}, map[string]int64{"groups": 2, "m99": 1, "other": 1})
+			check(store.UsageFilter{By: store.ByRoute, Subscriber: w.subs[0]}, map[string]int64{"groups": 2, "POST /chat": 100, "other": 30})
+			if found, err := store.AuditUsage(w.ctx, st); err != nil || len(found) > 0 {
+				t.Error(err, found)
+			}
+			must.Do(w, w.RecountUsage(w.ctx))
 		}
 	})
 }

@@ -70,11 +70,19 @@ func BenchmarkHoldAndRelease(b *testing.B) {
 	})
 }
 
-func BenchmarkSettle(b *testing.B) {
+func BenchmarkSettle(b *testing.B) { benchSettle(b, toll.UsageLabels{}) }
+
+// BenchmarkSettleLabeled is [BenchmarkSettle] with the labels of a gate.
+func BenchmarkSettleLabeled(b *testing.B) {
+	benchSettle(b, toll.UsageLabels{Upstream: "openai", Route: "POST /v1/chat/completions", Model: "small-1"})
+}
+
+func benchSettle(b *testing.B, labels toll.UsageLabels) {
 	benchEach(b, func(b *testing.B, s *scene, next func() *call) {
 		b.RunParallel(func(pb *testing.PB) {
 			for pb.Next() {
-				if r, err := next().settle(s.one(), "", amount(1)); err != nil || !r.Success {
+				r, err := next().settle(s.one(), "", func(r *x402.SettleRequest) { r.MaxAmount, r.Labels = toll.Credits(1).Ptr(), labels })
+				if err != nil || !r.Success {
 					b.Errorf("%v %+v", err, r)
 				}
 			}

@@ -6,6 +6,9 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
+	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/catalogue"
@@ -23,6 +26,9 @@ func (f *Facilitator) Settle(ctx context.Context, caller toll.Address, req *x402
 	}
 	in := newAsked(req.Stock, &req.PaymentRequired, req.AccessToken, req.AgentRequestID)
 	p, e := f.read(ctx, caller, in)
+	if e == nil {
+		e = checkLabels(req)
+	}
 	if e != nil {
 		return f.refusedSettle(ctx, p, e)
 	}
@@ -58,7 +64,7 @@ func (f *Facilitator) Settle(ctx context.Context, caller toll.Address, req *x402
 	op := ledger.SettleOp{
 		Plan: p.plan.ID, Subscriber: p.claims.Subscriber, Agent: p.agentID, Permission: p.claims.Hash,
 		RequestID: in.requestID, Keys: p.keys, Resource: p.url, Content: w.content,
-		Amount: w.amount, UseHeld: w.useHeld, HoldBounds: p.stock, Kind: p.plan.Kind(), Render: f.storedAnswer(ctx, p, w.raised),
+		Amount: w.amount, UseHeld: w.useHeld, HoldBounds: p.stock, Kind: p.plan.Kind(), Render: f.storedAnswer(ctx, p, w.raised), Labels: req.Labels,
 	}
 	done, err := f.Ledger.Settle(ctx, op)
 	id := done.RequestID
@@ -89,6 +95,18 @@ func (f *Facilitator) Settle(ctx context.Context, caller toll.Address, req *x402
 	}
 	resp.Replayed = done.Replayed
 	return resp, nil
+}
+
+// checkLabels bounds the labels, which are stored. Standard x402 software sends none.
+func checkLabels(req *x402.SettleRequest) *toll.Error {
+	l := &req.Labels
+	for i, text := range []string{l.Upstream, l.Route, l.Model} {
+		if len(text) > toll.MaxLabelBytes || !utf8.ValidString(text) || strings.ContainsFunc(text, unicode.IsControl) {
+			name := []string{"upstream", "route", "model"}[i]
+			return refusal.Malformed("labels."+name, "must be at most 64 bytes of UTF-8 without control characters")
+		}
+	}
+	return nil
 }
 
 // unsettled is the answer when the ledger did not settle. id is the request as far as it has one, about the transaction that

@@ -2,12 +2,14 @@ package pay_test
 
 import (
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/must"
+	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -209,4 +211,32 @@ func TestReceiptShape(t *testing.T) {
 	if string(r.Raw) != want {
 		t.Fatalf("got  %s\nwant %s", r.Raw, want)
 	}
+}
+
+// A settle refuses labels that usage could not store, and burns nothing. Labels are not a part of the request: a repeat with other
+// labels gets the first answer, and usage keeps the first labels.
+func TestSettle_Labels(t *testing.T) {
+	each(t, func(s *scene) {
+		p := s.plan(dynamic(1, 10))
+		s.mint(p, s1, 100)
+		c := s.call(p, nil, s.token(p, s1, nil))
+		long := strings.Repeat("é", toll.MaxLabelBytes/2)
+		for _, bad := range []toll.UsageLabels{{Model: long + "a"}, {Route: "a\nb"}, {Upstream: "\x00"}, {Model: "\xff"}, {Model: "\u0085"}} {
+			r, err := c.settle(s.one(), "one", func(r *x402.SettleRequest) { r.Labels = bad })
+			if err != nil || r.Success || r.ErrorReason != x402.ReasonInvalidPayload || !strings.Contains(r.ErrorMessage+r.Details, "labels.") {
+				t.Errorf("%q: %+v %v", bad, r, err)
+			}
+		}
+		first := c.burn("one", func(r *x402.SettleRequest) { r.Labels = toll.UsageLabels{Model: long} })
+		again := c.burn("one", func(r *x402.SettleRequest) { r.Labels = toll.UsageLabels{Model: "other"} })
+		if !again.Replayed || again.Transaction != first.Transaction {
+			t.Errorf("%+v is not the repeat of %+v", again, first)
+		}
+		for must.Get(s.one().ledger.CountUsage(s.ctx))(t) {
+		}
+		list := must.Get(store.Usage(s.ctx, s.one().store, store.UsageFilter{By: store.ByModel, Plan: p.ID, Until: start.Add(48 * time.Hour)}, store.Page{}))(t)
+		if len(list.Items) != 1 || list.Items[0].Model != long || list.Items[0].Settled != 1 {
+			t.Errorf("%+v", list.Items)
+		}
+	})
 }

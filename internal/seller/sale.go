@@ -92,6 +92,7 @@ type Offer struct {
 	// Verified is called with every verdict, Settled with every outcome of a settlement, even a late one. Both may be nil.
 	Verified func(*x402.VerifyResponse)
 	Settled  func(context.Context, *x402.SettleResponse)
+	Labels   toll.UsageLabels
 }
 
 // Sale is a verified payment, until it is settled or released.

@@ -80,7 +80,7 @@ func (p *Sale) settleOnce(ctx context.Context, amount toll.Credits) (s *x402.Set
 	ctx, cancel := context.WithTimeout(ctx, p.Timeout)
 	defer cancel()
 	p.tries++
-	req := &x402.SettleRequest{PaymentRequired: *p.Required, AccessToken: p.Token, MaxAmount: amount.Ptr(), AgentRequestID: p.AgentRequestID}
+	req := &x402.SettleRequest{PaymentRequired: *p.Required, AccessToken: p.Token, MaxAmount: amount.Ptr(), AgentRequestID: p.AgentRequestID, Labels: p.Labels}
 	network := p.Required.Accepts[0].Network
 	if p.Stock != nil {
 		req, network = &x402.SettleRequest{Stock: p.Stock}, p.Stock.Requirements.Network

@@ -198,6 +198,9 @@ const (
 		GROUP BY a.plan_id, j.at - j.at % 86400000000, a.subscriber ORDER BY 1, 2, 3`
 	auditUsageTook = `SELECT plan_id FROM usage_hours WHERE settled < took_0 + took_1 + took_2 + took_3 + took_4 + took_5 + took_6 + took_7
 		+ took_8 + took_9 + took_10 + took_11`
+	auditLabels = `SELECT plan_id FROM (SELECT plan_id, day, settled, credits_high, credits_low FROM usage_labels
+			UNION ALL SELECT plan_id, day, -settled, -credits_high, -credits_low FROM usage_buyer_labels) sides
+		WHERE (SELECT pos FROM journal_cursors WHERE name = 'usage') >= 0 GROUP BY plan_id, day HAVING SUM(settled) <> 0 OR SUM(credits_high) <> 0 OR SUM(credits_low) <> 0 ORDER BY plan_id`
 	sqlMintsAfter = `SELECT ` + JournalColumns + ` FROM journal WHERE pos > $1 AND pos <= $2 AND kind = 1 ORDER BY pos LIMIT $3`
 )
 
@@ -224,6 +227,13 @@ func AuditUsage(ctx context.Context, q Querier) ([]string, error) {
 	}
 	for _, p := range slices.Compact(took) {
 		found = append(found, "the usage of a plan counts more settlement times than settlements: "+p)
+	}
+	labeled, err := values[string](ctx, q, auditLabels)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range slices.Compact(labeled) {
+		found = append(found, "the usage of a plan by label differs between its seller and its buyers: "+p)
 	}
 	plans, err := auditRevenue(ctx, q, counted)
 	for _, p := range plans {

@@ -28,6 +28,8 @@ type JournalRow struct {
 	Low          bool   // the entry took the balance below the low mark of the account
 	UsedUp       bool   // the burn took the last credits that its permission may burn
 	Burn         *Burn  // nil unless the entry is a burn, and of one that is thin
+
+	Labels toll.UsageLabels // of a burn, also of a thin one
 }
 
 // Thin reports whether the entry is a burn of which the request was removed: see [ThinJournal].
@@ -53,9 +55,10 @@ const kindBurn = 2
 const (
 	flagLow    = 1 << iota // see [JournalRow].Low
 	flagUsedUp             // see [JournalRow].UsedUp
+	flagLabels             // labels follow the flags
 )
 
-// The first byte of a body is its version. A thin one has flags, and nothing of the request.
+// The first byte of a body is its version. A thin one has flags and labels, and nothing else of the request.
 const (
 	bodyVersion = 1
 	thinVersion = 2
@@ -63,8 +66,8 @@ const (
 
 var errBody = errors.New("store: the body of a journal row cannot be read")
 
-// body packs what has no column: version, flags, and of a burn two hashes, numbers as varints, and texts with their lengths. Times
-// stand as distances, which are short.
+// body packs what has no column: version, flags, labels, and of a burn two hashes, numbers as varints, and texts with their lengths.
+// Times stand as distances, which are short.
 func (r *JournalRow) body() []byte {
 	var flags byte
 	if r.Low {
@@ -74,14 +77,25 @@ func (r *JournalRow) body() []byte {
 		flags |= flagUsedUp
 	}
 	u := r.Burn
-	switch {
-	case r.Thin():
-		return []byte{thinVersion, flags}
-	case u == nil:
-		return []byte{bodyVersion, flags}
+	version := byte(bodyVersion)
+	if r.Thin() {
+		version = thinVersion
 	}
-	b := make([]byte, 0, 2+64+32+len(u.Agent)+len(u.Resource)+len(u.Answer))
-	b = append(b, bodyVersion, flags)
+	size := 2
+	if u != nil {
+		size += 64 + 32 + len(u.Agent) + len(u.Resource) + len(u.Answer)
+	}
+	var labels []byte
+	if r.Labels != (toll.UsageLabels{}) {
+		flags |= flagLabels
+		for _, text := range []string{r.Labels.Upstream, r.Labels.Route, r.Labels.Model} {
+			labels = append(append(labels, byte(len(text))), text...) // at most [toll.MaxLabelBytes]
+		}
+	}
+	b := append(append(make([]byte, 0, size+len(labels)), version, flags), labels...)
+	if u == nil {
+		return b
+	}
 	b = append(b, u.Content[:]...)
 	b = append(b, u.Permission[:]...)
 	b = binary.AppendUvarint(b, uint64(u.Held))
@@ -107,7 +121,16 @@ func (r *JournalRow) unpack(b []byte) error {
 		return errBody
 	}
 	thin := b[0] == thinVersion
-	r.Low, r.UsedUp, b = b[1]&flagLow != 0, b[1]&flagUsedUp != 0, b[2:]
+	flags := b[1]
+	r.Low, r.UsedUp, b = flags&flagLow != 0, flags&flagUsedUp != 0, b[2:]
+	if flags&flagLabels != 0 {
+		for _, label := range []*string{&r.Labels.Upstream, &r.Labels.Route, &r.Labels.Model} {
+			if len(b) == 0 || len(b) <= int(b[0]) {
+				return errBody
+			}
+			*label, b = string(b[1:1+b[0]]), b[1+b[0]:]
+		}
+	}
 	if thin && (r.Kind != kindBurn || len(b) > 0) {
 		return errBody
 	}

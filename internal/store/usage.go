@@ -59,6 +59,15 @@ var (
 		table: "usage_days", key: []string{"plan_id", "day", "subscriber"},
 		added: []string{"settled", "credits_high", "credits_low"}, highest: "last_at",
 	})
+
+	usageLabels = prepare(sums{
+		table: "usage_labels", key: []string{"plan_id", "day", "upstream", "route", "model"}, texts: []string{"owner"},
+		added: []string{"settled", "credits_high", "credits_low"},
+	})
+	usageBuyerLabels = prepare(sums{
+		table: "usage_buyer_labels", key: []string{"plan_id", "day", "subscriber", "route", "model"},
+		added: []string{"settled", "credits_high", "credits_low"},
+	})
 )
 
 func (s sums) columns() []string {
@@ -163,7 +172,86 @@ func AddUsage(ctx context.Context, tx *Tx, rows []JournalRow, sides map[[16]byte
 		cells = append(cells, []any{k.plan, k.day, k.subscriber, s.settled, s.high, s.low, s.lastAt})
 	}
 	slices.SortFunc(cells, byKey)
-	return usageDays.add(ctx, tx, cells)
+	if err := usageDays.add(ctx, tx, cells); err != nil {
+		return err
+	}
+	return addLabels(ctx, tx, rows, sides)
+}
+
+// maxLabels bounds the distinct labels of a plan in a day. The gate takes model names from buyers. Settlements with further labels
+// count as otherLabels.
+const maxLabels = 100
+
+var otherLabels = toll.UsageLabels{Upstream: "other", Route: "other", Model: "other"}
+
+// addLabels counts the burns with labels by plan, day, and label, and without the upstream by subscriber.
+func addLabels(ctx context.Context, tx *Tx, rows []JournalRow, sides map[[16]byte]Sides) error {
+	type planDay struct {
+		plan string
+		day  int64
+	}
+	type label struct {
+		planDay
+		toll.UsageLabels
+	}
+	type buyerLabel struct {
+		planDay
+		subscriber, route, model string
+	}
+	known := map[planDay]map[toll.UsageLabels]bool{}
+	sold, bought := map[label]*usageSum{}, map[buyerLabel]*usageSum{}
+	for i := range rows {
+		r := &rows[i]
+		if r.Kind != kindBurn || r.Labels == (toll.UsageLabels{}) {
+			continue
+		}
+		of := sides[r.Account]
+		d := planDay{string(of.Plan), r.At - r.At%microsOfDay}
+		if known[d] == nil {
+			known[d] = map[toll.UsageLabels]bool{}
+			all, err := All(ctx, tx, func(scan func(dest ...any) error) (l toll.UsageLabels, err error) {
+				err = scan(&l.Upstream, &l.Route, &l.Model)
+				return l, err
+			}, "SELECT upstream, route, model FROM usage_labels WHERE plan_id = $1 AND day = $2", d.plan, d.day)
+			if err != nil {
+				return err
+			}
+			for _, l := range all {
+				known[d][l] = true
+			}
+		}
+		l := r.Labels
+		if !known[d][l] && len(known[d]) >= maxLabels {
+			l = otherLabels
+		}
+		known[d][l] = true
+		sale, purchase := label{d, l}, buyerLabel{d, of.Subscriber.Lower(), l.Route, l.Model}
+		if sold[sale] == nil {
+			sold[sale] = &usageSum{}
+			if !of.Owner.IsZero() {
+				sold[sale].owner = of.Owner.Lower()
+			}
+		}
+		if bought[purchase] == nil {
+			bought[purchase] = &usageSum{}
+		}
+		sold[sale].count(r)
+		bought[purchase].count(r)
+	}
+	var cells [][]any
+	for k, s := range sold {
+		cells = append(cells, []any{k.plan, k.day, k.Upstream, k.Route, k.Model, s.owner, s.settled, s.high, s.low})
+	}
+	slices.SortFunc(cells, byKey)
+	if err := usageLabels.add(ctx, tx, cells); err != nil {
+		return err
+	}
+	cells = nil
+	for k, s := range bought {
+		cells = append(cells, []any{k.plan, k.day, k.subscriber, k.route, k.model, s.settled, s.high, s.low})
+	}
+	slices.SortFunc(cells, byKey)
+	return usageBuyerLabels.add(ctx, tx, cells)
 }
 
 // hourKey names a row of usage_hours.
@@ -382,6 +470,10 @@ func EmptyUsage(ctx context.Context, tx *Tx) (more bool, err error) {
 	for _, statement := range []string{
 		"DELETE FROM usage_hours WHERE (plan_id, hour, agent_id) IN (SELECT plan_id, hour, agent_id FROM usage_hours LIMIT $1)",
 		"DELETE FROM usage_days WHERE (plan_id, day, subscriber) IN (SELECT plan_id, day, subscriber FROM usage_days LIMIT $1)",
+		`DELETE FROM usage_labels WHERE (plan_id, day, upstream, route, model) IN
+			(SELECT plan_id, day, upstream, route, model FROM usage_labels LIMIT $1)`,
+		`DELETE FROM usage_buyer_labels WHERE (plan_id, day, subscriber, route, model) IN
+			(SELECT plan_id, day, subscriber, route, model FROM usage_buyer_labels LIMIT $1)`,
 		"DELETE FROM revenue_hours WHERE (plan_id, hour, currency) IN (SELECT plan_id, hour, currency FROM revenue_hours LIMIT $1)",
 		`UPDATE usage_kept SET restored = 0 WHERE (plan_id, hour, agent_id) IN
 			(SELECT plan_id, hour, agent_id FROM usage_kept WHERE restored <> 0 LIMIT $1)`,
@@ -396,14 +488,20 @@ func EmptyUsage(ctx context.Context, tx *Tx) (more bool, err error) {
 
 type UsageBy string
 
-// What usage is summed by; revenue by all but agent and subscriber.
+// What usage is summed by; revenue only by hour, day, and plan.
 const (
 	ByHour       UsageBy = "hour"
 	ByDay        UsageBy = "day"
 	ByPlan       UsageBy = "plan"
 	ByAgent      UsageBy = "agent"
 	BySubscriber UsageBy = "subscriber"
+	ByUpstream   UsageBy = "upstream"
+	ByRoute      UsageBy = "route"
+	ByModel      UsageBy = "model"
 )
+
+// Labeled reports whether usage is summed by a label, which is counted by days.
+func (by UsageBy) Labeled() bool { return by == ByUpstream || by == ByRoute || by == ByModel }
 
 // UsageFilter selects what is summed: of the plans of Owner, or of Subscriber, or of Plan, as far as they are given.
 type UsageFilter struct {
@@ -417,18 +515,27 @@ type UsageFilter struct {
 
 func (f *UsageFilter) timed() bool { return f.By == ByHour || f.By == ByDay }
 
-// daily reports whether the filter needs the table of subscribers, which has days.
-func (f *UsageFilter) daily() bool { return f.By == BySubscriber || !f.Subscriber.IsZero() }
+// sums returns the table that has what the filter selects.
+func (f *UsageFilter) sums() sums {
+	switch {
+	case f.By.Labeled() && !f.Subscriber.IsZero():
+		return usageBuyerLabels
+	case f.By.Labeled():
+		return usageLabels
+	case f.By == BySubscriber || !f.Subscriber.IsZero():
+		return usageDays
+	}
+	return usageHours
+}
 
 // Usage lists what was settled, summed, by time or by the text of the id.
 func Usage(ctx context.Context, q Querier, f UsageFilter, p Page) (List[*toll.Usage], error) {
-	sums, at := usageHours, "hour"
-	if f.daily() {
-		sums, at = usageDays, "day"
-	}
-	l := Listing{ID: "k", Columns: "k, settled, credits_high, credits_low", Sorts: map[Sort]string{SortGroup: "k"}}
+	sums := f.sums()
+	at := sums.key[1]
+	l := Listing{ID: "k", Sorts: map[Sort]string{SortGroup: "k"}}
 	key := map[UsageBy]string{
-		ByHour: "hour", ByDay: "day", ByPlan: "plan_id", ByAgent: "agent_id", BySubscriber: "subscriber",
+		ByHour: "hour", ByDay: "day", ByPlan: "plan_id", ByAgent: "agent_id", BySubscriber: "subscriber", ByUpstream: "upstream",
+		ByRoute: "route", ByModel: "model",
 	}[f.By]
 	if f.By == ByDay && at == "hour" {
 		key = fmt.Sprintf("hour - hour %% %d", microsOfDay)
@@ -440,11 +547,10 @@ func Usage(ctx context.Context, q Querier, f UsageFilter, p Page) (List[*toll.Us
 	for _, c := range sums.added {
 		columns = append(columns, fmt.Sprintf("CAST(SUM(%[1]s) AS BIGINT) AS %[1]s", c))
 	}
-	if f.daily() {
+	l.Columns = "k, " + strings.Join(sums.added, ", ")
+	if sums.highest != "" {
 		columns = append(columns, "MAX(last_at) AS last_at")
 		l.Columns += ", last_at"
-	} else {
-		l.Columns = "k, " + strings.Join(sums.added, ", ")
 	}
 	l.Args = []any{Micros(f.Since), Micros(f.Until)}
 	where := at + " >= $1 AND " + at + " < $2"
@@ -465,7 +571,7 @@ func Usage(ctx context.Context, q Querier, f UsageFilter, p Page) (List[*toll.Us
 	}
 	l.Table = "(SELECT " + strings.Join(columns, ", ") + " FROM " + sums.table + " WHERE " + where + " GROUP BY 1) sums"
 	p.Sort = "" // there is one
-	return Select(ctx, q, l, p, func(scan func(dest ...any) error) (*toll.Usage, error) { return scanUsage(scan, &f) })
+	return Select(ctx, q, l, p, func(scan func(dest ...any) error) (*toll.Usage, error) { return scanUsage(scan, &f, sums) })
 }
 
 // PlanSubscriber is a subscriber of a plan.
@@ -499,7 +605,7 @@ func LastSettled(ctx context.Context, q Querier, of []PlanSubscriber, since time
 }
 
 // scanUsage reads the key of a row and its numbers.
-func scanUsage(scan func(dest ...any) error, f *UsageFilter) (*toll.Usage, error) {
+func scanUsage(scan func(dest ...any) error, f *UsageFilter, of sums) (*toll.Usage, error) {
 	var u toll.Usage
 	var at, high, low, last int64
 	var id string
@@ -507,9 +613,10 @@ func scanUsage(scan func(dest ...any) error, f *UsageFilter) (*toll.Usage, error
 	if f.timed() {
 		dest[0] = &at
 	}
-	if f.daily() {
+	switch of.table {
+	case usageDays.table:
 		dest = append(dest, &last)
-	} else {
+	case usageHours.table:
 		u.HoldToSettle = make([]int64, tookBuckets)
 		for i := range u.HoldToSettle {
 			dest = append(dest, &u.HoldToSettle[i])
@@ -533,6 +640,12 @@ func scanUsage(scan func(dest ...any) error, f *UsageFilter) (*toll.Usage, error
 		var subscriber toll.Address
 		subscriber, err = toll.ParseAddress(id)
 		u.SubscriberAddress = &subscriber
+	case ByUpstream:
+		u.Upstream = id
+	case ByRoute:
+		u.Route = id
+	case ByModel:
+		u.Model = id
 	default:
 		u.Start = toll.AtPtr(FromMicros(at))
 	}

@@ -626,6 +626,36 @@ CREATE TABLE usage_days (
 ){{ROOM}}{{ROWID}};
 CREATE INDEX usage_days_subscriber ON usage_days (subscriber, day);
 
+-- Settlements with labels, by day and label. upstream, route, and model are empty if the label is not set. A plan has at most 101 rows
+-- for each day.
+CREATE TABLE usage_labels (
+    plan_id      {{TEXT}} NOT NULL,
+    day          BIGINT   NOT NULL,
+    upstream     {{TEXT}} NOT NULL,
+    route        {{TEXT}} NOT NULL,
+    model        {{TEXT}} NOT NULL,
+    owner        {{TEXT}} NOT NULL,
+    settled      BIGINT   NOT NULL,
+    credits_high BIGINT   NOT NULL,
+    credits_low  BIGINT   NOT NULL,
+    PRIMARY KEY (plan_id, day, upstream, route, model)
+){{ROOM}}{{ROWID}};
+CREATE INDEX usage_labels_owner ON usage_labels (owner, day);
+
+-- Settlements with labels, by subscriber. Subscribers do not see the upstream.
+CREATE TABLE usage_buyer_labels (
+    plan_id      {{TEXT}} NOT NULL,
+    day          BIGINT   NOT NULL,
+    subscriber   {{TEXT}} NOT NULL,
+    route        {{TEXT}} NOT NULL,
+    model        {{TEXT}} NOT NULL,
+    settled      BIGINT   NOT NULL,
+    credits_high BIGINT   NOT NULL,
+    credits_low  BIGINT   NOT NULL,
+    PRIMARY KEY (plan_id, day, subscriber, route, model)
+){{ROOM}}{{ROWID}};
+CREATE INDEX usage_buyer_labels_subscriber ON usage_buyer_labels (subscriber, day);
+
 -- The part of usage_hours for settlements whose requests were removed, so that it can be counted again: the journal no longer names their
 -- agents. restored is 0 while a rebuild has still to add the row.
 CREATE TABLE usage_kept (

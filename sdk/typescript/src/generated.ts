@@ -1900,6 +1900,12 @@ export interface SettleRequest {
   /** Stored, but has no effect. */
   batch?: boolean;
   /**
+   * What the request used, for usage by upstream, route, or model. Each is at most 64
+   * bytes of UTF-8 without control characters. A plan counts at most 100 combinations per
+   * day; others count as other.
+   */
+  labels?: UsageLabels;
+  /**
    * Instead of maxAmount: burns the credits of the recorded sub-tasks plus this
    * percentage, rounded up. Only for dynamic plans.
    */
@@ -2193,19 +2199,31 @@ export interface Usage {
   credits: bigint;
   /**
    * Settlements by the time since the hold, in 12 buckets: below 10 ms, 30 ms, 100 ms, 300
-   * ms, 1 s, 3 s, 10 s, 30 s, 1 min, 5 min, and 30 min, and longer. Absent as buyer and by
-   * subscriber.
+   * ms, 1 s, 3 s, 10 s, 30 s, 1 min, 5 min, and 30 min, and longer. Absent as buyer, by
+   * subscriber, and by label.
    */
   holdToSettle?: number[];
   /** ISO 8601. Responses are in UTC with milliseconds. */
   lastSettledAt?: string;
+  model?: string;
   /** Id of a plan: a decimal uint256 above zero. */
   planId?: string;
+  route?: string;
   settled: number;
   /** ISO 8601. Responses are in UTC with milliseconds. */
   start?: string;
   /** Address with EIP-55 checksum case. Requests can use any case. */
   subscriberAddress?: string;
+  upstream?: string;
+}
+
+export interface UsageLabels {
+  /** Model that the request named. */
+  model?: string;
+  /** Pattern of the request, such as POST /v1/chat/completions. */
+  route?: string;
+  /** Server behind a gate. Only the seller sees it. */
+  upstream?: string;
 }
 
 export interface UsageList {

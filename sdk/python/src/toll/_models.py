@@ -2133,20 +2133,26 @@ class Usage(Record):
     credits: int
     hold_to_settle: tuple[int, ...] | None = None
     last_settled_at: datetime | None = None
+    model: str | None = None
     plan_id: str | None = None
+    route: str | None = None
     settled: int
     start: datetime | None = None
     subscriber_address: str | None = None
+    upstream: str | None = None
 
     _members = (
         member("agent_id", "agentId", text, False),
         member("credits", "credits", integer, True),
         member("hold_to_settle", "holdToSettle", many(integer), False),
         member("last_settled_at", "lastSettledAt", moment, False),
+        member("model", "model", text, False),
         member("plan_id", "planId", text, False),
+        member("route", "route", text, False),
         member("settled", "settled", integer, True),
         member("start", "start", moment, False),
         member("subscriber_address", "subscriberAddress", text, False),
+        member("upstream", "upstream", text, False),
     )
 
 
