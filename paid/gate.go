@@ -318,6 +318,9 @@ func (x *exchange) offer() seller.Offer {
 	if f := x.c.afterVerify; f != nil {
 		o.Verified = func(v *x402.VerifyResponse) { f(x.r, v) }
 	}
+	if x.c.labels != nil {
+		o.Labels = x.c.labels(x.r)
+	}
 	if f := x.c.afterSettle; f != nil {
 		o.Settled = func(_ context.Context, s *x402.SettleResponse) { f(x.r, s) }
 	}

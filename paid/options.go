@@ -67,6 +67,7 @@ type config struct {
 	replay         func(r *http.Request, token string) (respond func(http.ResponseWriter) bool, err error)
 	afterVerify    func(*http.Request, *x402.VerifyResponse)
 	afterSettle    func(*http.Request, *x402.SettleResponse)
+	labels         func(*http.Request) toll.UsageLabels
 	onPaymentError func(http.ResponseWriter, *http.Request, *toll.Error) bool
 	onError        func(http.ResponseWriter, *http.Request, *toll.Error) bool
 	onClosed       func(http.ResponseWriter, *http.Request, *toll.Error)
@@ -243,6 +244,12 @@ func AfterVerify(f func(r *http.Request, verdict *x402.VerifyResponse)) Option {
 // settlement_pending). It runs again for a stream that the queue settles later.
 func AfterSettle(f func(r *http.Request, receipt *x402.SettleResponse)) Option {
 	return func(c *config) { c.afterSettle = f }
+}
+
+// Labels sets a function that returns the labels of a request, by which the seller and the buyer see its usage. It runs after
+// [MaxCreditsFunc] and before verify. The service rejects a settlement with other labels than [toll.UsageLabels] allows.
+func Labels(f func(r *http.Request) toll.UsageLabels) Option {
+	return func(c *config) { c.labels = f }
 }
 
 // OnPaymentError sets a function that may respond in place of the 402. It returns true if it has responded; otherwise the 402 keeps

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/modelapi"
@@ -226,6 +228,27 @@ func settled(r *http.Request, s *x402.SettleResponse) {
 	case s.ErrorReason == x402.ReasonPending:
 		c.unsettled.Store(true)
 	}
+}
+
+// labelsOf implements [paid.Labels].
+func labelsOf(r *http.Request) toll.UsageLabels {
+	c := callOf(r.Context())
+	l := toll.UsageLabels{Upstream: label(c.route.upstream.name), Route: label(c.route.Match)}
+	if c.model != nil {
+		l.Model = label(c.model.Members["model"])
+	}
+	return l
+}
+
+// label brings a text, which may come from the caller, into the bounds of a label: a settlement with another one is refused.
+func label(text string) string {
+	text = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return utf8.RuneError
+		}
+		return r
+	}, text)
+	return strings.ToValidUTF8(text[:min(len(text), toll.MaxLabelBytes)], "")
 }
 
 // measure completes the usage with the quantities that need no report of the upstream.

@@ -75,6 +75,7 @@ type Upstream struct {
 	Timeout Duration `yaml:"timeout"`
 	Idle    Duration `yaml:"idle"`
 
+	name    string // in Upstreams
 	address *url.URL
 	header  http.Header
 }
@@ -221,6 +222,7 @@ func (c *Config) check() error {
 		if u == nil {
 			u = &Upstream{}
 		}
+		u.name = name
 		if err := u.check(); err != nil {
 			return fmt.Errorf("upstreams.%s.%w", name, err)
 		}

@@ -50,7 +50,7 @@ func New(c *Config, d Deps) http.Handler {
 	drains := make(chan struct{}, maxDrains)
 	shared := append([]paid.Option{
 		paid.Plan(d.Plan), paid.Agent(d.Agent), paid.HoldSecs(c.HoldSecs), paid.Log(d.Log), paid.WithQueue(d.Queue),
-		paid.TokenHeaders(tokenHeaders...), paid.AfterSettle(settled),
+		paid.TokenHeaders(tokenHeaders...), paid.AfterSettle(settled), paid.Labels(labelsOf),
 	}, d.Options...)
 	if c.PublicURL != "" {
 		shared = append(shared, paid.PublicURL(c.PublicURL))

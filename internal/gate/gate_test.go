@@ -298,6 +298,41 @@ func TestChatPerToken(t *testing.T) {
 	}
 }
 
+// TestUsageLabels: the seller sees usage by upstream, route, and model, and the buyer by route and model. A model name that no label can
+// hold is shortened: its settlement is not refused.
+func TestUsageLabels(t *testing.T) {
+	s := begin(t, strings.ReplaceAll(models, `"big-*"`, `"b*"`), &openAI{})
+	ann := s.svc.Subscriber(1_000_000)
+	long := "b\\u0000\\u0085é" + strings.Repeat("é", 100)
+	for _, model := range []string{"small-1", "small-1", "big-1", long} {
+		before := ann.Balance()
+		if r := s.send("POST", "/v1/chat/completions", ann.AccessToken, chat(model, usage100, "")); r.status != 200 || ann.Balance() == before {
+			t.Fatalf("%s: %d %s, %d credits", model, r.status, r.body, before-ann.Balance())
+		}
+	}
+	sums := func(c *client.Client, opts ...client.ListOption) string {
+		var all []string
+		for u, err := range c.Usage(t.Context(), append(opts, client.Ascending())...) {
+			must.Do(t, err)
+			all = append(all, fmt.Sprintf("%s%s%s %d %s", u.Upstream, u.Route, u.Model, u.Settled, u.Credits))
+		}
+		return strings.Join(all, ", ")
+	}
+	bounded := "b\ufffd\ufffdé" + strings.Repeat("é", 27)
+	byModel := bounded + " 1 350, big-1 1 350, small-1 2 36"
+	for end := time.Now().Add(20 * time.Second); sums(s.svc.Client(), client.By("model")) != byModel && time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+	}
+	for _, tt := range []struct{ got, want string }{
+		{sums(s.svc.Client(), client.By("model")), byModel}, {sums(ann.Client, client.By("model"), client.AsBuyer()), byModel},
+		{sums(s.svc.Client(), client.By("upstream")), "openai 4 736"},
+		{sums(ann.Client, client.By("route"), client.AsBuyer()), "POST /v1/chat/completions 4 736"},
+	} {
+		if tt.got != tt.want {
+			t.Errorf("%q, want %q", tt.got, tt.want)
+		}
+	}
+}
+
 // TestSmallBalance: the output limit is lowered to what the balance pays, and below min_output the request is refused with both figures.
 func TestSmallBalance(t *testing.T) {
 	up := &openAI{}
