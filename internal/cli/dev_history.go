@@ -29,7 +29,8 @@ type devOffer struct {
 	price            func(receiver toll.Address) (toll.Price, error)
 	credits          toll.CreditsConfig
 	trial            bool
-	weight           int // how much of the traffic it has
+	weight           int      // how much of the traffic it has
+	models           []string // that its buyers name, as behind a gate
 }
 
 func dollars(units int64) func(toll.Address) (toll.Price, error) {
@@ -42,6 +43,7 @@ var devOffers = []devOffer{
 	{
 		name: "Summaries", text: "The main points of a text of up to 64 KiB, in five sentences.", path: "/summarise", tags: []string{"text", "english"},
 		plan: "Summaries, 500 credits", price: dollars(20_000_000), credits: toll.CreditsDynamic(500, 1, devMaxCredits), weight: 6,
+		models: []string{"small-2", "small-2", "large-1"},
 	},
 	{
 		name: "Translation", text: "Translates German, French, and Spanish into English.\nOne credit per 200 characters, rounded up.", path: "/translate",
@@ -240,8 +242,12 @@ func (m *market) historyCalls(ctx context.Context, chance *rand.Rand, builder pe
 		required := x402.NewPaymentRequired([]*x402.Terms{o.terms}, x402.Options{
 			Namespace: m.service.Namespace(), Environment: m.service.Environment(), Endpoint: m.agent() + o.path, HTTPVerb: http.MethodPost, AgentID: o.agentID,
 		})
+		var labels toll.UsageLabels
+		if len(o.models) > 0 {
+			labels = toll.UsageLabels{Upstream: "models", Route: http.MethodPost + " " + o.path, Model: o.models[chance.IntN(len(o.models))]}
+		}
 		_, err := f.Settle(ctx, &x402.SettleRequest{
-			PaymentRequired: *required, AccessToken: token.AccessToken, MaxAmount: &amount, AgentRequestID: toll.NewUUID(),
+			PaymentRequired: *required, AccessToken: token.AccessToken, MaxAmount: &amount, AgentRequestID: toll.NewUUID(), Labels: labels,
 		})
 		if err != nil {
 			return err

@@ -177,6 +177,40 @@ func TestFilesOfLists(t *testing.T) {
 	}
 }
 
+// TestUsage_ByLabel: the seller sees the credits of each upstream, route, and model, and the buyer the credits of each route and model.
+func TestUsage_ByLabel(t *testing.T) {
+	o := newTown(t, storetest.SQLite, nil)
+	s := o.sold("alice", "bob")
+	if body := s.seller.get(s.seller.w + "/usage").body; strings.Contains(body, "<h2>By model") {
+		t.Errorf("no label is used:\n%s", mainPart.FindString(body))
+	}
+	for id, labels := range map[string]toll.UsageLabels{
+		"one": {Upstream: "gpu-9", Route: "POST /chat", Model: "small<1>"}, "two": {Upstream: "gpu-9", Route: "GET /search"}, "three": {},
+	} {
+		r, err := s.seller.api.Settle(t.Context(), &x402.SettleRequest{
+			PaymentRequired: s.required, AccessToken: s.token, AgentRequestID: id, MaxAmount: toll.Credits(len(id) * 100).Ptr(), Labels: labels,
+		})
+		if err != nil || !r.Success {
+			t.Fatalf("%+v %v", r, err)
+		}
+	}
+	eventually(t, "the count of usage", func() bool {
+		return strings.Contains(s.seller.get(s.seller.w+"/usage").body, `<p class="value num">1,100</p>`)
+	})
+	sells := s.seller.get(s.seller.w + "/usage?range=7d").body
+	for _, want := range []string{"<h2>By upstream", "gpu-9", "600", "<h2>By route", "POST /chat", "GET /search", "<h2>By model", "small&lt;1&gt;", "no model"} {
+		if !strings.Contains(sells, want) {
+			t.Errorf("the seller does not see %q:\n%s", want, mainPart.FindString(sells))
+		}
+	}
+	buys := s.buyer.get(s.buyer.w + "/holdings/" + string(s.plan)).body
+	for want, there := range map[string]bool{"<h2>By model, in 30 days": true, "small&lt;1&gt;": true, "<h2>By route, in 30 days": true, "GET /search": true, "gpu-9": false} {
+		if strings.Contains(buys, want) != there {
+			t.Errorf("the buyer sees %q: %t:\n%s", want, !there, mainPart.FindString(buys))
+		}
+	}
+}
+
 // TestOwnRanges: figures are of the days that somebody chose, with the time before of the same length.
 func TestOwnRanges(t *testing.T) {
 	eachTown(t, func(o *town) {

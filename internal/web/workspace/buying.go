@@ -140,9 +140,17 @@ func (w *pages) showHolding(c *page.Context) (page.View, error) {
 	}
 	days := page.Period{Until: c.Clock().UTC().Truncate(24 * time.Hour).Add(24 * time.Hour), Step: 24 * time.Hour}
 	days.Since = days.Until.Add(-page.OwnUsual)
-	used, err := usage(c, days, url.Values{"role": {"buyer"}, "planId": {string(p.ID)}})
+	own := url.Values{"role": {"buyer"}, "planId": {string(p.ID)}}
+	used, err := usage(c, days, own)
 	if err != nil {
 		return nil, c.Failed("plan", err)
+	}
+	labels, err := labelParts(c, days, own, "model", "route")
+	if err != nil {
+		return nil, c.Failed("plan", err)
+	}
+	for i := range labels {
+		labels[i].Title += ", in 30 days"
 	}
 	tokens, err := tokensOf(c, url.Values{"planId": {string(p.ID)}})
 	if err := c.Narrowed(err); err != nil {
@@ -187,6 +195,7 @@ func (w *pages) showHolding(c *page.Context) (page.View, error) {
 		s.Facts = append(s.Facts, page.Fact{Label: "Runs out (estimate)", Cell: page.AtOr(toll.AtPtr(lastsUntil(c, b, week)), runsOut)})
 		s.Charts = []*page.Chart{page.NewChart("Credits burned in 30 days", days, used.credits, page.PlainNumber)}
 	}
+	s.Parts = append(s.Parts, labels...)
 	if len(b.Lots) > 0 {
 		t := &page.Table{Caption: "Credits by expiry", Head: []page.Column{{Text: "Expires"}, {Text: "Left", Num: true}, {Text: "Granted", Num: true}}}
 		for _, l := range b.Lots {

@@ -455,7 +455,8 @@ func (w *pages) showUsage(c *page.Context) (page.View, error) {
 	byPlan, err3 := w.usageBy(c, p, q, "plan")
 	byAgent, err4 := w.usageBy(c, p, q, "agent")
 	who, err5 := w.payersOf(c, p, plan)
-	if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
+	labels, err6 := labelParts(c, p, q, "upstream", "route", "model")
+	if err := errors.Join(err1, err2, err3, err4, err5, err6); err != nil {
 		return nil, c.Failed("plan", err)
 	}
 	byReason := query(p, q, "")
@@ -468,8 +469,35 @@ func (w *pages) showUsage(c *page.Context) (page.View, error) {
 			page.NewChart("Credits burned", p, u.credits, page.PlainNumber), page.NewChart("Paid requests", p, u.settled, page.PlainNumber),
 		},
 		Facts: []page.Fact{{Label: "Settlement time", Cell: page.Cell{Text: u.median()}}},
-		Parts: []page.Part{{Title: "By plan", Table: byPlan}, {Title: "By agent", Table: byAgent}, {Title: "Refusals by reason", Table: refused.table(c)}},
+		Parts: slices.Concat([]page.Part{{Title: "By plan", Table: byPlan}, {Title: "By agent", Table: byAgent}}, labels,
+			[]page.Part{{Title: "Refusals by reason", Table: refused.table(c)}}),
 	})
+}
+
+// labelParts are tables of what was settled by each label, with the most credits first. A label that no settlement has is left out.
+func labelParts(c *page.Context, p page.Period, q url.Values, by ...string) (parts []page.Part, err error) {
+	if p.Step == time.Hour { // labels are counted by days
+		return nil, nil
+	}
+	for _, label := range by {
+		rows, err := sumsOf[*toll.Usage](c, list.Usage, query(p, q, label))
+		if err != nil {
+			return nil, err
+		}
+		named := func(u *toll.Usage) bool { return u.Upstream+u.Route+u.Model != "" }
+		if !slices.ContainsFunc(rows, named) {
+			continue
+		}
+		slices.SortStableFunc(rows, func(a, b *toll.Usage) int { return b.Credits.Int().Cmp(a.Credits.Int()) })
+		rows = rows[:min(len(rows), page.MostRows)]
+		t := page.TableOf(c, list.Usage.Show(label, "settled", "credits"), label, page.List[*toll.Usage]{Items: rows}, func(u *toll.Usage, cell page.Cells) {
+			if cell[label].Text = plain.Name(u.Upstream + u.Route + u.Model); !named(u) {
+				cell[label].Text = "no " + label
+			}
+		})
+		parts = append(parts, page.Part{Title: "By " + label, Table: t})
+	}
+	return parts, nil
 }
 
 // usageBy is a table of what was settled by plan or by agent, with the most credits first.
