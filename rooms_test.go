@@ -419,7 +419,7 @@ var rooms = map[string]room{
 	"internal/web/page": {
 		what:  "toolkit of pages: context of a request, views, errors, frame, forms, tables, charts, formats",
 		layer: "doors",
-		ours:  "toll x402 client sdk internal/auth internal/cache internal/gzipped internal/list internal/plain internal/web/session",
+		ours:  "toll x402 client sdk paid internal/auth internal/cache internal/gzipped internal/list internal/plain internal/web/session",
 	},
 	"internal/web/session": {
 		what:  "sessions of browsers, tickets of forms, and acts that run once",

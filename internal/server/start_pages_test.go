@@ -12,6 +12,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/gate"
 	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/store"
@@ -101,7 +102,7 @@ func TestStartSelling(t *testing.T) {
 				t.Errorf("the command does not stand in for %s:\n%s", agent.URL, text)
 			}
 		}
-		if names != "Express Hono Next FastAPI Flask Go MCP toll gate curl toll try " {
+		if names != "Express Hono Next FastAPI Flask Go MCP toll gate toll gate with a file curl toll try " {
 			t.Errorf("the page has code for %s", names)
 		}
 
@@ -162,6 +163,22 @@ func TestStartSelling(t *testing.T) {
 		}
 		viewer := o.signUp("viewer", alice.invite(alice.workspace(), "viewer"))
 		reads(t, viewer.get(path), http.StatusOK, "Take payments")
+		// The page of the agent has a file for toll gate, to copy and to download.
+		file := viewer.get(w + "/agents/" + string(id) + "/gate.yaml")
+		c, err := gate.Parse([]byte(file.body))
+		if err != nil || file.status != http.StatusOK || file.header.Get("Content-Disposition") != `attachment; filename="gate.yaml"` {
+			t.Fatalf("%v: %d %v\n%s", err, file.status, file.header, file.body)
+		}
+		if err := c.CheckPlan(must.Get(s.api.Terms(t.Context(), plan.ID))(t)); err != nil || c.Plan != string(plan.ID) || c.Agent != string(id) || len(c.Routes) != 1 ||
+			c.Routes[0].Match != "POST /ask" || *c.Routes[0].Credits != 2 || c.PublicURL != agent.URL || c.Listen != strings.TrimPrefix(agent.URL, "http://") {
+			t.Errorf("%v\n%s", err, file.body)
+		}
+		if !strings.Contains(html.UnescapeString(body), `data-copy="`+file.body+`"`) || !strings.Contains(body, `href="`+w+"/agents/"+string(id)+`/gate.yaml"`) {
+			t.Errorf("the page lacks the file or the link to it:\n%s", mainPart.FindString(body))
+		}
+		if res := o.seller("mallory").get(w + "/agents/" + string(id) + "/gate.yaml"); res.status != http.StatusNotFound {
+			t.Errorf("the file for a stranger: %d", res.status)
+		}
 		if res := viewer.post(path, url.Values{"act": {"test"}, "ticket": {"x"}}); res.status != http.StatusForbidden {
 			t.Errorf("a test command for a viewer: %d", res.status)
 		}

@@ -2,13 +2,17 @@ package page
 
 import (
 	"cmp"
+	"encoding/json"
+	"fmt"
 	"net"
+	"net/http"
 	"net/url"
 	"slices"
 	"strings"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/plain"
+	"github.com/tollhq/toll/paid"
 )
 
 // example is the endpoint in the code of an agent that has none which code can name.
@@ -52,6 +56,22 @@ func stages(name, install, file, code, start string) Snippet {
 	}}
 }
 
+// addresses returns the URL of an endpoint, the port of a server that sells it, and the address and the upstream port of a gate before it.
+func addresses(endpoint string) (u *url.URL, port, listen, upstream string) {
+	u, err := url.Parse(endpoint)
+	if err != nil {
+		u, _ = url.Parse(example) // cannot fail
+	}
+	port, listen, upstream = "3000", "127.0.0.1:8403", "3000"
+	if toll.IsLoopback(u.Hostname()) && u.Port() != "" {
+		port, listen = u.Port(), net.JoinHostPort("127.0.0.1", u.Port())
+	}
+	if strings.HasSuffix(listen, ":3000") {
+		upstream = "3001"
+	}
+	return u, port, listen, upstream
+}
+
 // Selling returns the code that takes payments for an agent, by framework. plan pays; "" is the first plan of the agent. credits is the
 // price of a request. key is the API key of the server, or "" if the page cannot show it.
 func Selling(c *Context, a *toll.Agent, plan toll.PlanID, credits toll.Credits, key string) []Snippet {
@@ -62,18 +82,7 @@ func Selling(c *Context, a *toll.Agent, plan toll.PlanID, credits toll.Credits, 
 	if plan == "" && len(a.Plans) > 0 {
 		plan = a.Plans[0].PlanID
 	}
-	u, err := url.Parse(address)
-	if err != nil {
-		u, _ = url.Parse(example) // cannot fail
-	}
-	port, listen := "3000", "127.0.0.1:8403"
-	if toll.IsLoopback(u.Hostname()) && u.Port() != "" {
-		port, listen = u.Port(), net.JoinHostPort("127.0.0.1", u.Port())
-	}
-	upstream := "3000"
-	if strings.HasSuffix(listen, ":3000") {
-		upstream = "3001"
-	}
+	u, port, listen, upstream := addresses(address)
 	name, register := mcpName(a), ""
 	if name == "" {
 		name = MCPName(a.Metadata.Name)
@@ -222,7 +231,82 @@ toll gate --url '$SERVICE' \
   --plan $PLAN \
   --agent $AGENT \
   --credits $CREDITS`)},
+		{Name: "toll gate with a file", Steps: []Snippet{
+			{Name: "Save as gate.yaml", Text: GateFile(a, plan, credits)},
+			{Name: "Check the file, and start the gate", Text: with(`export TOLL_API_KEY='$KEY'
+toll gate check --url '$SERVICE' --config gate.yaml
+toll gate --url '$SERVICE' --config gate.yaml`)},
+		}},
 	}
+}
+
+// GateFile returns the configuration with which toll gate sells the endpoints of an agent. plan pays, and credits is the price of a
+// request. The file leaves out endpoints of other origins, and endpoints that a route of the gate cannot match.
+func GateFile(a *toll.Agent, plan toll.PlanID, credits toll.Credits) string {
+	address := example
+	for _, e := range a.API.Endpoints {
+		scheme, rest, _ := strings.Cut(e.URL, "://")
+		host, _, _ := strings.Cut(rest, "/")
+		if at := scheme + "://" + host; paid.CheckPublicURL(at) == nil {
+			address = at
+			break
+		}
+	}
+	origin, _, listen, upstream := addresses(address)
+	var b strings.Builder
+	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	line("plan: %s", yamlText(cmp.Or(string(plan), "PLAN")))
+	line("agent: %s # %s", yamlText(string(a.ID)), plain.Name(a.Metadata.Name))
+	line("listen: %s", listen)
+	line("public_url: %s", yamlText(origin.Scheme+"://"+origin.Host))
+	line("upstreams:")
+	line("  server:")
+	line("    url: http://127.0.0.1:%s # fill in the address of your server", upstream)
+	line("    # If your server needs a key, fill in the file with it:")
+	line("    # headers: { authorization: \"Bearer ${file:/run/secrets/server}\" }")
+	line("routes:")
+	price := "credits: " + max(credits, 1).String()
+	var routes []paid.Route
+	add := func(verb, endpoint, price string) {
+		path, ok := pathOf(endpoint, origin)
+		if key := verb + " " + path; ok && len(routes) < mostGateRoutes && paid.CheckRoutes(append(routes, paid.Free(key))...) == nil {
+			routes = append(routes, paid.Free(key))
+			line("  - { match: %s, %s }", yamlText(key), price)
+		}
+	}
+	for _, e := range a.API.Endpoints {
+		add(e.Verb, e.URL, price)
+	}
+	for _, u := range a.API.OpenEndpoints {
+		add(http.MethodGet, u, "free: true")
+	}
+	if len(routes) == 0 {
+		line("  - { match: \"POST /*\", %s } # fill in your routes", price)
+	}
+	return b.String()
+}
+
+// mostGateRoutes bounds the routes of a file, which a gate bounds at 500.
+const mostGateRoutes = 100
+
+// yamlText quotes a text for YAML. Strings of JSON are valid in YAML.
+func yamlText(text string) string {
+	b, _ := json.Marshal(text) // cannot fail
+	return string(b)
+}
+
+// pathOf returns the path of an endpoint of the origin in the syntax of the gate, with "*" for "(.*)".
+func pathOf(endpoint string, origin *url.URL) (string, bool) {
+	if !strings.HasPrefix(endpoint, "/") {
+		scheme, rest, _ := strings.Cut(endpoint, "://")
+		host, path, _ := strings.Cut(rest, "/")
+		if scheme != origin.Scheme || host != origin.Host {
+			return "", false
+		}
+		endpoint = "/" + path
+	}
+	path, _, _ := strings.Cut(endpoint, "?")
+	return strings.ReplaceAll(path, "(.*)", "*"), true
 }
 
 // CallOnce is a command that calls an agent once, paid with an access token.

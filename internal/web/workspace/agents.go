@@ -3,6 +3,7 @@ package workspace
 import (
 	"context"
 	"errors"
+	"io"
 	"net/url"
 	"slices"
 	"strconv"
@@ -280,10 +281,7 @@ func showAgent(c *page.Context) (page.View, error) {
 	if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
 		return nil, c.Failed("agent", err)
 	}
-	credits := toll.Credits(1)
-	if len(plans.Items) > 0 {
-		credits = plans.Items[0].Credits.MinAmount
-	}
+	plan, credits := gatePlan(plans.Items)
 	attached := plansTable(c, plans, "No plans attached", "Attach a plan so that its credits can pay for requests to this agent. If you have no plan yet, create one first.")
 	endpoints := &page.Table{
 		Caption: "Endpoints", Head: []page.Column{{Text: "Method"}, {Text: "URL"}, {Text: "Access"}},
@@ -296,6 +294,7 @@ func showAgent(c *page.Context) (page.View, error) {
 		endpoints.Rows = append(endpoints.Rows, []page.Cell{{Text: "any"}, {Text: plain.Name(u)}, {Text: "open"}})
 	}
 	links := append(mayBegin(c, "Edit", "agents", string(a.ID), "edit"), page.Link{Text: "Setup code", To: c.To("agents", string(a.ID), "start"), Plain: true},
+		page.Link{Text: "Download gate.yaml", To: c.To("agents", string(a.ID), "gate.yaml"), Plain: true},
 		page.Link{Text: "Public page", To: "/a/" + string(a.ID), Plain: true},
 		page.Link{Text: "Requests", To: c.To("requests") + "?agentId=" + string(a.ID), Plain: true})
 	if c.Person.Rights.Has(toll.RightSpend) {
@@ -314,8 +313,36 @@ func showAgent(c *page.Context) (page.View, error) {
 		Parts: []page.Part{
 			{Title: "Endpoints", Table: endpoints}, {Title: "Plans", Table: attached}, {Title: "Refusals by reason", Table: refused.table(c)},
 		},
-		Selling: page.Selling(c, a, "", credits, ""), Snippets: page.Snippets(c, a, ""),
+		Selling: page.Selling(c, a, plan, credits, ""), Snippets: page.Snippets(c, a, ""),
 	})
+}
+
+// gatePlan returns the plan that pays for requests to an agent, "" for none, and the price of a request.
+func gatePlan(plans []*toll.Plan) (toll.PlanID, toll.Credits) {
+	if len(plans) == 0 {
+		return "", 1
+	}
+	return plans[0].ID, plans[0].Credits.MinAmount
+}
+
+// gateFile sends the configuration with which toll gate sells an agent.
+func gateFile(c *page.Context) (page.View, error) {
+	a, err := agent(c)
+	if err != nil {
+		return nil, err
+	}
+	plans, err := page.PartOf[*toll.Plan](c, list.PlansOfAgent.Under(string(a.ID)), newest)
+	if err != nil {
+		return nil, c.Failed("agent", err)
+	}
+	plan, credits := gatePlan(plans.Items)
+	return page.Stream(func() {
+		h := c.W.Header()
+		h.Set("Content-Type", "application/yaml")
+		h.Set("Content-Disposition", `attachment; filename="gate.yaml"`)
+		h.Set("Cache-Control", "no-store")
+		_, _ = io.WriteString(c.W, page.GateFile(a, plan, credits))
+	}), nil
 }
 
 // lastSettled is the time of the last settlement at an agent, and the request.

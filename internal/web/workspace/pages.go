@@ -99,6 +99,7 @@ func (w *pages) areas() []page.Area {
 		{Path: "/agents", Title: "Agents", Group: page.GroupSell, Nav: "Agents", Icon: "bot", Key: "a", Right: read, Get: listAgents},
 		{Path: "/agents/new", Title: "Create agent", Under: "/agents", Right: manage, Get: askAgent, Post: registerAgent},
 		{Path: "/agents/{agent}", Under: "/agents", Right: read, Act: manage, Get: showAgent, Post: actOnAgent},
+		{Path: "/agents/{agent}/gate.yaml", Right: read, Get: gateFile},
 		{Path: "/agents/{agent}/edit", Under: "/agents", Right: manage, Get: askAgentEdit, Post: editAgent},
 		{Path: "/plans", Title: "Plans", Group: page.GroupSell, Nav: "Plans", Icon: "tag", Key: "p", Right: read, Get: listPlans},
 		{Path: "/plans/new", Title: "Create plan", Template: "plan_new", Under: "/plans", Right: manage, Get: askPlan, Post: registerPlan},
