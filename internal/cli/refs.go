@@ -30,6 +30,8 @@ var (
 	uuid = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
 	// id256 matches a whole id of the service; a shorter number may be the beginning of an id.
 	id256 = regexp.MustCompile(`^[0-9]{70,}$`)
+	// onlyDigits matches what may be the beginning of the id of a plan or an agent.
+	onlyDigits = regexp.MustCompile(`^[0-9]+$`)
 	// method matches the id of a card or of a wallet.
 	method = regexp.MustCompile(`^(pm_[0-9A-Za-z_]{16,}|0[xX][0-9a-fA-F]{40})$`)
 )
@@ -79,8 +81,9 @@ const (
 	maxBought   = 10 // plans whose agents are read
 )
 
-// resolve returns the id of a record from its name or the beginning of its id. The record belongs to the workspace, or is a plan of which the
-// workspace has credits, or an agent of such a plan. It returns any other text unchanged, such as the whole id of another record.
+// resolve returns the id of a record from its name or the beginning of its id. The record belongs to the workspace; if none of its records fits,
+// it is a plan of which the workspace has credits, or an agent of such a plan. Any seller can mint credits to the workspace, which must not make
+// its own names ambiguous. It returns any other text unchanged, such as the whole id of another record.
 func (a *app) resolve(ctx context.Context, r reference, text string) (string, error) {
 	text = strings.TrimSuffix(text, "…")
 	if r.whole.MatchString(text) || text == "" || a.set.key == "" {
@@ -88,14 +91,9 @@ func (a *app) resolve(ctx context.Context, r reference, text string) (string, er
 	}
 	own, more := ownRecords(ctx, a, r, text)
 	all := own
-	if r.kind == "plan" || r.kind == "agent" && len(fitting(own, text)) == 0 {
+	if (r.kind == "plan" || r.kind == "agent") && len(fitting(own, text)) == 0 {
 		bought, moreBought := boughtRecords(ctx, a, r.kind)
-		more = more || moreBought
-		for _, b := range bought {
-			if !slices.ContainsFunc(own, func(n named) bool { return n.id == b.id }) {
-				all = append(all, b)
-			}
-		}
+		all, more = append(all, bought...), more || moreBought
 	}
 	found := fitting(all, text)
 	id, err := onlyID(found, more, text)
@@ -145,8 +143,8 @@ func candidates(found []named, more bool) string {
 	return strings.Join(texts, ", ")
 }
 
-// ownRecords returns records of the workspace that match a text, and whether there are more. For an empty text, it returns the latest records,
-// and on an error nothing.
+// ownRecords returns records of the workspace that match a text, and whether there are more. For an empty text, it returns the latest records.
+// On an error, it returns none and true: a bought record must not take the place of an own record that could not be read.
 func ownRecords(ctx context.Context, a *app, r reference, text string) (all []named, more bool) {
 	path, query, member, id, name := r.of.Path, url.Values{"pageSize": {"100"}}, r.of.Member, r.of.Columns[0].Path, "name"
 	if i := slices.IndexFunc(r.of.Columns, func(c list.Column) bool { return c.Kind == list.KindName }); i >= 0 {
@@ -160,7 +158,7 @@ func ownRecords(ctx context.Context, a *app, r reference, text string) (all []na
 	}
 	got, err := a.call(ctx, http.MethodGet, path, query, nil)
 	if err != nil {
-		return nil, false
+		return nil, true
 	}
 	return namesIn(got, member, id, name), at(got, "more") == "true" || at(got, "nextCursor") != ""
 }
@@ -178,9 +176,17 @@ func namesIn(got json.RawMessage, member, id, name string) (all []named) {
 	return all
 }
 
-// boughtRecords returns plans with a balance of the workspace, or their agents, and whether there are more.
+// boughtRecords returns plans with a balance of the workspace, or their agents, and whether there are more. It leaves
+// out names that look like the beginning of an id: such a name would take the place of the record with that id.
 func boughtRecords(ctx context.Context, a *app, kind string) (all []named, more bool) {
 	of, query := list.Holdings, url.Values{"pageSize": {"100"}}
+	defer func() {
+		for i := range all {
+			if onlyDigits.MatchString(all[i].name) {
+				all[i].name = ""
+			}
+		}
+	}()
 	for range maxHoldings {
 		got, err := a.call(ctx, http.MethodGet, of.Path, query, nil)
 		if err != nil {
