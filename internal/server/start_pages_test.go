@@ -54,19 +54,21 @@ func TestStartSelling(t *testing.T) {
 		agent := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { h.ServeHTTP(rw, r) }))
 		t.Cleanup(agent.Close)
 		form := func() page { return formWith(t, alice.get(w+"/start"), "start").with("name", "Words") }
+		longest := strings.Repeat("語", toll.MaxDescriptionBytes/len("語"))
 		for what, bad := range map[string]page{
-			"is required":        form(),
-			"must have a method": form().with("endpoints", "NONE https://agent.example.com"),
-			"must be a whole":    form().with("endpoints", agent.URL+"/ask").with("amount", "x"),
-			"must be one of":     form().with("endpoints", agent.URL+"/ask").with("pay", "XXX"),
-			"Endpoint ":          form().with("endpoints", "POST nowhere"),
+			"is required":                 form(),
+			"must have a method":          form().with("endpoints", "NONE https://agent.example.com"),
+			"must be a whole":             form().with("endpoints", agent.URL+"/ask").with("amount", "x"),
+			"must be one of":              form().with("endpoints", agent.URL+"/ask").with("pay", "XXX"),
+			"Endpoint ":                   form().with("endpoints", "POST nowhere"),
+			"Description must be at most": form().with("endpoints", agent.URL+"/ask").with("description", longest+"語"),
 		} {
 			reads(t, alice.submit(bad), http.StatusBadRequest, what)
 		}
 		if a, p, k := owns(t, alice); a+p+k != 0 {
 			t.Fatalf("a refused form made %d agents, %d plans, %d keys", a, p, k)
 		}
-		sent := form().with("endpoints", agent.URL+"/ask").with("pay", "free").with("least", "2")
+		sent := form().with("endpoints", agent.URL+"/ask").with("pay", "free").with("least", "2").with("description", longest)
 		s := &seller{alice, w, nil}
 		path, made := s.done(sent, "Agent, plan, and API key created.")
 		id := toll.AgentID(strings.TrimSuffix(strings.TrimPrefix(path, w+"/agents/"), "/start"))
@@ -77,6 +79,9 @@ func TestStartSelling(t *testing.T) {
 		s.api = client.New(html.UnescapeString(key[1]), client.WithURL(o.address), client.WithRetries(0))
 		sold := must.Get(s.api.Agent(t.Context(), id))(t)
 		plan := must.Get(s.api.Plan(t.Context(), sold.Plans[0].PlanID))(t)
+		if sold.Metadata.Description != longest {
+			t.Errorf("the description has %d bytes, not %d", len(sold.Metadata.Description), len(longest))
+		}
 		if sold.Metadata.Name != "Words" || plan.Metadata.Name != "Words" || plan.Credits.Amount != 100 || plan.Credits.MinAmount != 2 {
 			t.Errorf("%+v, %+v", sold.Metadata, plan.Credits)
 		}

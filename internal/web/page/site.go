@@ -26,8 +26,8 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-// maxForm bounds the body of a form in bytes.
-const maxForm = 16 << 10
+// maxForm bounds the body of a form in bytes. A form spells a byte with up to three, so the longest description takes 48 KiB.
+const maxForm = 64 << 10
 
 // Config has what all pages of a service share.
 type Config struct {
