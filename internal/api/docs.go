@@ -176,7 +176,8 @@ func writeDoc(w http.ResponseWriter, r *http.Request, status int, media []string
 
 // page is GET of a page, or of its Markdown: with .md after the path, or with text/markdown but not text/html in Accept.
 func (d *documents) page(w http.ResponseWriter, r *http.Request) {
-	name, p := strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, "/docs"), "/"), d.pages()
+	at := strings.Join(strings.FieldsFunc(r.URL.Path, func(c rune) bool { return c == '/' }), "/") // repeated slashes count as one, as for the router
+	name, p := strings.TrimPrefix(strings.TrimPrefix(at, "docs"), "/"), d.pages()
 	slug, asMarkdown := strings.CutSuffix(name, ".md")
 	accept := strings.Join(r.Header.Values("Accept"), ",")
 	asMarkdown = asMarkdown || strings.Contains(accept, "text/markdown") && !strings.Contains(accept, "text/html")

@@ -399,11 +399,13 @@ func TestGuides(t *testing.T) {
 	}
 }
 
-// TestGuides_FileNames: the names of the files in the repository are names of the pages too.
+// TestGuides_FileNames: the names of the files in the repository are names of the pages too, and slashes count as for every other path.
 func TestGuides_FileNames(t *testing.T) {
 	s := newStack(t)
-	for _, path := range []string{"/docs/SELL.md", "/docs/SELL"} {
-		want := s.do(actor{}, "GET", strings.ToLower(path), "")
+	for path, same := range map[string]string{
+		"/docs/SELL.md": "/docs/sell.md", "/docs/SELL": "/docs/sell", "/docs/sell/": "/docs/sell", "//docs//sell": "/docs/sell", "//docs//api//readPlan/": "/docs/api/readPlan",
+	} {
+		want := s.do(actor{}, "GET", same, "")
 		if a := s.do(actor{}, "GET", path, ""); a.status != 200 || !bytes.Equal(a.body, want.body) {
 			t.Errorf("%s: %d %.100s", path, a.status, a.body)
 		}
