@@ -408,7 +408,7 @@ var rooms = map[string]room{
 	"internal/web/workspace": {
 		what:  "pages of a workspace: overview, agents, plans, orders, usage, keys, webhooks, members, money, calls of agents",
 		layer: "doors",
-		ours: "toll x402 client internal/auth internal/cache internal/outbound internal/people internal/list internal/plain internal/web/offer internal/web/page " +
+		ours: "toll x402 client internal/auth internal/cache internal/meter internal/outbound internal/people internal/list internal/plain internal/web/offer internal/web/page " +
 			"internal/web/session",
 	},
 	"internal/web/operator": {

@@ -78,7 +78,7 @@ type pages struct {
 // Pages returns the pages.
 func Pages(d Deps) page.Set {
 	d.Outbound.Timeout = tryTimeout
-	w := &pages{Deps: d, outbound: outbound.New(d.Outbound), tries: &tries{of: map[toll.Address]int{}}, payers: cache.New[payersKey, []page.Stat](mostPayers)}
+	w := &pages{Deps: d, outbound: outbound.New(d.Outbound), tries: newTries(), payers: cache.New[payersKey, []page.Stat](mostPayers)}
 	return page.Set{
 		Templates: templates,
 		Routes:    []page.Route{{Path: "/w/{workspace}/live", Raw: w.live}},

@@ -16,6 +16,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/meter"
 	"github.com/tollhq/toll/internal/outbound"
 	"github.com/tollhq/toll/internal/plain"
 	"github.com/tollhq/toll/internal/web/page"
@@ -30,27 +31,39 @@ const (
 	tryTimeout = 30 * time.Second
 	// mostTries is how many calls from pages this process makes at a time, and mostTriesOf how many for one workspace.
 	mostTries, mostTriesOf = 64, 2
+	// mostTriesHour is how many calls a workspace makes from pages in an hour: the answer to a form is stored for a time, with up to 130 KB.
+	mostTriesHour = 600
 	// maxTryBody bounds what is sent, in bytes, and maxTryText what is shown of an answer, in characters.
 	maxTryBody, maxTryText = 8 << 10, 20_000
 )
 
 // tries counts the calls from pages that run, in all and by workspace.
 type tries struct {
-	mu  sync.Mutex
-	all int
-	of  map[toll.Address]int
+	mu   sync.Mutex
+	all  int
+	of   map[toll.Address]int
+	hour *meter.Quota
 }
 
-// take reports whether a workspace may begin a call, which ends with [tries.give].
-func (t *tries) take(workspace toll.Address) bool {
+func newTries() *tries {
+	return &tries{of: map[toll.Address]int{}, hour: meter.NewQuota("test calls", 0, mostTriesHour)}
+}
+
+// take begins a call of a workspace, which ends with [tries.give]. Errors: [toll.CodeRateLimited].
+func (t *tries) take(workspace toll.Address) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.all >= mostTries || t.of[workspace] >= mostTriesOf {
-		return false
+		e := toll.Errorf(toll.CodeRateLimited, "Too many test calls are running. Try again in a minute.")
+		e.RetryAfterSecs = int(tryTimeout / time.Second)
+		return e
+	}
+	if e := t.hour.Take(workspace, 1); e != nil {
+		return e.WithHint("Try again later, or call the agent with an access token.")
 	}
 	t.all++
 	t.of[workspace]++
-	return true
+	return nil
 }
 
 func (t *tries) give(workspace toll.Address) {
@@ -320,10 +333,8 @@ func mintToTry(c *page.Context, asked *tryCall, refuse func(int, string) (page.V
 // call calls the agent with an access token of the workspace: for this agent, with the limit that the page showed, without
 // orders. The token ends with the call.
 func (w *pages) call(c *page.Context, asked *tryCall) (*tried, error) {
-	if !w.tries.take(c.Person.Address) {
-		e := toll.Errorf(toll.CodeRateLimited, "Too many test calls are running. Try again in a minute.")
-		e.RetryAfterSecs = int(tryTimeout / time.Second)
-		return nil, e
+	if err := w.tries.take(c.Person.Address); err != nil {
+		return nil, err
 	}
 	defer w.tries.give(c.Person.Address)
 	token, err := c.API.AccessToken(c.Acting(), asked.Plan, client.WithAgent(asked.agent.ID), client.WithRedemptionLimit(asked.Most),
