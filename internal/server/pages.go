@@ -54,7 +54,7 @@ func (s *Server) web() (*page.Site, error) {
 			Store: s.base.store, Auth: s.base.auth, People: s.people, Seal: s.base.ring.Seal, Open: s.base.ring.Open, PublicURL: s.PublicURL(), Clock: s.cfg.Clock,
 		},
 		Records: read,
-		Rows: s.checkout.Reports, Cards: cards, Coins: s.rails.Rails[store.RailCrypto] != nil, People: s.people, Events: s.events, Operator: operatorPages{s}, Changes: changesSince,
+		Rows:    s.checkout.Reports, Cards: cards, Coins: s.rails.Rails[store.RailCrypto] != nil, People: s.people, Events: s.events, Operator: operatorPages{s}, Changes: changesSince,
 		Outbound: outbound.Config{Loopback: callsLoopback(s.base.auth.Environment(), s.cfg.Listen, s.PublicURL())}, Times: orderTimes(read),
 	})
 }
