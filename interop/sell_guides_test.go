@@ -45,7 +45,7 @@ func TestGuide_Sellers(t *testing.T) {
 	}
 }
 
-// modelRequest has the members of requests to the model servers below. vllm rejects others.
+// modelRequest has the members of requests to the model servers below. vllm rejects unknown members.
 type modelRequest struct {
 	Model         string
 	Messages      []json.RawMessage

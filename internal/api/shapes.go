@@ -183,7 +183,7 @@ type settleShape struct {
 	AgentRequestID  string               `json:"agentRequestId,omitempty" minLength:"1" maxLength:"128" doc:"Idempotency id. Without it, each call is a new request, unless the payload identifies the request."`
 	MarginPercent   *x402.Margin         `json:"marginPercent,omitempty" doc:"Instead of maxAmount: burns the credits of the recorded sub-tasks plus this percentage, rounded up. Only for dynamic plans."`
 	Batch           *toll.Bool           `json:"batch,omitempty" doc:"Stored, but has no effect."`
-	Labels          *toll.UsageLabels    `json:"labels,omitempty" doc:"Labels of the request, for usage by upstream, route, or model. Each is at most 64 bytes of UTF-8 without control characters. A plan counts at most 100 combinations per day; others count as other."`
+	Labels          *toll.UsageLabels    `json:"labels,omitempty" doc:"What the request used, for usage by upstream, route, or model. Each is at most 64 bytes of UTF-8 without control characters. A plan counts at most 100 combinations per day; others count as other."`
 }
 
 var errorType = reflect.TypeFor[verdict]()

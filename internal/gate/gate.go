@@ -75,9 +75,10 @@ func New(c *Config, d Deps) http.Handler {
 			c.route = own
 			return limits.enter(c, c.sent)
 		})}
-		price := []paid.Option{paid.MaxCreditsFunc(maxPrice), paid.CreditsFunc(priceOf)}
 		if r.Credits != nil {
-			price = []paid.Option{paid.Credits(toll.Credits(*r.Credits))}
+			opts = append(opts, paid.Credits(toll.Credits(*r.Credits)))
+		} else {
+			opts = append(opts, paid.MaxCreditsFunc(maxPrice), paid.CreditsFunc(priceOf))
 		}
 		if own.api != nil {
 			opts = append(opts, paid.ExpiredStatus(http.StatusUnauthorized), paid.OnPaymentError(own.onPaymentError))
@@ -85,7 +86,7 @@ func New(c *Config, d Deps) http.Handler {
 		if r.exact != nil {
 			opts = append(opts, paid.PerCall(*r.exact))
 		}
-		list = append(list, paid.At(r.Match, append(opts, price...)...))
+		list = append(list, paid.At(r.Match, opts...))
 	}
 	first := c.Routes[0].upstream.address // each route has its own
 	h := handler{

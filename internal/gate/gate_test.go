@@ -319,7 +319,7 @@ func TestUsageLabels(t *testing.T) {
 		return strings.Join(all, ", ")
 	}
 	bounded := "b\ufffd\ufffdé" + strings.Repeat("é", 27)
-	byModel := bounded + " 1 350, big-1 1 350, small-1 2 36"
+	byModel := "big-1 1 350, " + bounded + " 1 350, small-1 2 36"
 	for end := time.Now().Add(20 * time.Second); sums(s.svc.Client(), client.By("model")) != byModel && time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 	}
 	for _, tt := range []struct{ got, want string }{

@@ -30,7 +30,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
 
-const processKills = 60
+const processKills = 30
 
 // processCall is a call through the processes of TestProcessesKilled.
 type processCall struct {
@@ -159,6 +159,7 @@ func TestProcessesKilled(t *testing.T) {
 		return len(p.calls)
 	}
 	for n := range processKills {
+		t.Logf("kill %d, after %d calls", n, made())
 		for next := made() + 20 + rand.IntN(100); made() < next; {
 			time.Sleep(time.Millisecond)
 		}
