@@ -198,7 +198,7 @@ var (
 	Credentials            = Of[toll.Credential]("/credentials", "credentials", ID("id"), State("kind"), Name("name"), Time("createdAt"), Time("usedAt", "Last used"))
 	Members                = Of[toll.Member]("/members", "members", ID("userId"), Name("name"), State("role"), Cents("spentCents", "Spent"), Cents("spendLimitCents", "Limit"), Time("since", "Member since"))
 	Invitations            = Of[toll.Invitation]("/invitations", "invitations", ID("id"), State("role"), Text("note"), Time("createdAt"), Time("endsAt", "Expires"))
-	AuditLog               = Of[toll.Act]("/audit-log", "acts", Count("number"), Time("at", "Time"), State("actorKind", "Kind"), ID("actor", "By"), State("act"), ID("object"), ID("source", "From"))
+	AuditLog               = Of[toll.Act]("/audit-log", "acts", Count("number"), Time("at", "Time"), State("actorKind", "Kind"), ID("actor", "By"), State("act", "Action"), ID("object"), ID("source", "From"))
 )
 
 // Members returns all members of a record in the order of its type, for a file of a list. A value that writes its own JSON, and a list

@@ -38,6 +38,14 @@ func PriceOf(p *toll.Plan) string {
 	return p.Price.Text() + " " + p.Price.CurrencyName()
 }
 
+// OfferOf is the price of a plan with what an order of it buys.
+func OfferOf(p *toll.Plan) string {
+	if !p.Kind().Prepaid() {
+		return PriceOf(p)
+	}
+	return PriceOf(p) + " for " + BuysOf(p)
+}
+
 // BurnsOf returns the number of credits that a request of a plan burns, or "none".
 func BurnsOf(p *toll.Plan) string {
 	low, high := p.Credits.MinAmount.String(), p.Credits.MaxAmount.String()

@@ -92,10 +92,7 @@ func (w *pages) explore(c *page.Context) (page.View, error) {
 		a, p := of.Agent, of.Plan
 		card := agentCard{
 			To: "/a/" + string(a.ID), Name: page.NameOf(a.Metadata.Name), Text: plain.Text(a.Metadata.Description, shortText),
-			Owner: a.Owner.String(), Tags: tagLinks(a.Metadata.Tags), Price: page.PriceOf(p) + " for " + page.BuysOf(p),
-		}
-		if !p.Kind().Prepaid() {
-			card.Price = page.PriceOf(p)
+			Owner: a.Owner.String(), Tags: tagLinks(a.Metadata.Tags), Price: page.OfferOf(p),
 		}
 		if n := of.Plans - 1; n > 0 {
 			card.More = page.Count(int64(n), "more plan")

@@ -132,7 +132,7 @@ func askAgent(c *page.Context) (page.View, error) {
 	if len(plans.Items) > 0 {
 		choice := page.Field{Name: "plans", Label: "Plans", Type: "checks"}
 		for _, p := range plans.Items {
-			choice.Options = append(choice.Options, page.Option{Value: string(p.ID), Text: page.NameOf(p.Metadata.Name), Hint: page.PriceOf(p) + " for " + page.BuysOf(p)})
+			choice.Options = append(choice.Options, page.Option{Value: string(p.ID), Text: page.NameOf(p.Metadata.Name), Hint: page.OfferOf(p)})
 		}
 		groups = slices.Insert(groups, 1, page.Group{Title: "Payment", Fields: []page.Field{choice}})
 	}
@@ -306,7 +306,7 @@ func showAgent(c *page.Context) (page.View, error) {
 		Range: page.Ranges(c, p),
 		Stats: append(used.stats(), refused.stat()),
 		Facts: []page.Fact{
-			{Label: "ID", Cell: page.Cell{ID: string(a.ID)}}, {Label: "State", Cell: page.Cell{State: page.ListedState(a.IsListed)}}, {Label: "Settlement time", Cell: page.Cell{Text: used.median()}},
+			{Label: "ID", Cell: page.Cell{ID: string(a.ID)}}, {Label: "Status", Cell: page.Cell{State: page.ListedState(a.IsListed)}}, {Label: "Settlement time", Cell: page.Cell{Text: used.median()}},
 			{Label: "Last settled", Cell: last}, {Label: "Last refusal", Cell: refused.last(p)}, {Label: "Created", Cell: page.At(a.CreatedAt)}, {Label: "Updated", Cell: page.At(a.UpdatedAt)},
 		},
 		Acts: acts,

@@ -342,7 +342,7 @@ func listTokens(c *page.Context) (page.View, error) {
 	for _, s := range []toll.PermissionStatus{toll.StatusActive, toll.StatusRevoked, toll.StatusExpired, toll.StatusExhausted} {
 		states = append(states, page.Option{Value: string(s), Text: string(s)})
 	}
-	filter, q := c.Filters(page.Field{Name: "status", Label: "State", Options: states}, page.Field{Name: "planId", Label: "Plan", Max: 80})
+	filter, q := c.Filters(page.Field{Name: "status", Label: "Status", Options: states}, page.Field{Name: "planId", Label: "Plan", Max: 80})
 	t, err := tokensOf(c, q)
 	if err := c.Narrowed(err); err != nil {
 		return nil, err
@@ -493,9 +493,9 @@ func showToken(c *page.Context) (page.View, error) {
 		return nil, err
 	}
 	s := page.Record{Facts: []page.Fact{
-		{Label: "ID", Cell: page.Cell{ID: p.PermissionHash.String()}}, {Label: "State", Cell: page.Cell{State: page.StateOf(p.Status)}},
+		{Label: "ID", Cell: page.Cell{ID: p.PermissionHash.String()}}, {Label: "Status", Cell: page.Cell{State: page.StateOf(p.Status)}},
 		{Label: "Plan", Cell: page.Cell{ID: string(p.PlanID), To: c.To("holdings", string(p.PlanID))}}, {Label: "Agents", Cell: goodAt(c, p)},
-		{Label: "Burned", Cell: page.Cell{Number: p.UsedCredits.String(), Sub: limitText(p.MaxCredits)}}, {Label: "Created", Cell: madeBy(c, p)}, {Label: "Expires", Cell: page.Cell{At: p.ExpiresAt.Time}},
+		{Label: "Used", Cell: page.Cell{Number: p.UsedCredits.String(), Sub: limitText(p.MaxCredits)}}, {Label: "Created", Cell: madeBy(c, p)}, {Label: "Expires", Cell: page.Cell{At: p.ExpiresAt.Time}},
 	}}
 	if p.MaxCredits != nil && *p.MaxCredits > 0 {
 		s.Bars = []page.Bar{{Label: "Credits", Value: int64(p.UsedCredits), Max: int64(*p.MaxCredits), Text: page.Grouped(p.UsedCredits.String()) + " of " + page.Grouped(p.MaxCredits.String())}}

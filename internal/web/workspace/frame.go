@@ -144,7 +144,7 @@ func showComponents(c *page.Context) (page.View, error) {
 			{Tone: "warn", Title: "API key “ci” expires in 3 days", Text: "Used 4 minutes ago", To: "#", Act: "Rotate"}, {Tone: "quiet", Title: "API 1.1 is current", Text: long, To: "#", Act: "Compare"},
 		},
 		Table: &page.Table{
-			Caption: "Settlements", Head: []page.Column{{Text: "Time"}, {Text: "Agent"}, {Text: "Subscriber"}, {Text: "State"}, {Text: "Price", Num: true}, {Text: "Credits", Num: true}},
+			Caption: "Settlements", Head: []page.Column{{Text: "Time"}, {Text: "Agent"}, {Text: "Subscriber"}, {Text: "Status"}, {Text: "Price", Num: true}, {Text: "Credits", Num: true}},
 			Rows: [][]page.Cell{
 				{page.At(now.Add(-4 * time.Minute)), {Text: "Ask", To: "#", Sub: "summarize"}, {ID: id}, {State: &page.State{Text: "confirmed", Tone: "good"}}, {Sum: &page.Sum{Amount: "1,000,000.00", Currency: "USDC"}, Num: true}, page.Credits(2)},
 				{page.At(now.Add(3 * time.Hour)), {Text: long, To: "#"}, {ID: id, To: "#"}, {State: &page.State{Text: "failed", Tone: "bad"}}, {Sum: &page.Sum{Amount: "0.000000000000000001", Currency: "ETH"}, Num: true}, page.Credits(9223372036854775807)},

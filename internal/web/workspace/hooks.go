@@ -213,7 +213,7 @@ func showHook(c *page.Context) (page.View, error) {
 	})
 	t.Empty = &page.Empty{Icon: "send", Title: "No messages yet", Text: "Events sent to this webhook appear here with the response of your server."}
 	facts := []page.Fact{
-		{Label: "ID", Cell: page.Cell{ID: h.ID}}, {Label: "URL", Cell: page.Cell{Text: plain.Name(h.URL)}}, {Label: "State", Cell: page.Cell{State: stateOfHook(h)}}, {Label: "Events", Cell: page.Cell{Text: allTypesOf(h)}},
+		{Label: "ID", Cell: page.Cell{ID: h.ID}}, {Label: "URL", Cell: page.Cell{Text: plain.Name(h.URL)}}, {Label: "Status", Cell: page.Cell{State: stateOfHook(h)}}, {Label: "Events", Cell: page.Cell{Text: allTypesOf(h)}},
 		{Label: "Created", Cell: page.At(h.CreatedAt.Time)}, {Label: "Updated", Cell: page.At(h.UpdatedAt.Time)},
 	}
 	if h.FailingSince != nil {
@@ -221,7 +221,7 @@ func showHook(c *page.Context) (page.View, error) {
 	}
 	s := page.Record{
 		Lead: descriptionOf(h), Links: mayBegin(c, "Edit", "webhooks", h.ID, "edit"), Facts: facts, Table: t,
-		Filter: []page.Field{{Name: "status", Label: "State", Value: string(status), Options: []page.Option{
+		Filter: []page.Field{{Name: "status", Label: "Status", Value: string(status), Options: []page.Option{
 			{Text: "All"}, {Value: "pending", Text: "pending"}, {Value: "succeeded", Text: "succeeded"}, {Value: "failed", Text: "failed"},
 		}}},
 	}
@@ -332,7 +332,7 @@ func (w *pages) showEvent(c *page.Context) (page.View, error) {
 	about := aboutCell(c, e.Object)
 	return c.Record(string(e.Type), page.Record{
 		Facts: []page.Fact{
-			{Label: "ID", Cell: page.Cell{ID: e.ID}}, {Label: "Sequence number", Cell: page.Cell{Number: strconv.FormatInt(e.Sequence, 10)}}, {Label: "Record", Cell: about}, {Label: "Time", Cell: page.At(e.CreatedAt.Time)},
+			{Label: "ID", Cell: page.Cell{ID: e.ID}}, {Label: "Sequence", Cell: page.Cell{Number: strconv.FormatInt(e.Sequence, 10)}}, {Label: "Object", Cell: about}, {Label: "Created", Cell: page.At(e.CreatedAt.Time)},
 		},
 		Snippets: []page.Snippet{{Name: "Payload", Text: data.String()}},
 	})

@@ -170,7 +170,7 @@ func (w *pages) showKey(c *page.Context) (page.View, error) {
 		return nil, c.Failed("API key", err)
 	}
 	s := page.Record{Facts: []page.Fact{
-		{Label: "ID", Cell: page.Cell{ID: k.ID.String()}}, {Label: "Key", Cell: page.Cell{Text: shownKey(*k)}}, {Label: "State", Cell: page.Cell{State: page.StateOf(k.Status)}},
+		{Label: "ID", Cell: page.Cell{ID: k.ID.String()}}, {Label: "Key", Cell: page.Cell{Text: shownKey(*k)}}, {Label: "Status", Cell: page.Cell{State: page.StateOf(k.Status)}},
 		{Label: "Rights", Cell: page.Cell{Text: rightWords(k.Rights)}}, {Label: "API version", Cell: page.Cell{Text: k.Version, Sub: versionNote(k.Version, versions)}},
 		{Label: "Created", Cell: page.Cell{At: k.CreatedAt.Time, Sub: w.makerOf(c, *k)}}, {Label: "Last used", Cell: page.AtOr(k.LastUsedAt, "never")},
 		{Label: "Expires", Cell: page.AtOr(k.ExpiresAt, "never")},
@@ -184,7 +184,7 @@ func (w *pages) showKey(c *page.Context) (page.View, error) {
 		s.Parts = []page.Part{{Title: "Changes in newer API versions", Table: t}}
 	}
 	if len(made) > 0 {
-		t := &page.Table{Caption: "API keys created with this key", Head: []page.Column{{Text: "Name"}, {Text: "State"}, {Text: "Rights"}, {Text: "Created"}}}
+		t := &page.Table{Caption: "API keys created with this key", Head: []page.Column{{Text: "Name"}, {Text: "Status"}, {Text: "Rights"}, {Text: "Created"}}}
 		for _, child := range made {
 			t.Rows = append(t.Rows, []page.Cell{
 				{Text: nameOfKey(child), To: c.To("keys", child.ID.String())}, {State: page.StateOf(child.Status)},

@@ -75,7 +75,7 @@ func askDelegation(c *page.Context) (page.View, error) {
 		from,
 		{Name: "limit", Label: "Spending limit", Value: "10.00", Mode: "decimal", Hint: "The highest total that the delegation can spend.", Members: []string{"spendingLimitCents"}},
 		{Name: "currency", Label: "Currency", Options: []page.Option{
-			{Value: "", Text: "US dollars: USDC from the wallet, USD from a card"}, {Value: "eur", Text: "Euros: EURC from the wallet, EUR from a card"},
+			{Value: "", Text: "US dollars (USDC or USD)"}, {Value: "eur", Text: "Euros (EURC or EUR)"},
 		}},
 		{Name: "ends", Label: "Expires", Options: tokenLives, Value: "2592000", Members: []string{"durationSecs"}},
 		{Name: "plan", Label: "Plan (optional)", Max: 80, Hint: "Enter the id of a plan to restrict the delegation to it. Leave empty to allow all plans.", Members: []string{"planId"}},
@@ -128,7 +128,7 @@ func showDelegation(c *page.Context) (page.View, error) {
 	}
 	s := page.Record{
 		Facts: []page.Fact{
-			{Label: "ID", Cell: page.Cell{ID: d.DelegationID}}, {Label: "State", Cell: page.Cell{State: page.StateOf(d.Status)}}, {Label: "Pays from", Cell: page.Cell{Text: paysFrom(d)}},
+			{Label: "ID", Cell: page.Cell{ID: d.DelegationID}}, {Label: "Status", Cell: page.Cell{State: page.StateOf(d.Status)}}, {Label: "Pays from", Cell: page.Cell{Text: paysFrom(d)}},
 			{Label: "Left", Cell: page.Cell{Text: centsText(d.RemainingBudgetCents, d.Currency)}}, {Label: "Plan", Cell: page.Cell{Text: "all plans"}}, {Label: "Created", Cell: page.At(d.CreatedAt.Time)},
 			{Label: "Last used", Cell: page.AtOr(d.LastUsedAt, "never")}, {Label: "Expires", Cell: page.Cell{At: d.ExpiresAt.Time}},
 		},
@@ -241,7 +241,7 @@ func showCard(c *page.Context) (page.View, error) {
 		return nil, err
 	}
 	s := page.Record{Facts: []page.Fact{
-		{Label: "ID", Cell: page.Cell{ID: m.ID}}, {Label: "Card", Cell: page.Cell{Text: plain.Name(m.Brand) + " …" + plain.Name(m.Last4)}}, {Label: "State", Cell: page.Cell{State: page.StateOf(m.Status)}},
+		{Label: "ID", Cell: page.Cell{ID: m.ID}}, {Label: "Card", Cell: page.Cell{Text: plain.Name(m.Brand) + " …" + plain.Name(m.Last4)}}, {Label: "Status", Cell: page.Cell{State: page.StateOf(m.Status)}},
 		{Label: "Valid until", Cell: page.Cell{Text: validUntil(m)}}, {Label: "Available to", Cell: page.Cell{Text: "all API keys"}},
 	}}
 	if m.AllowedAPIKeyIDs != nil && len(*m.AllowedAPIKeyIDs) > 0 {

@@ -277,7 +277,7 @@ func showOrder(c *page.Context, times ReadTimes) (page.View, error) {
 		plan.To = c.To("plans", string(o.PlanID))
 	}
 	s := page.Record{Facts: []page.Fact{
-		{Label: "ID", Cell: page.Cell{ID: o.OrderID}}, {Label: "State", Cell: page.Cell{State: orderState(o)}}, {Label: "Plan", Cell: plan},
+		{Label: "ID", Cell: page.Cell{ID: o.OrderID}}, {Label: "Status", Cell: page.Cell{State: orderState(o)}}, {Label: "Plan", Cell: plan},
 		{Label: "Subscriber", Cell: page.Cell{ID: o.SubscriberAddress.String()}}, {Label: "Amount", Cell: amountOf(o)}, {Label: "Payment method", Cell: page.Cell{Text: paysBy(o)}},
 		{Label: "Credits", Cell: page.Credits(o.CreditsGranted)}, {Label: "Created", Cell: page.At(o.CreatedAt.Time)},
 	}, Steps: storyOf(o, at)}
@@ -382,7 +382,7 @@ func requests(c *page.Context, q url.Values) (all page.List[*toll.Settlement], e
 
 // requestFilter are the fields that narrow the list of requests, and the same for the API.
 func requestFilter(c *page.Context) (fields []page.Field, q url.Values, err error) {
-	buyer, role := sideOf(c, "Requests for my plans", "Requests by this workspace")
+	buyer, role := sideOf(c, "Requests for plans you sell", "Requests you paid for")
 	plans, err := sidePlans(c, buyer)
 	if err != nil {
 		return nil, nil, c.Failed("page", err)
@@ -398,7 +398,7 @@ func requestFilter(c *page.Context) (fields []page.Field, q url.Values, err erro
 		fields = append(fields, page.Field{Name: "subscriber", Label: "Subscriber", Max: 42})
 	}
 	fields, q = c.Filters(append(fields,
-		page.Field{Name: "status", Label: "Outcome", Options: outcomes}, page.Field{Name: "since", Label: "From", Type: "date"},
+		page.Field{Name: "status", Label: "Status", Options: outcomes}, page.Field{Name: "since", Label: "From", Type: "date"},
 		page.Field{Name: "until", Label: "Before", Type: "date"})...)
 	if buyer {
 		q.Set("role", "buyer")
@@ -533,7 +533,7 @@ func (w *pages) showRequest(c *page.Context) (page.View, error) {
 		token.To = c.To("tokens", r.PermissionHash.String())
 	}
 	s := page.Record{Facts: []page.Fact{
-		{Label: "ID", Cell: page.Cell{ID: r.AgentRequestID}}, {Label: "Outcome", Cell: page.Cell{State: page.StateOf(r.Status), Sub: tookText(&r.Settlement)}},
+		{Label: "ID", Cell: page.Cell{ID: r.AgentRequestID}}, {Label: "Status", Cell: page.Cell{State: page.StateOf(r.Status), Sub: tookText(&r.Settlement)}},
 		{Label: "Plan", Cell: planCell(c, names, r.PlanID, own)}, {Label: "Agent", Cell: agentCell(c, names, &r.Settlement, own)},
 		{Label: "Subscriber", Cell: page.Cell{ID: r.Payer.String()}}, {Label: "Credits", Cell: creditsOf(&r.Settlement)}, {Label: "Access token", Cell: token},
 		{Label: "Started", Cell: page.At(r.CreatedAt.Time)},

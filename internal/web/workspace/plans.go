@@ -553,7 +553,7 @@ func (w *pages) showPlan(c *page.Context) (page.View, error) {
 		limit = page.Count(plan.MaxOrders, "order")
 	}
 	facts := []page.Fact{
-		{Label: "ID", Cell: page.Cell{ID: id}}, {Label: "State", Cell: page.Cell{State: page.ListedState(plan.IsListed)}}, {Label: "Price", Cell: page.Cell{Text: page.PriceOf(plan)}}, {Label: "Per order", Cell: page.Cell{Text: page.BuysOf(plan)}},
+		{Label: "ID", Cell: page.Cell{ID: id}}, {Label: "Status", Cell: page.Cell{State: page.ListedState(plan.IsListed)}}, {Label: "Price", Cell: page.Cell{Text: page.PriceOf(plan)}}, {Label: "Per order", Cell: page.Cell{Text: page.BuysOf(plan)}},
 		{Label: "Per request", Cell: page.Cell{Text: perRequest(plan)}}, {Label: "Cost of 1,000 requests", Cell: page.Cell{Text: bulkCost(plan)}}, {Label: "Maximum orders", Cell: page.Cell{Text: limit}},
 		{Label: "Created", Cell: page.At(plan.CreatedAt)},
 	}

@@ -64,7 +64,7 @@ func (d *Deps) askStart(c *page.Context) (page.View, error) {
 	)
 	f.Cancel = c.Base()
 	return c.Record("Start selling", page.Record{
-		Lead:  "Creates an agent, a plan that buyers pay it with, and an API key for your server. Next, you get the code that takes payments. Buyers can find the agent under Explore until you unlist it.",
+		Lead:  "This form creates an agent, a plan that buyers order to pay for it, and an API key for your server. The next page shows the code that takes payments. Buyers can find the agent under Explore until you unlist it.",
 		Forms: []*page.Form{f},
 	})
 }
