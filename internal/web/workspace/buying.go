@@ -379,7 +379,7 @@ func askToken(c *page.Context) (page.View, error) {
 		plans.Options = append(plans.Options, page.Option{Value: id, Text: id})
 	}
 	if len(plans.Options) == 0 {
-		plans.Hint, plans.Options = "This workspace has no plans. Enter the id of a free plan.", nil
+		plans.Hint, plans.Options = "This workspace has no plans. Buy a plan under Explore, or enter the id of a free plan.", nil
 	}
 	fields := []page.Field{
 		plans,
