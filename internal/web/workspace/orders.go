@@ -451,8 +451,11 @@ func (w *pages) requestsTable(c *page.Context, part page.List[*toll.Settlement],
 		*cell["agentId"], *cell["planId"], *cell["creditsRedeemed"] = agentCell(c, names, s, !buyer), planCell(c, names, s.PlanID, !buyer), creditsOf(s)
 	})
 	t.Empty = &page.Empty{Icon: "receipt", Title: "No requests in this period", Text: "Requests that hold or burn credits appear here.", Command: "toll requests history"}
+	if t.Empty.To, t.Empty.Button = c.To("requests")+"?role=buyer", "Requests you paid for"; buyer {
+		t.Empty.To, t.Empty.Button = page.PathExplore, "Find a plan"
+	}
 	if part.Next != "" {
-		t.Empty.Title, t.Empty.Text, t.Empty.Command = "No matches yet", "The requests searched so far do not match the filters. Select Next to search more requests.", ""
+		t.Empty = &page.Empty{Icon: "receipt", Title: "No matches yet", Text: "The requests searched so far do not match the filters. Select Next to search more requests."}
 	}
 	return t, err
 }
