@@ -406,7 +406,7 @@ func (x Index) Search(query string) (found []Found) {
 	return found
 }
 
-// excerpt is the text around the first word that it has.
+// excerpt is the text around the first word that it has, without the backquotes of code.
 func excerpt(text, lower string, words []string) string {
 	at := 0
 	if len(text) == len(lower) { // else letters have other lengths in lower case
@@ -419,7 +419,7 @@ func excerpt(text, lower string, words []string) string {
 	}
 	end := min(len(text), at+utf8.UTFMax*(excerptLen+4)) // enough for the excerpt and for a character that is cut at each end
 	runes := []rune(strings.ToValidUTF8(text[at:end], ""))
-	out := strings.Join(strings.Fields(string(runes[:min(len(runes), excerptLen)])), " ")
+	out := strings.ReplaceAll(strings.Join(strings.Fields(string(runes[:min(len(runes), excerptLen)])), " "), "`", "")
 	if at > 0 {
 		out = "…" + out
 	}
