@@ -15,18 +15,18 @@ type Balance struct {
 	PlanName          string          `json:"planName"`
 	PlanType          AccessLimit     `json:"planType"`
 	HolderAddress     Address         `json:"holderAddress"`
-	Balance           Credits         `json:"balance"` // held credits included
-	Held              Credits         `json:"held"`
-	Available         Credits         `json:"available"` // balance - held
+	Balance           Credits         `json:"balance" doc:"Credits that are left, including the held credits: available plus held."`
+	Held              Credits         `json:"held" doc:"Credits reserved for requests that are not settled or released yet."`
+	Available         Credits         `json:"available" doc:"Credits that new requests can use: balance minus held."`
 	CreditsContract   Address         `json:"creditsContract"`
-	IsSubscriber      bool            `json:"isSubscriber"`
-	IsSubscriberAlias bool            `json:"is_subscriber"`  // equal to IsSubscriber, for clients that read this spelling
+	IsSubscriber      bool            `json:"isSubscriber" doc:"Whether an order or a grant of the holder has not expired, even if its credits are used up."`
+	IsSubscriberAlias bool            `json:"is_subscriber" doc:"The same as isSubscriber, for existing clients."`
 	PricePerCredit    json.RawMessage `json:"pricePerCredit"` // a JSON number
 	Batch             bool            `json:"batch"`
-	Total             Credits         `json:"total"` // granted
-	Used              Credits         `json:"used"`  // burned
-	Remaining         Credits         `json:"remaining"`
-	ExpiresAt         *Time           `json:"expiresAt"` // end of the last lot; null: none expires
+	Total             Credits         `json:"total" doc:"Credits granted in total, by orders and by the seller."`
+	Used              Credits         `json:"used" doc:"Credits burned by settled requests. Expired credits and credits that were taken back are not included."`
+	Remaining         Credits         `json:"remaining" doc:"The same as balance, for existing clients."`
+	ExpiresAt         *Time           `json:"expiresAt" doc:"Expiry of the credits that expire last. Null if they never expire."`
 	Lots              []Lot           `json:"lots,omitzero"`
 }
 
@@ -70,7 +70,7 @@ type Order struct {
 	TxHash         string         `json:"txHash"` // chain transaction; entry id for free plans; "" while none exists
 	CreditsGranted Credits        `json:"creditsGranted"`
 	Amount         Units          `json:"amount" doc:"Price: millionths of the currency for USD and EUR, base units for a token."`
-	Currency       string         `json:"currency"`
+	Currency       string         `json:"currency" doc:"Currency of the amount, or the address of another token."`
 	Balance        *Balance       `json:"balance,omitempty"`
 	FailureCode    OrderFailure   `json:"failureCode,omitempty"`
 	FailureReason  string         `json:"failureReason,omitempty"`
@@ -82,8 +82,8 @@ type Order struct {
 	SubscriberAddress Address `json:"subscriberAddress"`
 	CreatedAt         Time    `json:"createdAt"`
 
-	RefundedCents   Cents   `json:"refundedCents"`      // card payments: the refunded amount, in cents of Currency
-	RefundedCredits Credits `json:"refundedCredits"`    // credits taken back for refunds and disputes
+	RefundedCents   Cents   `json:"refundedCents" doc:"Refunded amount of a card payment, in cents of the currency. A refund does not change the status."`
+	RefundedCredits Credits `json:"refundedCredits" doc:"Credits taken back for refunds and disputes."`
 	TakenByHand     Credits `json:"takenByHandCredits"` // free orders: credits that the seller took back without a refund
 	Disputed        bool    `json:"disputed"`           // the cardholder disputes the payment, or won the dispute
 	Replaces        *string `json:"replaces"`           // the failed order that this payment replaces

@@ -66,15 +66,15 @@ func tokenCurrency(token Address) string {
 
 // Price is the cost of an order of a plan, in the stored form (wire contract, section 8, dialect B).
 type Price struct {
-	TokenAddress         Address   `json:"tokenAddress"` // zero: native token (crypto) or none (fiat, free)
-	Amounts              []Units   `json:"amounts"`      // one per receiver; the price is their sum
+	TokenAddress         Address   `json:"tokenAddress" doc:"Token of the price. The zero address is the native token, or no token if the price is free or paid by card."`
+	Amounts              []Units   `json:"amounts" doc:"Amounts in base units, one for each receiver. The price is their sum."`
 	Receivers            []Address `json:"receivers"`
 	ContractAddress      Address   `json:"contractAddress"`
 	FeeController        Address   `json:"feeController"`
 	ExternalPriceAddress Address   `json:"externalPriceAddress"`
 	TemplateAddress      Address   `json:"templateAddress"` // zero, or PayAsYouGoTemplate
-	IsCrypto             bool      `json:"isCrypto"`        // false: fiat
-	Currency             string    `json:"currency,omitempty"`
+	IsCrypto             bool      `json:"isCrypto" doc:"False for a price that is paid by card."`
+	Currency             string    `json:"currency,omitempty" doc:"Absent for the native token and for tokens without a name."`
 }
 
 // Total returns the sum of the amounts, which is below 2^256 for a normalized price.
@@ -157,7 +157,7 @@ type PriceInput struct {
 	// Dialects A and B.
 	TokenAddress *Address  `json:"tokenAddress,omitzero"`
 	Amounts      []Units   `json:"amounts,omitzero"`
-	Receivers    []Address `json:"receivers,omitzero"`
+	Receivers    []Address `json:"receivers,omitzero" doc:"One for each amount. With one amount, the receiver defaults to the caller."`
 	// Dialect A: FREE or FIXED_PRICE.
 	PriceType *string `json:"priceType,omitzero"`
 	// Dialect B.

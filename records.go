@@ -30,18 +30,18 @@ type PlanRecord struct {
 // FlatPrice is the copy of a price in dialect A. Amounts are JSON integers of up to 78 digits, to be read exactly.
 type FlatPrice struct {
 	PriceType    string     `json:"priceType"`
-	TokenAddress Address    `json:"tokenAddress"`
-	Amounts      []ExactInt `json:"amounts"`
+	TokenAddress Address    `json:"tokenAddress" doc:"Token of the price. The zero address is the native token, or no token if the price is free or paid by card: see metadata.plan.currency."`
+	Amounts      []ExactInt `json:"amounts" doc:"Amounts in base units, one for each receiver: millionths for card prices, USDC, and EURC. The price is their sum."`
 	Receivers    []Address  `json:"receivers"`
 }
 
 // FlatCredits is the copy of a credits configuration in dialect A. Its numbers are JSON integers, to be read exactly.
 type FlatCredits struct {
-	CreditsType       string   `json:"creditsType"`
-	Amount            int64    `json:"amount"`
-	MinAmount         int64    `json:"minAmount"`
-	MaxAmount         int64    `json:"maxAmount"`
-	DurationOfThePlan ExactInt `json:"durationOfThePlan"`
+	CreditsType       string   `json:"creditsType" doc:"EXPIRABLE if the credits expire, else FIXED, also for a plan whose requests burn different amounts."`
+	Amount            int64    `json:"amount" doc:"Credits of one order."`
+	MinAmount         int64    `json:"minAmount" doc:"Least credits of one request."`
+	MaxAmount         int64    `json:"maxAmount" doc:"Most credits of one request."`
+	DurationOfThePlan ExactInt `json:"durationOfThePlan" doc:"Life of the credits in seconds. 0 means that they never expire."`
 }
 
 // CurationRecord is metadata.curation.
@@ -61,7 +61,7 @@ type PlanMetadata struct {
 type PlanFacts struct {
 	AccessLimit         AccessLimit `json:"accessLimit"`
 	IsTrialPlan         bool        `json:"isTrialPlan"`
-	Currency            *string     `json:"currency"`
+	Currency            *string     `json:"currency" doc:"Currency of the price, or the address of another token. Null for a free plan."`
 	FiatPaymentProvider string      `json:"fiatPaymentProvider,omitempty"`
 }
 

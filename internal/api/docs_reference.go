@@ -242,13 +242,7 @@ func recordsPage(api *huma.OpenAPI) docs.Guide {
 // schema describes the record, or the alternatives, of a schema.
 func (d *docText) schema(s *huma.Schema) {
 	d.paragraph(prose(s.Description))
-	if len(s.Enum) > 0 {
-		var words []string
-		for _, w := range s.Enum {
-			words = append(words, fmt.Sprintf("`%v`", w))
-		}
-		d.paragraph("One of: " + strings.Join(words, ", ") + ".")
-	}
+	d.paragraph(values(s))
 	if len(s.OneOf)+len(s.AnyOf) > 0 {
 		d.paragraph("One of: " + typeOf(s) + ".")
 	}
@@ -258,9 +252,31 @@ func (d *docText) schema(s *huma.Schema) {
 		if slices.Contains(s.Required, name) {
 			member += ` \*`
 		}
-		rows = append(rows, []string{member, typeOf(s.Properties[name]), prose(s.Properties[name].Description)})
+		rows = append(rows, []string{member, typeOf(s.Properties[name]), strings.TrimSpace(prose(s.Properties[name].Description) + " " + values(s.Properties[name]))})
 	}
 	d.table([]string{"Member", "Type", "Description"}, rows)
+}
+
+// values returns a sentence with the values of a schema, or of the items of an array.
+func values(s *huma.Schema) string {
+	if s.Items != nil {
+		s = s.Items
+	}
+	known, _ := s.Extensions[extensible].([]any)
+	end := "."
+	if known != nil {
+		end = ", or a value of a later release."
+	}
+	var words []string
+	for _, w := range slices.Concat(s.Enum, known) {
+		if w != nil {
+			words = append(words, fmt.Sprintf("`%v`", w))
+		}
+	}
+	if words == nil {
+		return ""
+	}
+	return "One of: " + strings.Join(words, ", ") + end
 }
 
 func recordRef(name string) string { return "[" + name + "](/docs/records#" + name + ")" }

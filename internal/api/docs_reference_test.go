@@ -57,7 +57,8 @@ func TestReference(t *testing.T) {
 		}
 	}
 	for path, want := range map[string]string{
-		"/docs/records": `id="PlanInput"`, "/docs/changelog": "API version", "/docs.md": "[registerPlan](/docs/api/registerPlan)", "/docs/prompt": publicURL + "/sdk",
+		"/docs/records.md": "| `status` \\* | string | One of: `Active`, `Revoked`, `Expired`, `Exhausted`. |",
+		"/docs/records":    `id="PlanInput"`, "/docs/changelog": "API version", "/docs.md": "[registerPlan](/docs/api/registerPlan)", "/docs/prompt": publicURL + "/sdk",
 		"/docs/prompt.md": publicURL + "/llms.txt", "/docs/sell.md": "(/docs/buy)",
 	} {
 		if a := s.do(actor{}, "GET", path, ""); a.status != 200 || !strings.Contains(string(a.body), want) {

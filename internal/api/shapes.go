@@ -65,7 +65,10 @@ var shapes = []shaped{
 		&huma.Schema{Type: huma.TypeInteger, Enum: []any{0, 1, 2, 4}}, &huma.Schema{Type: huma.TypeString})),
 	as[toll.EndpointList](one(huma.Schema{
 		Type: huma.TypeArray, Description: `One object per verb, {"POST": "https://..."}. Requests can also send {"verb": "POST", "url": "https://..."}.`,
-		Items: &huma.Schema{Type: huma.TypeObject, AdditionalProperties: &huma.Schema{Type: huma.TypeString}},
+		Items: &huma.Schema{
+			Type: huma.TypeObject, AdditionalProperties: &huma.Schema{Type: huma.TypeString},
+			Extensions: map[string]any{"propertyNames": map[string]any{"enum": toll.Verbs}},
+		},
 	})),
 	as[toll.PlanIDs](func(r huma.Registry) *huma.Schema {
 		return oneOf("An array, or one comma-separated string.",
@@ -283,6 +286,7 @@ func (s schemas) finish() map[string]*huma.Schema {
 			markNulls(schema, t)
 		}
 	}
+	s.enumerate()
 	return s.Map()
 }
 

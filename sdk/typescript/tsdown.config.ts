@@ -9,7 +9,7 @@ export default defineConfig({
   platform: "neutral",
   target: "es2022",
   fixedExtension: false,
-  // Comments are in the declarations. Names of functions stay, so that stack traces can be read.
-  minify: { compress: true, mangle: { toplevel: false, keepNames: true }, codegen: true },
+  // Node prints the line of an uncaught error. Bundlers minify what they ship.
+  minify: false,
   deps: { neverBundle: [/^node:/, /^@modelcontextprotocol\//] },
 });

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ast
+import base64
 import inspect
 import json
 import logging
@@ -258,6 +259,48 @@ def test_secrets_are_not_shown(caplog: pytest.LogCaptureFixture) -> None:
     assert got.access_token == "SECRET1"
     shown = f"{got!r} {got.response!r} {t!r} {t._config!r} {script.sent[0]!r} {seen!r} {caplog.text}"
     assert "SECRET" not in shown and seen[0].status == 201
+    page = {
+        "orderId": "1",
+        "result": {
+            "checkoutLink": "https://pay/SECRET3", "checkoutUrl": "https://pay/SECRET3", "clientReferenceId": "1",
+            "linkCreatedAt": 1, "linkExpiresAt": 2, "paymentStatus": "unpaid", "stripeCheckoutSessionId": "2",
+        },
+    }
+    session = client(answer(201, page))[0].plans.checkout(PLAN)
+    assert session.result.checkout_url == "https://pay/SECRET3" and "SECRET" not in repr(session)
+
+
+def test_receipts() -> None:
+    """A receipt is read from headers of any kind, whole or not at all."""
+    good = {"success": True, "transaction": "0x1", "network": "eip155:1", "creditsRedeemed": "2"}
+
+    def of(value: Any) -> str:
+        return base64.b64encode(dumps(value)).decode()
+
+    message = HTTPMessage()
+    message["Payment-Response"] = of(good)
+    kinds: list[Any] = [{"PAYMENT-RESPONSE": of(good)}, [("payment-response", of(good))], message]
+    for headers in kinds:
+        receipt = toll.read_receipt(headers)
+        assert receipt and receipt.success and receipt.credits_redeemed == 2 and receipt.raw == good
+    bad = [{**good, name: wrong} for name in ("success", "transaction", "network") for wrong in (5, None, [])]
+    bad += [{**good, "creditsRedeemed": wrong} for wrong in ("-1", "", "9" * 79, [], True, Decimal("1.5"))]
+    for text in [*map(of, bad), "", "!", of([]), of({**good, "more": "x" * (64 << 10)})]:
+        assert toll.read_receipt({"payment-response": text}) is None, text
+    assert toll.read_receipt({}) is None
+
+
+def test_an_unreachable_service_is_named() -> None:
+    with pytest.raises(errors.UnavailableError, match="The service at http://[^ ]+ did not respond"):
+        client(TransportError("refused"), max_retries=0)[0].plans.get(PLAN)
+
+
+def test_prices_without_a_receiver(svc: Service) -> None:
+    """The service fills in the wallet of the workspace."""
+    assert "receivers" not in builders.erc20_price(1, builders.USDC)
+    with svc.client() as builder:
+        plan = builder.plans.create(name="Own", price=builders.fiat_price(5_000_000), credits=builders.fixed_credits(10))
+        assert builder.plans.get(plan.plan_id).price_config.receivers == (builder.wallet.get().address,)
 
 
 def test_numbers_are_exact() -> None:

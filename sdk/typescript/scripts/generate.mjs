@@ -34,6 +34,8 @@ function type(s, indent = "", big = false) {
   if (options) return options.map((o) => type(o, indent, big)).join(" | ");
   if (s.allOf) return s.allOf.map((o) => type(o, indent, big)).join(" & ");
   if (s.enum) return s.enum.map((v) => JSON.stringify(v)).join(" | ");
+  const known = s["x-extensible-enum"]; // later releases of the service can add values
+  if (known) return [...known.map((v) => JSON.stringify(v)), "(string & {})"].join(" | ");
   if (s.const !== undefined) return JSON.stringify(s.const);
   const kinds = [s.type ?? []].flat();
   if (kinds.length === 0) return s.properties ? object(s, indent) : "unknown";
@@ -50,7 +52,7 @@ function type(s, indent = "", big = false) {
           return big ? "bigint" : "number";
         case "array": {
           const item = type(s.items ?? {}, indent, big);
-          return /[|&]/.test(item) ? `(${item})[]` : `${item}[]`;
+          return /[|&]/.test(item) && !/^\w+<.*>$/.test(item) ? `(${item})[]` : `${item}[]`;
         }
         default:
           return object(s, indent);
@@ -69,6 +71,7 @@ function object(s, indent, name = "") {
   const more = s.additionalProperties;
   if (members.length === 0) {
     const value = more && typeof more === "object" && Object.keys(more).length ? type(more, indent) : "unknown";
+    if (s.propertyNames) return `Partial<Record<${type(s.propertyNames)}, ${value}>>`;
     return `Record<string, ${value}>`;
   }
   return `{\n${members.join("")}${indent}}`;

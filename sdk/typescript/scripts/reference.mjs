@@ -23,6 +23,9 @@ const parsed = (name) =>
     name, readFileSync(new URL(`../src/${name}.ts`, import.meta.url), "utf8"), ts.ScriptTarget.Latest, true,
   ));
 
+/** Reports whether the comments before a statement have the tag @internal. */
+const isInternal = (node) => /@internal/.test(node.getFullText().slice(0, node.getLeadingTriviaWidth()));
+
 /** Returns the declarations that a module exports, by name. */
 function exportsOf(module) {
   const out = new Map();
@@ -30,8 +33,8 @@ function exportsOf(module) {
     if (ts.isExportDeclaration(s)) {
       if (!s.exportClause || !ts.isNamedExports(s.exportClause)) continue; // the namespace of generated types
       const from = exportsOf(s.moduleSpecifier.text.replace(/^\.\/|\.js$/g, ""));
-      for (const { name } of s.exportClause.elements) out.set(name.text, from.get(name.text));
-    } else if (s.modifiers?.some((m) => m.kind === ts.SyntaxKind.ExportKeyword)) {
+      for (const { name } of s.exportClause.elements) if (from.has(name.text)) out.set(name.text, from.get(name.text));
+    } else if (s.modifiers?.some((m) => m.kind === ts.SyntaxKind.ExportKeyword) && !isInternal(s)) {
       const all = ts.isVariableStatement(s) ? s.declarationList.declarations : [s];
       for (const d of all) out.set(d.name.text, d);
     }
@@ -71,6 +74,7 @@ function signature(node) {
   const end = inner.body ? inner.body.getStart() : node.end;
   if (ts.isConstructorDeclaration(node)) return plain(text.slice(node.getStart(), end)).replace("constructor", `new ${node.parent.name.text}`);
   const out = plain(text.slice(node.name.getStart(), end)).replace(/ = \{$/, "");
+  if (ts.isGetAccessor(node)) return out.replace("()", "");
   return node.initializer ? out.replace(/^(\w+)(: | = )\(/, "$1(") : out;
 }
 

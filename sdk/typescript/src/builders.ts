@@ -21,12 +21,19 @@ function whole(n: bigint, name: string): bigint {
   return n;
 }
 
-function to(amount: bigint, receiver: string, isCrypto: boolean, tokenAddress = zero): PriceInput {
-  if (isZero(receiver)) bad("receivers[0]", "The zero address cannot receive payments.");
+function to(
+  amount: bigint,
+  receiver: string | undefined,
+  isCrypto: boolean,
+  tokenAddress = zero,
+): PriceInput {
+  if (receiver !== undefined && isZero(receiver)) {
+    bad("receivers[0]", "The zero address cannot receive payments.");
+  }
   return {
     tokenAddress,
     amounts: [whole(amount, "amount")],
-    receivers: [receiver],
+    ...(receiver === undefined ? {} : { receivers: [receiver] }),
     contractAddress: zero,
     feeController: zero,
     externalPriceAddress: zero,
@@ -53,10 +60,13 @@ function credits(
   };
 }
 
+/** Currency of a card price, in either case. */
+export type FiatCurrency = "USD" | "EUR" | "usd" | "eur";
+
 /**
  * Builders of prices. Amounts are bigints in base units: 6 decimals for USDC, EURC and cards
- * (2000000n is 2.00), 18 for the native token. Errors: ValidationError for the zero address as
- * receiver.
+ * (2000000n is 2.00), 18 for the native token. The receiver defaults to the wallet of the workspace
+ * that registers the plan. Errors: ValidationError for the zero address as receiver.
  */
 export const price = {
   /** A free plan. */
@@ -71,7 +81,7 @@ export const price = {
     isCrypto: true,
   }),
   /** A card price in USD or EUR, default USD. */
-  fiat(amount: bigint, receiver: string, currency = "USD"): PriceInput {
+  fiat(amount: bigint, receiver?: string, currency: FiatCurrency = "USD"): PriceInput {
     const c = currency.toUpperCase();
     if (c !== "USD" && c !== "EUR") {
       bad("currency", `currency must be USD or EUR; got ${currency}.`);
@@ -79,24 +89,24 @@ export const price = {
     return { ...to(amount, receiver, false), currency: c };
   },
   /** A price in base units of a token, by default the native token. */
-  crypto: (amount: bigint, receiver: string, token = zero): PriceInput =>
+  crypto: (amount: bigint, receiver?: string, token = zero): PriceInput =>
     to(amount, receiver, true, token),
   /** A price in base units of the native token. */
-  native: (amount: bigint, receiver: string): PriceInput => to(amount, receiver, true),
+  native: (amount: bigint, receiver?: string): PriceInput => to(amount, receiver, true),
   /** A price in base units of an ERC-20 token. The token comes before the receiver. */
-  erc20(amount: bigint, token: string, receiver: string): PriceInput {
+  erc20(amount: bigint, token: string, receiver?: string): PriceInput {
     if (isZero(token)) {
       bad("tokenAddress", "The zero address is the native token: use price.native.");
     }
     return to(amount, receiver, true, token);
   },
   /** A price in base units of EURC. The service uses the EURC token of its network. */
-  eurc: (amount: bigint, receiver: string, eurc = eurcLive): PriceInput => ({
+  eurc: (amount: bigint, receiver?: string, eurc = eurcLive): PriceInput => ({
     ...to(amount, receiver, true, isZero(eurc) ? eurcLive : eurc),
     currency: "EURC",
   }),
   /** The price of one credit, for a plan whose credits are bought per request. */
-  payAsYouGo: (amount: bigint, receiver: string, token = zero): PriceInput => ({
+  payAsYouGo: (amount: bigint, receiver?: string, token = zero): PriceInput => ({
     ...to(amount, receiver, true, token),
     templateAddress: payAsYouGoTemplate,
   }),

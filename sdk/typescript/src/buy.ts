@@ -9,7 +9,8 @@ import * as x402 from "./x402.js";
 export type Unit = "credits" | "USDC" | "EURC";
 
 /**
- * State of a payment: "sent" is on its way, "paid" was settled, "refused" cost nothing, and
+ * State of a payment: "sent" is on its way, "paid" was settled, "refused" cost nothing, because the
+ * payment was refused or the request failed, and
  * "unknown" may have been settled.
  */
 export type PaymentState = "sent" | "paid" | "refused" | "unknown";

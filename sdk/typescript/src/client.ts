@@ -39,7 +39,12 @@ export interface TimeRange {
   until?: Date | string;
 }
 
-const listed = (q: object | undefined): Query & ListOptions => ({ ...q }) as Query & ListOptions;
+const listed = (q: object | undefined): Query => ({ ...q }) as Query;
+
+/** Order of a list: by creation or by the last change. */
+export type SortByTime = "created" | "updated";
+/** Order of a list: by creation, by the last change, or by name. */
+export type SortByName = SortByTime | "name";
 
 /** Agents: paid services with their endpoints. */
 export class Agents extends Resource {
@@ -56,7 +61,7 @@ export class Agents extends Resource {
     return this.core.op("readAgent", [agentId], o);
   }
   /** The caller's agents, newest first. */
-  list(q?: ListOptions, o?: CallOptions): List<g.Agent> {
+  list(q?: ListOptions<SortByName>, o?: CallOptions): List<g.Agent> {
     return this.core.list("listAgents", [], listed(q), o);
   }
   /** Changes the given members; a list replaces the stored list. */
@@ -90,7 +95,7 @@ export class Agents extends Resource {
     return this.core.op("detachPlan", [agentId, planId], o);
   }
   /** The plans that pay for an agent. Needs no key. */
-  plans(agentId: string, q?: ListOptions, o?: CallOptions): List<g.Plan> {
+  plans(agentId: string, q?: ListOptions<SortByName>, o?: CallOptions): List<g.Plan> {
     return this.core.list("listPlansOfAgent", [agentId], listed(q), o);
   }
   /** Records a part of the work for a request. It burns no credits. */
@@ -122,7 +127,7 @@ export class Plans extends Resource {
     return this.core.op("readPlan", [planId], o);
   }
   /** The caller's plans, newest first. */
-  list(q?: ListOptions, o?: CallOptions): List<g.Plan> {
+  list(q?: ListOptions<SortByName>, o?: CallOptions): List<g.Plan> {
     return this.core.list("listPlans", [], listed(q), o);
   }
   /** Changes the given members. Errors: ConflictError for price or credits. */
@@ -142,11 +147,11 @@ export class Plans extends Resource {
     return this.core.op("setPlanListed", [planId, String(on)], o);
   }
   /** The agents that a plan pays for. Needs no key. */
-  agents(planId: string, q?: ListOptions, o?: CallOptions): List<g.Agent> {
+  agents(planId: string, q?: ListOptions<SortByName>, o?: CallOptions): List<g.Agent> {
     return this.core.list("listAgentsOfPlan", [planId], listed(q), o);
   }
   /** The balance of each subscriber of a plan of the caller. */
-  subscribers(planId: string, q?: ListOptions, o?: CallOptions): List<g.Balance> {
+  subscribers(planId: string, q?: ListOptions<"subscriber">, o?: CallOptions): List<g.Balance> {
     return this.core.list("listSubscribers", [planId], listed(q), o);
   }
   /**
@@ -172,7 +177,7 @@ export interface OrderQuery extends ListOptions, TimeRange {
 }
 
 /** Filters for requests that ended within a time range of at most 90 days. */
-export interface RequestQuery extends ListOptions, TimeRange {
+export interface RequestQuery extends ListOptions<"ended">, TimeRange {
   role?: "seller" | "buyer";
   planId?: string;
   agentId?: string;
@@ -182,9 +187,23 @@ export interface RequestQuery extends ListOptions, TimeRange {
   status?: "settled" | "released" | "lapsed" | "held";
 }
 
+/** Filters for the catalog of resources. */
+export interface ResourceFilter {
+  type?: "http" | "mcp";
+  /** Address that receives the payment. */
+  payTo?: string;
+  scheme?: string;
+  /** Network of the payment, for example "eip155:84532". */
+  network?: string;
+  /** Name of an extension of the resource, for example "bazaar". */
+  extensions?: string;
+  /** Most resources in the response, 1 to 100, default 20. */
+  limit?: number;
+}
+
 /** Filters and grouping for sums. Hours and days are in UTC. */
 export interface SumQuery<By extends string = "hour" | "day" | "plan">
-  extends ListOptions, TimeRange {
+  extends ListOptions<"group">, TimeRange {
   /** Group by. Usage by subscriber requires `planId`. */
   by?: By;
   planId?: string;
@@ -230,7 +249,7 @@ export class Credits extends Resource {
       : this.core.op("readBalance", [planId], o);
   }
   /** The balance of the caller for each plan. */
-  holdings(q?: ListOptions, o?: CallOptions): List<g.Balance> {
+  holdings(q?: ListOptions<"plan">, o?: CallOptions): List<g.Balance> {
     return this.core.list("listHoldings", [], listed(q), o);
   }
   /** Sums of settlements for the caller's plans, or with role "buyer" by the caller. */
@@ -311,9 +330,9 @@ export class Tokens extends Resource {
   get(permissionHash: string, o?: CallOptions): TollPromise<g.Permission> {
     return this.core.op("readPermission", [permissionHash], o);
   }
-  /** The caller's permissions. `status` is Active, Revoked, Expired, or Exhausted. */
+  /** The caller's permissions. */
   list(
-    q?: ListOptions & { planId?: string; status?: string },
+    q?: ListOptions & { planId?: string; status?: g.Permission["status"] },
     o?: CallOptions,
   ): List<g.Permission> {
     return this.core.list("listPermissions", [], listed(q), o);
@@ -335,7 +354,10 @@ export class Delegations extends Resource {
     return this.core.op("readDelegation", [delegationId], o);
   }
   /** The caller's delegations; `accessible` returns only delegations that this key can use now. */
-  list(q?: ListOptions & { accessible?: boolean }, o?: CallOptions): List<g.Delegation> {
+  list(
+    q?: ListOptions<SortByTime> & { accessible?: boolean },
+    o?: CallOptions,
+  ): List<g.Delegation> {
     return this.core.list("listDelegations", [], listed(q), o);
   }
   /** Submits the signature of the owner of an external account. */
@@ -357,7 +379,7 @@ export class Delegations extends Resource {
   /** The payments and attempted payments of a delegation. */
   transactions(
     delegationId: string,
-    q?: ListOptions,
+    q?: ListOptions<SortByTime>,
     o?: CallOptions,
   ): List<g.DelegationTransaction> {
     return this.core.list("listDelegationTransactions", [delegationId], listed(q), o);
@@ -368,7 +390,7 @@ export class Delegations extends Resource {
 export class PaymentMethods extends Resource {
   /** The cards, followed by the wallet. `provider` is "stripe" or "erc4337". */
   list(
-    q?: { accessible?: boolean; provider?: string },
+    q?: { accessible?: boolean; provider?: "stripe" | "erc4337" },
     o?: CallOptions,
   ): TollPromise<g.PaymentMethod[]> {
     return this.core.op("listPaymentMethods", [], o, { query: { ...q } });
@@ -393,7 +415,10 @@ const aboutTheCall = ["", "rate_limited", "unauthorized_server"];
 const byId = <T>(input: T | string): T | { agentRequestId: string } =>
   typeof input === "string" ? { agentRequestId: input } : input;
 
-/** The seller's calls: verify, settle, release, and renew. */
+/**
+ * Payments of requests: sellers verify, settle, release, and renew them; buyers find resources and
+ * read outcomes with their receipts.
+ */
 export class Payments extends Resource {
   /**
    * Checks whether a request is payable; `hold` also reserves the credits. A refusal is a verdict
@@ -496,12 +521,25 @@ export class Payments extends Resource {
   supported(o?: CallOptions): TollPromise<g.Supported> {
     return this.core.op("supported", [], o);
   }
-  /** The resources that can be paid for through the service. */
-  resources(q: Query = {}, o?: CallOptions): TollPromise<g.Catalogue> {
-    return this.core.op("listResources", [], o, { query: q });
+  /**
+   * The catalog: resources that can be paid for through the service. `offset` is the number of
+   * resources to skip. Needs no key.
+   */
+  resources(
+    q: ResourceFilter & { offset?: number } = {},
+    o?: CallOptions,
+  ): TollPromise<g.Catalogue> {
+    return this.core.op("listResources", [], o, { query: { ...q } });
   }
-  /** The resources whose names or URL contain all words of the query, at most 16. */
-  searchResources(query: string, q: Query = {}, o?: CallOptions): TollPromise<g.FoundResources> {
+  /**
+   * The resources of the catalog whose agent, plans, or URL contain all words of the query, at most
+   * 16. `cursor` is pagination.cursor of an earlier response. Needs no key.
+   */
+  searchResources(
+    query: string,
+    q: ResourceFilter & { cursor?: string } = {},
+    o?: CallOptions,
+  ): TollPromise<g.FoundResources> {
     return this.core.op("searchResources", [], o, { query: { ...q, query } });
   }
   /** Signs the payment requirements of a server of the caller, so that clients can prove them. */
@@ -654,7 +692,10 @@ export class Webhooks extends Resource {
     return this.core.op("readWebhook", [id], o);
   }
   /** The caller's webhooks. */
-  list(q?: ListOptions & { status?: string }, o?: CallOptions): List<g.Webhook> {
+  list(
+    q?: ListOptions<SortByTime> & { status?: g.Webhook["status"] },
+    o?: CallOptions,
+  ): List<g.Webhook> {
     return this.core.list("listWebhooks", [], listed(q), o);
   }
   /** Changes URL, types, description, or status: "paused" or "active". */
@@ -676,7 +717,7 @@ export class Webhooks extends Resource {
   /** The sent and pending deliveries of a webhook. */
   deliveries(
     id: string,
-    q?: ListOptions & { status?: string },
+    q?: ListOptions<SortByTime> & { status?: g.WebhookDelivery["status"] },
     o?: CallOptions,
   ): List<g.WebhookDelivery> {
     return this.core.list("listDeliveries", [id], listed(q), o);
@@ -711,7 +752,7 @@ export class Keys extends Resource {
     return this.core.op("readKeyCalls", [id], o);
   }
   /** The caller's API keys, without the keys themselves. */
-  list(q?: ListOptions, o?: CallOptions): List<g.APIKey> {
+  list(q?: ListOptions<SortByName>, o?: CallOptions): List<g.APIKey> {
     return this.core.list("listKeys", [], listed(q), o);
   }
   /** Changes the name or the pinned API version of a key. */
@@ -780,7 +821,7 @@ export class Meta extends Resource {
     return this.core.op("readVersions", [], o);
   }
   /** Records of the caller whose id or name begins with a text, up to 20 of each type. */
-  search(q: string, type?: string, o?: CallOptions): TollPromise<g.SearchResults> {
+  search(q: string, type?: g.SearchResult["type"], o?: CallOptions): TollPromise<g.SearchResults> {
     return this.core.op("search", [], o, { query: { q, type } });
   }
   /** The audit log of the workspace: each action with its author and source. */

@@ -167,11 +167,12 @@ export interface Page<T> {
 }
 
 /** Page size, position, and order of a list. */
-export interface ListOptions {
+export interface ListOptions<Sort extends string = "created"> {
   /** Records per page, 1 to 100, default 100. */
   pageSize?: number;
   cursor?: string;
-  sortBy?: string;
+  /** Default: the first of these values. */
+  sortBy?: Sort;
   /** Default: desc, newest first. */
   sortOrder?: "asc" | "desc";
 }
@@ -296,7 +297,7 @@ export class Core {
   list<T>(
     id: keyof typeof operations,
     path: readonly string[],
-    query: Query & ListOptions,
+    query: Query,
     o: CallOptions | undefined,
   ): List<T> {
     const member = (operations[id] as Operation)[3] as string;
@@ -485,7 +486,7 @@ export class Core {
       if (o.signal?.aborted) throw o.signal.reason;
       throw new ConnectionError({
         code: codes.unavailable,
-        message: "The service did not respond.",
+        message: `The service at ${this.base} did not respond.`,
         cause: e,
       });
     }

@@ -1,11 +1,20 @@
 // The base of all errors, in a separate file to keep entries that only pay small.
 
+/** Side that can resolve an error. Later releases of the service can add categories. */
+export type ErrorCategory =
+  | "validation"
+  | "auth"
+  | "business"
+  | "integration"
+  | "internal"
+  | (string & {});
+
 /** Members of an error. */
 export interface ErrorParts {
   code: string;
   message: string;
   status?: number;
-  category?: string;
+  category?: ErrorCategory;
   hint?: string;
   details?: string;
   correlationId?: string;
@@ -27,8 +36,7 @@ export class TollError extends Error {
   declare readonly code: string;
   /** HTTP status; 0 if there was no response. */
   declare readonly status: number;
-  /** validation, auth, business, integration, or internal. */
-  declare readonly category: string;
+  declare readonly category: ErrorCategory;
   /** Suggested action, if the service sends a hint. */
   declare readonly hint: string | undefined;
   declare readonly details: string | undefined;

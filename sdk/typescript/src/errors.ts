@@ -5,7 +5,11 @@ import type { PaymentRequired } from "./generated.js";
 export { BusinessError, type ErrorParts, TollError } from "./error.js";
 
 /** The request is malformed or violates a rule of the API. */
-export class ValidationError extends TollError {}
+export class ValidationError extends TollError {
+  constructor(p: ErrorParts) {
+    super({ category: "validation", ...p });
+  }
+}
 /** The key is missing, unknown, or expired, or it lacks a right. */
 export class AuthError extends TollError {}
 /** The record does not exist, or it belongs to another workspace. */

@@ -7,6 +7,7 @@ export type {
   BuyOptions, Limits, PaymentRecord, PaymentState, TransferData, Unit, Wallet,
 } from "./buy.js";
 export type { Challenge } from "./x402.js";
+export { receiptOf } from "./receipt.js";
 
 /** A fetch that pays. */
 export interface PayingFetch {

@@ -15,13 +15,13 @@ export interface APIKey {
   key?: string;
   /** ISO 8601. Responses are in UTC with milliseconds. */
   lastUsedAt: string | null;
-  madeBy: string;
+  madeBy: "local" | "user" | "key" | "grant";
   name: string | null;
   /** 32 bytes in lowercase hexadecimal. Requests can use any case. */
   parent: string | null;
   prefix: string;
-  rights: string[];
-  status: string;
+  rights: ("read" | "sell" | "spend" | "manage" | "money" | "keys" | "members" | "export")[];
+  status: "Active" | "Revoked" | "Expired";
   tail: string;
   userId?: string;
   version: string;
@@ -71,11 +71,11 @@ export interface AccessToken {
   /** Id of a plan: a decimal uint256 above zero. */
   planId: string;
   scheme: string;
-  status: string;
+  status: "Active" | "Revoked" | "Expired" | "Exhausted";
   /** Address with EIP-55 checksum case. Requests can use any case. */
   subscriberAddress: string;
   token: string;
-  tokenFormat: string;
+  tokenFormat: "jwt" | "x402";
   /** Credits, 0 to 2^63-1. Requests can also send a JSON integer. */
   usedCredits: bigint;
   /** Present only if there are warnings. Names at most 16 unknown members. */
@@ -88,7 +88,7 @@ export interface AccessToken {
 export interface Act {
   act: string;
   actor: string;
-  actorKind: string;
+  actorKind: "user" | "key" | "local" | (string & {});
   /** ISO 8601. Responses are in UTC with milliseconds. */
   at: string;
   detail: unknown;
@@ -123,7 +123,7 @@ export interface Agent {
    * One object per verb, {"POST": "https://..."}. Requests can also send {"verb": "POST",
    * "url": "https://..."}.
    */
-  endpoints: Record<string, string>[];
+  endpoints: Partial<Record<"GET" | "POST" | "PUT" | "PATCH" | "DELETE" | "HEAD" | "OPTIONS", string>>[];
   /** Id of an agent: a decimal uint256 above zero. */
   id: string;
   isListed: boolean;
@@ -139,12 +139,12 @@ export interface Agent {
 
 export interface AgentAPI {
   agentDefinitionUrl?: string;
-  authType: string;
+  authType: "none" | "basic" | "oauth" | "bearer" | (string & {});
   /**
    * One object per verb, {"POST": "https://..."}. Requests can also send {"verb": "POST",
    * "url": "https://..."}.
    */
-  endpoints: Record<string, string>[];
+  endpoints: Partial<Record<"GET" | "POST" | "PUT" | "PATCH" | "DELETE" | "HEAD" | "OPTIONS", string>>[];
   hasCredentials: boolean;
   openEndpoints: string[];
   strictEndpoints: boolean;
@@ -153,12 +153,12 @@ export interface AgentAPI {
 export interface AgentAPIInput {
   agentDefinitionUrl?: string;
   apiKey?: string;
-  authType?: string;
+  authType?: "none" | "basic" | "oauth" | "bearer";
   /**
    * One object per verb, {"POST": "https://..."}. Requests can also send {"verb": "POST",
    * "url": "https://..."}.
    */
-  endpoints?: Record<string, string>[];
+  endpoints?: Partial<Record<"GET" | "POST" | "PUT" | "PATCH" | "DELETE" | "HEAD" | "OPTIONS", string>>[];
   headers?: Record<string, string>;
   openEndpoints?: string[];
   password?: string;
@@ -171,12 +171,12 @@ export interface AgentAPIInput {
 export interface AgentAPIUpdate {
   agentDefinitionUrl?: string | null;
   apiKey?: string | null;
-  authType?: string | null;
+  authType?: "none" | "basic" | "oauth" | "bearer" | null;
   /**
    * One object per verb, {"POST": "https://..."}. Requests can also send {"verb": "POST",
    * "url": "https://..."}.
    */
-  endpoints?: Record<string, string>[];
+  endpoints?: Partial<Record<"GET" | "POST" | "PUT" | "PATCH" | "DELETE" | "HEAD" | "OPTIONS", string>>[];
   headers?: Record<string, string> | null;
   openEndpoints?: string[];
   password?: string | null;
@@ -217,13 +217,13 @@ export interface AgentData {
 export interface AgentInput {
   agentApiAttributes?: AgentAPIInput;
   agentDefinitionUrl?: string;
-  authType?: string;
+  authType?: "none" | "basic" | "oauth" | "bearer";
   description?: string;
   /**
    * One object per verb, {"POST": "https://..."}. Requests can also send {"verb": "POST",
    * "url": "https://..."}.
    */
-  endpoints?: Record<string, string>[];
+  endpoints?: Partial<Record<"GET" | "POST" | "PUT" | "PATCH" | "DELETE" | "HEAD" | "OPTIONS", string>>[];
   metadataAttributes?: MetadataInput;
   name?: string;
   openEndpoints?: string[];
@@ -258,7 +258,7 @@ export interface AgentPlanInput {
   agentApi?: AgentAPIInput;
   agentMetadata?: MetadataInput;
   creditsConfig?: CreditsInput;
-  currency?: string;
+  currency?: "USD" | "EUR" | "USDC" | "EURC";
   /** Requests can also send "true" or "false". */
   isTrialPlan?: boolean;
   /** Requests can also send a decimal string. */
@@ -307,13 +307,13 @@ export interface AgentRequest {
 export interface AgentUpdate {
   agentApiAttributes?: AgentAPIUpdate;
   agentDefinitionUrl?: string | null;
-  authType?: string | null;
+  authType?: "none" | "basic" | "oauth" | "bearer" | null;
   description?: string | null;
   /**
    * One object per verb, {"POST": "https://..."}. Requests can also send {"verb": "POST",
    * "url": "https://..."}.
    */
-  endpoints?: Record<string, string>[];
+  endpoints?: Partial<Record<"GET" | "POST" | "PUT" | "PATCH" | "DELETE" | "HEAD" | "OPTIONS", string>>[];
   metadataAttributes?: MetadataUpdate;
   name?: string | null;
   openEndpoints?: string[];
@@ -334,32 +334,41 @@ export interface AuditLog {
 }
 
 export interface Balance {
-  /** Credits, 0 to 2^63-1. Requests can also send a JSON integer. */
+  /** Credits that new requests can use: balance minus held. */
   available: bigint;
-  /** Credits, 0 to 2^63-1. Requests can also send a JSON integer. */
+  /** Credits that are left, including the held credits: available plus held. */
   balance: bigint;
   batch: boolean;
   /** Address with EIP-55 checksum case. Requests can use any case. */
   creditsContract: string;
-  /** ISO 8601. Responses are in UTC with milliseconds. */
+  /** Expiry of the credits that expire last. Null if they never expire. */
   expiresAt: string | null;
-  /** Credits, 0 to 2^63-1. Requests can also send a JSON integer. */
+  /** Credits reserved for requests that are not settled or released yet. */
   held: bigint;
   /** Address with EIP-55 checksum case. Requests can use any case. */
   holderAddress: string;
+  /**
+   * Whether an order or a grant of the holder has not expired, even if its credits are
+   * used up.
+   */
   isSubscriber: boolean;
+  /** The same as isSubscriber, for existing clients. */
   is_subscriber: boolean;
   lots?: Lot[];
   /** Id of a plan: a decimal uint256 above zero. */
   planId: string;
   planName: string;
-  planType: string;
-  pricePerCredit: unknown;
-  /** Credits, 0 to 2^63-1. Requests can also send a JSON integer. */
+  planType: "credits" | "time" | (string & {});
+  /** Price of one credit in whole units of the currency. */
+  pricePerCredit: number;
+  /** The same as balance, for existing clients. */
   remaining: bigint;
-  /** Credits, 0 to 2^63-1. Requests can also send a JSON integer. */
+  /** Credits granted in total, by orders and by the seller. */
   total: bigint;
-  /** Credits, 0 to 2^63-1. Requests can also send a JSON integer. */
+  /**
+   * Credits burned by settled requests. Expired credits and credits that were taken back
+   * are not included.
+   */
   used: bigint;
 }
 
@@ -391,7 +400,7 @@ export interface BurnProof {
   proof?: string[];
   /** 32 bytes in lowercase hexadecimal. Requests can use any case. */
   root?: string;
-  status: string;
+  status: "open" | "anchored" | "final";
 }
 
 export interface Catalogue {
@@ -409,7 +418,7 @@ export interface CatalogueItem {
   metadata: CatalogueItemMetadataStruct;
   mimeType?: string;
   resource: string;
-  type: string;
+  type: "http" | "mcp" | (string & {});
   x402Version: number;
 }
 
@@ -454,7 +463,7 @@ export interface CheckoutSession {
   clientReferenceId: string;
   linkCreatedAt: number;
   linkExpiresAt: number;
-  paymentStatus: string;
+  paymentStatus: "unpaid" | "paid";
   stripeCheckoutSessionId: string;
 }
 
@@ -474,7 +483,7 @@ export interface Credential {
   /** ISO 8601. Responses are in UTC with milliseconds. */
   createdAt: string;
   id: string;
-  kind: string;
+  kind: "password" | "passkey" | "recovery" | "mail" | "oidc" | "wallet" | (string & {});
   name: string;
   /** ISO 8601. Responses are in UTC with milliseconds. */
   usedAt: string | null;
@@ -508,10 +517,10 @@ export interface CreditsConfig {
 }
 
 export interface CreditsInput {
-  accessType?: string;
+  accessType?: "credits" | "time";
   /** Credits, 0 to 2^63-1. Requests can also send a JSON integer. */
   amount?: bigint;
-  creditsType?: string;
+  creditsType?: "FIXED" | "EXPIRABLE";
   /** Token base units or seconds, 0 to 2^256-1. Requests can also send a JSON integer. */
   duration?: bigint;
   /** Token base units or seconds, 0 to 2^256-1. Requests can also send a JSON integer. */
@@ -534,7 +543,7 @@ export interface CreditsInput {
   onchainMirror?: boolean;
   /** Stored without effect, except that fixed and dynamic also set isRedemptionAmountFixed. */
   redemptionType?: 0 | 1 | 2 | 4 | string;
-  subscriptionType?: string;
+  subscriptionType?: "credits" | "time";
 }
 
 export interface CurationRecord {
@@ -569,7 +578,7 @@ export interface Delegation {
   apiKeyId: string | null;
   /** ISO 8601. Responses are in UTC with milliseconds. */
   createdAt: string;
-  currency: string;
+  currency: "usdc" | "eurc" | "usd" | "eur" | (string & {});
   delegationId: string;
   /** ISO 8601. Responses are in UTC with milliseconds. */
   expiresAt: string;
@@ -579,13 +588,13 @@ export interface Delegation {
   merchantAccountId: string | null;
   /** Id of a plan: a decimal uint256 above zero. */
   planId: string | null;
-  provider: string;
+  provider: "erc4337" | "stripe" | (string & {});
   providerPaymentMethodId: string;
   /** Cents, up to 10^12. Requests can also send a JSON integer. */
   remainingBudgetCents: bigint;
   /** Cents, up to 10^12. Requests can also send a JSON integer. */
   spendingLimitCents: bigint;
-  status: string;
+  status: "Active" | "Revoked" | "Expired" | "Exhausted" | "Pending" | "Frozen";
   transactionCount: number;
 }
 
@@ -604,7 +613,7 @@ export interface DelegationConfig {
   /** Alias of providerPaymentMethodId. */
   cardId?: string;
   /** Currency of a new delegation. Defaults to usdc, or to usd for cards. */
-  currency?: string;
+  currency?: "usdc" | "eurc" | "usd" | "eur";
   /** One of your delegations: its id or its signed reference. */
   delegationId?: string;
   /** The signed reference of a delegation, instead of its id. */
@@ -630,7 +639,7 @@ export interface DelegationCreated {
   delegation_id: string;
   /** ISO 8601. Responses are in UTC with milliseconds. */
   expiresAt: string;
-  status: string;
+  status: "Active" | "Pending";
   typedData?: Record<string, unknown>;
   /** Present only if there are warnings. Names at most 16 unknown members. */
   warnings?: (string | {
@@ -647,7 +656,7 @@ export interface DelegationInput {
   /** 32 bytes in lowercase hexadecimal. Requests can use any case. */
   api_key_id?: string;
   /** usdc (default) or eurc. For cards: usd (default) or eur. */
-  currency?: string;
+  currency?: "usdc" | "eurc" | "usd" | "eur";
   /** Requests can also send a decimal string. */
   durationSecs?: number;
   /** Requests can also send a decimal string. */
@@ -666,7 +675,7 @@ export interface DelegationInput {
   planId?: string;
   /** Id of a plan: a decimal uint256 above zero. */
   plan_id?: string;
-  provider?: string;
+  provider?: "erc4337" | "stripe";
   /** For cards: the id from GET /payment-methods. */
   providerPaymentMethodId?: string;
   provider_payment_method_id?: string;
@@ -702,13 +711,13 @@ export interface DelegationTransaction {
   amountCents: bigint;
   /** ISO 8601. Responses are in UTC with milliseconds. */
   createdAt: string;
-  currency: string;
+  currency: "usdc" | "eurc" | "usd" | "eur" | (string & {});
   delegationId: string;
   failureReason: string | null;
   id: string;
   orderId: string;
   providerTransactionId: string;
-  status: string;
+  status: "pending" | "succeeded" | "failed";
 }
 
 export interface DelegationTransactionList {
@@ -760,12 +769,12 @@ export interface EndpointsInput {
    * One object per verb, {"POST": "https://..."}. Requests can also send {"verb": "POST",
    * "url": "https://..."}.
    */
-  endpoints?: Record<string, string>[];
+  endpoints?: Partial<Record<"GET" | "POST" | "PUT" | "PATCH" | "DELETE" | "HEAD" | "OPTIONS", string>>[];
   openEndpoints?: string[];
 }
 
 export interface Error {
-  category: string;
+  category: "validation" | "auth" | "business" | "integration" | "internal" | (string & {});
   code: string;
   correlationId: string;
   details?: string;
@@ -815,7 +824,7 @@ export interface EventList {
 
 export interface EventObject {
   id: string;
-  kind: string;
+  kind: "agent" | "plan" | "order" | "balance" | "settlement" | "permission" | "delegation" | "api_key" | "wallet" | "webhook" | (string & {});
   sequence: number;
 }
 
@@ -837,19 +846,33 @@ export interface FaucetInput {
 }
 
 export interface FlatCredits {
+  /** Credits of one order. */
   amount: bigint;
-  creditsType: string;
-  /** An integer of up to 78 digits. Read it without loss of precision. */
+  /**
+   * EXPIRABLE if the credits expire, else FIXED, also for a plan whose requests burn
+   * different amounts.
+   */
+  creditsType: "FIXED" | "EXPIRABLE" | (string & {});
+  /** Life of the credits in seconds. 0 means that they never expire. */
   durationOfThePlan: number;
+  /** Most credits of one request. */
   maxAmount: bigint;
+  /** Least credits of one request. */
   minAmount: bigint;
 }
 
 export interface FlatPrice {
+  /**
+   * Amounts in base units, one for each receiver: millionths for card prices, USDC, and
+   * EURC. The price is their sum.
+   */
   amounts: bigint[];
-  priceType: string;
+  priceType: "FIXED_PRICE" | "FREE" | (string & {});
   receivers: string[];
-  /** Address with EIP-55 checksum case. Requests can use any case. */
+  /**
+   * Token of the price. The zero address is the native token, or no token if the price is
+   * free or paid by card: see metadata.plan.currency.
+   */
   tokenAddress: string;
 }
 
@@ -888,7 +911,7 @@ export interface Info {
   apiBase: string;
   apiVersion: VersionRange;
   deployment: Deployment;
-  environment: string;
+  environment: "sandbox" | "live";
   name: string;
   network: string;
   version: string;
@@ -903,7 +926,7 @@ export interface Invitation {
   invitedBy: string | null;
   link?: string;
   note: string;
-  role: string;
+  role: "owner" | "admin" | "developer" | "billing" | "viewer";
   /** Present only if there are warnings. Names at most 16 unknown members. */
   warnings?: (string | {
     code: string;
@@ -972,7 +995,7 @@ export interface KeyInput {
    * of the calling key are allowed. Defaults to all of these rights that the calling key
    * has.
    */
-  rights?: string[];
+  rights?: ("read" | "sell" | "spend" | "manage" | "money" | "keys")[];
   /** Pinned API version. Defaults to the current version. */
   version?: string;
 }
@@ -993,7 +1016,7 @@ export interface KeyRevoked {
   /** 32 bytes in lowercase hexadecimal. Requests can use any case. */
   id: string;
   kept?: Ended;
-  status: string;
+  status: "Revoked";
   success: boolean;
 }
 
@@ -1009,7 +1032,7 @@ export interface KeyRotated {
   key?: string;
   /** ISO 8601. Responses are in UTC with milliseconds. */
   lastUsedAt: string | null;
-  madeBy: string;
+  madeBy: "local" | "user" | "key" | "grant";
   moved: Moved;
   name: string | null;
   /** 32 bytes in lowercase hexadecimal. Requests can use any case. */
@@ -1019,8 +1042,8 @@ export interface KeyRotated {
   previousEndsAt: string;
   /** 32 bytes in lowercase hexadecimal. Requests can use any case. */
   previousId: string;
-  rights: string[];
-  status: string;
+  rights: ("read" | "sell" | "spend" | "manage" | "money" | "keys" | "members" | "export")[];
+  status: "Active" | "Revoked" | "Expired";
   tail: string;
   userId?: string;
   version: string;
@@ -1051,6 +1074,7 @@ export interface MainRecord {
   isTrialPlan?: boolean;
   license?: string;
   name: string;
+  /** Price of an order in whole units of the currency, such as 2.00. Only for plans. */
   price?: string;
   sampleLink?: string;
   tags: string[];
@@ -1058,7 +1082,7 @@ export interface MainRecord {
 
 export interface Member {
   name: string;
-  role: string;
+  role: "owner" | "admin" | "developer" | "billing" | "viewer";
   /** ISO 8601. Responses are in UTC with milliseconds. */
   since: string;
   /** Cents, up to 10^12. Requests can also send a JSON integer. */
@@ -1159,7 +1183,7 @@ export interface MyMembership {
   orgName: string;
   /** Always workspace. */
   orgType: string;
-  role: string;
+  role: "owner" | "admin" | "developer" | "billing" | "viewer";
 }
 
 export interface OffersRequest {
@@ -1179,7 +1203,8 @@ export interface Order {
   createdAt: string;
   /** Credits, 0 to 2^63-1. Requests can also send a JSON integer. */
   creditsGranted: bigint;
-  currency: string;
+  /** Currency of the amount, or the address of another token. */
+  currency: "USD" | "EUR" | "USDC" | "EURC" | "ETH" | (string & {});
   /**
    * Repeats orderId and planId for existing clients. Has transactionUrl if the order was
    * paid on a public chain.
@@ -1195,9 +1220,12 @@ export interface Order {
   orderId: string;
   /** Id of a plan: a decimal uint256 above zero. */
   planId: string;
-  /** Cents, up to 10^12. Requests can also send a JSON integer. */
+  /**
+   * Refunded amount of a card payment, in cents of the currency. A refund does not change
+   * the status.
+   */
   refundedCents: bigint;
-  /** Credits, 0 to 2^63-1. Requests can also send a JSON integer. */
+  /** Credits taken back for refunds and disputes. */
   refundedCredits: bigint;
   replaces: string | null;
   /**
@@ -1246,7 +1274,7 @@ export interface OrderList {
 export interface Organization {
   id: string;
   name: string;
-  role: string;
+  role: "owner" | "admin" | "developer" | "billing" | "viewer";
 }
 
 export interface OrganizationList {
@@ -1291,9 +1319,9 @@ export interface PaymentMethod {
   id: string;
   last4: string;
   orgId: string | null;
-  provider: string;
-  status: string;
-  type: string;
+  provider: "erc4337" | "stripe" | (string & {});
+  status: "Active" | "Revoked";
+  type: "card" | "crypto_wallet" | (string & {});
 }
 
 export interface PaymentMethodChange {
@@ -1318,7 +1346,7 @@ export interface PaymentRequired {
 
 export interface PaymentRequiredError {
   accepts: PaymentEntry[];
-  category: string;
+  category: "validation" | "auth" | "business" | "integration" | "internal" | (string & {});
   code: string;
   correlationId: string;
   details?: string;
@@ -1363,7 +1391,7 @@ export interface Permission {
   /** Credits, 0 to 2^63-1. Requests can also send a JSON integer. */
   remainingCredits: bigint | null;
   scheme: string;
-  status: string;
+  status: "Active" | "Revoked" | "Expired" | "Exhausted";
   /** Address with EIP-55 checksum case. Requests can use any case. */
   subscriberAddress: string;
   transactions: PermissionUse[];
@@ -1430,7 +1458,7 @@ export interface PermissionRequest {
 export interface PermissionRevoked {
   /** 32 bytes in lowercase hexadecimal. Requests can use any case. */
   permissionHash: string;
-  status: string;
+  status: "Revoked";
   success: boolean;
 }
 
@@ -1451,7 +1479,7 @@ export interface Person {
 }
 
 export interface Plan {
-  accessLimit: string;
+  accessLimit: "credits" | "time" | (string & {});
   creditsConfig: FlatCredits;
   description: string;
   /** Id of a plan: a decimal uint256 above zero. */
@@ -1472,9 +1500,10 @@ export interface Plan {
 }
 
 export interface PlanFacts {
-  accessLimit: string;
-  currency: string | null;
-  fiatPaymentProvider?: string;
+  accessLimit: "credits" | "time" | (string & {});
+  /** Currency of the price, or the address of another token. Null for a free plan. */
+  currency: "USD" | "EUR" | "USDC" | "EURC" | "ETH" | null | (string & {});
+  fiatPaymentProvider?: "stripe" | (string & {});
   isTrialPlan: boolean;
 }
 
@@ -1482,7 +1511,7 @@ export interface PlanInput {
   /** A string is the access limit; a number is maxOrders. */
   accessLimit?: "credits" | "time" | number;
   creditsConfig?: CreditsInput;
-  currency?: string;
+  currency?: "USD" | "EUR" | "USDC" | "EURC";
   description?: string;
   /** Requests can also send "true" or "false". */
   isTrialPlan?: boolean;
@@ -1547,7 +1576,7 @@ export interface PlanUpdate {
   /** A string is the access limit; a number is maxOrders. */
   accessLimit?: "credits" | "time" | number;
   creditsConfig?: CreditsInput;
-  currency?: string;
+  currency?: "USD" | "EUR" | "USDC" | "EURC";
   description?: string | null;
   /** Requests can also send "true" or "false". */
   isTrialPlan?: boolean;
@@ -1560,19 +1589,25 @@ export interface PlanUpdate {
 }
 
 export interface Price {
+  /** Amounts in base units, one for each receiver. The price is their sum. */
   amounts: bigint[];
   /** Address with EIP-55 checksum case. Requests can use any case. */
   contractAddress: string;
-  currency?: string;
+  /** Absent for the native token and for tokens without a name. */
+  currency?: "USD" | "EUR" | "USDC" | "EURC" | "ETH" | (string & {});
   /** Address with EIP-55 checksum case. Requests can use any case. */
   externalPriceAddress: string;
   /** Address with EIP-55 checksum case. Requests can use any case. */
   feeController: string;
+  /** False for a price that is paid by card. */
   isCrypto: boolean;
   receivers: string[];
   /** Address with EIP-55 checksum case. Requests can use any case. */
   templateAddress: string;
-  /** Address with EIP-55 checksum case. Requests can use any case. */
+  /**
+   * Token of the price. The zero address is the native token, or no token if the price is
+   * free or paid by card.
+   */
   tokenAddress: string;
 }
 
@@ -1582,7 +1617,7 @@ export interface PriceInput {
   amounts?: bigint[];
   /** Address with EIP-55 checksum case. Requests can use any case. */
   contractAddress?: string;
-  currency?: string;
+  currency?: "USD" | "EUR" | "USDC" | "EURC";
   /** Address with EIP-55 checksum case. Requests can use any case. */
   externalPriceAddress?: string;
   /** Address with EIP-55 checksum case. Requests can use any case. */
@@ -1591,7 +1626,8 @@ export interface PriceInput {
   isCrypto?: boolean;
   /** Token base units or seconds, 0 to 2^256-1. Requests can also send a JSON integer. */
   price?: bigint;
-  priceType?: string;
+  priceType?: "FIXED_PRICE" | "FREE";
+  /** One for each amount. With one amount, the receiver defaults to the caller. */
   receivers?: string[];
   /** Address with EIP-55 checksum case. Requests can use any case. */
   templateAddress?: string;
@@ -1676,7 +1712,7 @@ export interface ReleaseResponse {
   agentRequestId: string;
   /** Credits, 0 to 2^63-1. Requests can also send a JSON integer. */
   released: bigint;
-  status: string;
+  status: "released" | "lapsed";
   success: boolean;
 }
 
@@ -1741,13 +1777,13 @@ export interface RequestRecord {
   permissionHash: string;
   /** Id of a plan: a decimal uint256 above zero. */
   planId: string;
-  receipt?: unknown;
+  receipt?: SettleResponse;
   /** Credits, 0 to 2^63-1. Requests can also send a JSON integer. */
   remainingBalance: bigint | null;
   resource: string | null;
   /** ISO 8601. Responses are in UTC with milliseconds. */
   settledAt: string | null;
-  status: string;
+  status: "held" | "settled" | "released" | "lapsed" | "pending";
   steps: RequestStep[];
   /** 32 bytes in lowercase hexadecimal. Requests can use any case. */
   transaction: string | null;
@@ -1758,7 +1794,7 @@ export interface RequestStep {
   at: string;
   /** Credits, 0 to 2^63-1. Requests can also send a JSON integer. */
   credits: bigint;
-  status: string;
+  status: "held" | "settled" | "released" | "lapsed";
 }
 
 export interface Requirements {
@@ -1793,7 +1829,7 @@ export interface Resource {
 export interface Revenue {
   /** A sum of credits or of token base units. It can exceed 2^256-1. */
   amount: bigint;
-  currency: string;
+  currency: "USD" | "EUR" | "USDC" | "EURC" | "ETH" | (string & {});
   orders: number;
   /** Id of a plan: a decimal uint256 above zero. */
   planId?: string;
@@ -1840,7 +1876,7 @@ export interface SearchResult {
   createdAt: string;
   id: string;
   name: string | null;
-  type: string;
+  type: "plan" | "agent" | "order" | "apiKey" | "permission" | "delegation" | "webhook" | (string & {});
 }
 
 export interface SearchResults {
@@ -1968,13 +2004,13 @@ export interface Settlement {
   permissionHash: string;
   /** Id of a plan: a decimal uint256 above zero. */
   planId: string;
-  receipt?: unknown;
+  receipt?: SettleResponse;
   /** Credits, 0 to 2^63-1. Requests can also send a JSON integer. */
   remainingBalance: bigint | null;
   resource: string | null;
   /** ISO 8601. Responses are in UTC with milliseconds. */
   settledAt: string | null;
-  status: string;
+  status: "held" | "settled" | "released" | "lapsed" | "pending";
   /** 32 bytes in lowercase hexadecimal. Requests can use any case. */
   transaction: string | null;
 }
@@ -2105,7 +2141,7 @@ export interface SubTask {
   creditsToRedeem: bigint;
   description: string;
   metadata?: unknown;
-  status: string;
+  status: "SUCCESS" | "FAILED" | "PENDING";
   subTaskId: string;
   tag: string;
 }
@@ -2124,7 +2160,7 @@ export interface SubTaskInput {
   /** Alias of agentRequestId. */
   requestId?: string;
   /** SUCCESS, FAILED, or PENDING, in upper or lower case. Default PENDING. */
-  status?: string;
+  status?: "SUCCESS" | "FAILED" | "PENDING";
   /** At most 256 characters. */
   tag?: string;
   /** Alias of tag. */
@@ -2187,7 +2223,7 @@ export interface TokenBalance {
   /** Token base units or seconds, 0 to 2^256-1. Requests can also send a JSON integer. */
   amount: bigint;
   decimals: number;
-  symbol: string;
+  symbol: "ETH" | "USDC" | "EURC" | (string & {});
   /** Address with EIP-55 checksum case. Requests can use any case. */
   tokenAddress: string;
 }
@@ -2309,7 +2345,7 @@ export interface Wallet {
   address: string;
   balances: TokenBalance[];
   chainId: number;
-  custody: string;
+  custody: "service" | "shared" | "external";
   explorer: string | null;
   /** ISO 8601. Responses are in UTC with milliseconds. */
   exportedAt: string | null;
@@ -2331,7 +2367,7 @@ export interface WalletAnswer {
   /** True if an earlier call made the purchase. */
   replayed?: boolean;
   /** Status of the order. Absent after a sign-in. */
-  status?: string;
+  status?: "created" | "signed" | "sent" | "included" | "confirmed" | "final" | "failed";
   /** Address with EIP-55 checksum case. Requests can use any case. */
   subscriberAddress: string;
   success: boolean;
@@ -2343,7 +2379,7 @@ export interface WalletAnswer {
 export interface WalletKey {
   /** Address with EIP-55 checksum case. Requests can use any case. */
   address: string;
-  custody: string;
+  custody: "service" | "shared" | "external";
   privateKey: string;
 }
 
@@ -2354,7 +2390,7 @@ export interface Webhook {
   /** ISO 8601. Responses are in UTC with milliseconds. */
   failingSince: string | null;
   id: string;
-  status: string;
+  status: "active" | "paused";
   types: EventFilter[];
   /** ISO 8601. Responses are in UTC with milliseconds. */
   updatedAt: string;
@@ -2365,7 +2401,7 @@ export interface Webhook {
 export interface WebhookChange {
   description?: string | null;
   /** active or paused. */
-  status?: string | null;
+  status?: "active" | "paused" | null;
   types?: EventFilter[];
   url?: string | null;
 }
@@ -2390,7 +2426,7 @@ export interface WebhookDelivery {
   /** ISO 8601. Responses are in UTC with milliseconds. */
   nextAttemptAt: string | null;
   sequence: number;
-  status: string;
+  status: "pending" | "succeeded" | "failed";
   type: EventType;
   webhookId: string;
 }
@@ -2437,7 +2473,7 @@ export interface WebhookSecret {
   /** ISO 8601. Responses are in UTC with milliseconds. */
   previousValidUntil?: string;
   secret: string;
-  status: string;
+  status: "active" | "paused";
   types: EventFilter[];
   /** ISO 8601. Responses are in UTC with milliseconds. */
   updatedAt: string;
@@ -2590,6 +2626,7 @@ export const shapes: Record<string, Shape> = {
   "amount": 1,
   "creditsRedeemed": 1,
   "heldAmount": 1,
+  "receipt": "SettleResponse",
   "remainingBalance": 1,
   "steps": "RequestStep"
  },
@@ -2618,6 +2655,7 @@ export const shapes: Record<string, Shape> = {
   "amount": 1,
   "creditsRedeemed": 1,
   "heldAmount": 1,
+  "receipt": "SettleResponse",
   "remainingBalance": 1
  },
  "Simulation": {

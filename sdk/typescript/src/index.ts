@@ -1,8 +1,8 @@
 export { Toll } from "./client.js";
 export type {
   Agents, Credits, Delegations, Events, Keys, Members, Meta, OrderQuery, Orders, PaymentMethods,
-  Payments, Plans, Receipt, RequestQuery, Sandbox, Sessions, SumQuery, TimeRange, Tokens, Verdict,
-  Wallet, Webhooks,
+  Payments, Plans, Receipt, RequestQuery, ResourceFilter, Sandbox, Sessions, SortByName,
+  SortByTime, SumQuery, TimeRange, Tokens, Verdict, Wallet, Webhooks,
 } from "./client.js";
 export { List, TollPromise, release } from "./core.js";
 export type {
@@ -14,7 +14,10 @@ export {
   TollError, ValidationError,
 } from "./errors.js";
 export type { ErrorParts } from "./errors.js";
+export type { ErrorCategory } from "./error.js";
 export { credit, price, withOnchainMirror, withRedemptionType } from "./builders.js";
+export type { FiatCurrency } from "./builders.js";
+export { receiptOf } from "./receipt.js";
 export { verifyWebhook } from "./webhooks.js";
 export type { VerifyOptions } from "./webhooks.js";
 export { apiVersion } from "./generated.js";

@@ -249,6 +249,35 @@ test("a deprecated token option warns once a process", async () => {
   assert.ok(!JSON.stringify(lines).includes("sandbox:key"));
 });
 
+test("a price without a receiver leaves the receiver to the service", () => {
+  for (const made of [price.fiat(5_000_000n), price.fiat(5_000_000n, undefined, "eur"), price.erc20(1n, me), price.payAsYouGo(1n)]) {
+    assert.ok(!("receivers" in made), JSON.stringify(made.receivers));
+  }
+  assert.deepEqual(price.fiat(5_000_000n, me).receivers, [me]);
+  for (const wrong of [() => price.fiat(5n, me, "GBP"), () => price.fiat(-1n), () => credit.fixed(1), () => price.native(1n, "0x0")]) {
+    assert.throws(wrong, (e) => e instanceof sdk.ValidationError && e.category === "validation" && e.status === 0);
+  }
+});
+
+test("a receipt is read whole or not at all", () => {
+  const read = (text) => sdk.receiptOf(new Response("", { headers: text === undefined ? {} : { "payment-response": text } }));
+  const of = (value) => read(btoa(JSON.stringify(value)));
+  const good = { success: true, transaction: "0x1", network: "eip155:1", creditsRedeemed: "2", remainingBalance: 98, extra: { agentRequestId: "a" } };
+  assert.deepEqual(of(good), { ...good, creditsRedeemed: 2n, remainingBalance: 98n });
+  assert.equal(of({ ...good, creditsRedeemed: "9".repeat(78) }).creditsRedeemed, BigInt("9".repeat(78)));
+  for (const creditsRedeemed of ["-1", "1.5", "", "9".repeat(79), 2 ** 53, null, {}]) assert.equal(of({ ...good, creditsRedeemed }), undefined, String(creditsRedeemed));
+  for (const name of ["success", "transaction", "network"]) assert.equal(of({ ...good, [name]: 1 }), undefined, name);
+  for (const text of [undefined, "", "!", btoa("[]"), btoa("null"), btoa(`{"success":true,"transaction":"${"x".repeat(64 << 10)}","network":"n"}`)]) {
+    assert.equal(read(text), undefined);
+  }
+});
+
+test("an unreachable service is named", async () => {
+  const { toll } = scripted([lost], { maxRetries: 0 });
+  const named = (e) => e instanceof sdk.ConnectionError && e.message === "The service at http://toll.test did not respond.";
+  await assert.rejects(toll.plans.get("7"), named);
+});
+
 test("the key is in no text of the client", () => {
   const { toll } = scripted([answer({})]);
   assert.ok(!JSON.stringify(toll).includes("key") || !JSON.stringify(toll).includes("sandbox:key"));

@@ -4,7 +4,7 @@ import http from "node:http";
 import { once } from "node:events";
 import { after, before, beforeEach, describe, test } from "node:test";
 import { TollError } from "@tollhq/toll";
-import { Budget, hostOf, LimitReached, PaymentError, payingFetch } from "@tollhq/toll/fetch";
+import { Budget, hostOf, LimitReached, PaymentError, payingFetch, receiptOf } from "@tollhq/toll/fetch";
 import { Service } from "@tollhq/toll/testing";
 import { content, start } from "./apps.mjs";
 
@@ -40,6 +40,7 @@ test("a request is paid once", async () => {
   const pay = payingFetch({ ...good({ budget }) });
   const answer = await pay(address(), post("{}"));
   assert.deepEqual([answer.status, await answer.text()], [200, content]);
+  assert.deepEqual([receiptOf(answer).success, receiptOf(answer).creditsRedeemed], [true, 2n]);
   const now = await service.balance();
   assert.equal(now.balance, had.balance - 2n);
   assert.equal(front.state.runs, 1);

@@ -18,7 +18,7 @@ import { MockLanguageModelV3 } from "ai/test";
 import { z } from "zod";
 import { Toll } from "@tollhq/toll";
 import { aiTools, langchainTools } from "@tollhq/toll/ai";
-import { payingFetch } from "@tollhq/toll/fetch";
+import { payingFetch, receiptOf } from "@tollhq/toll/fetch";
 import { payingClient, PaymentError, paymentOf, seller } from "@tollhq/toll/mcp";
 import { Service } from "@tollhq/toll/testing";
 import { content, Faults, pause } from "./apps.mjs";
@@ -215,7 +215,7 @@ test("I16: a result leaves once it is settled, with its receipt", async () => {
     const receipt = r._meta["x402/payment-response"];
     const stored = await (await service.client()).payments.get(receipt.extra.agentRequestId);
     assert.equal(stored.status, "settled");
-    assert.deepEqual(stored.receipt, receipt);
+    assert.deepEqual(stored.receipt, receiptOf({ headers: new Headers({ "payment-response": btoa(JSON.stringify(receipt)) }) }));
     const { txHash, ...credits } = r._meta["service/credits"];
     assert.equal(txHash, receipt.transaction);
     assert.deepEqual([credits.creditsRedeemed, credits.planId], ["2", service.planId]);

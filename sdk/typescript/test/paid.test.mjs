@@ -8,7 +8,7 @@ import net from "node:net";
 import { after, before, beforeEach, describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { paid } from "@tollhq/toll/paid";
-import { Toll } from "@tollhq/toll";
+import { receiptOf, Toll } from "@tollhq/toll";
 import { Service } from "@tollhq/toll/testing";
 import {
   ask, closeApplication, connect2, content, exchange, flood, names, onHttp2, parse, pause, requestText, start,
@@ -81,7 +81,9 @@ for (const name of fronts) {
       assert.ok(at("settle 200") < at("start 200") && at("start 200") <= at("byte"));
       const s = await stored(receipt.extra.agentRequestId);
       assert.equal(s.status, "settled");
-      assert.deepEqual(s.receipt, receipt);
+      const headers = new Headers({ "payment-response": got.headers["payment-response"] });
+      assert.deepEqual(s.receipt, receiptOf({ headers }));
+      assert.equal(s.receipt.creditsRedeemed, 2n);
       assert.deepEqual(await balance(), [had - 2n, 0n]);
       assert.ok([undefined, String(content.length)].includes(got.headers["content-length"]), "two lengths");
       // The answer is private, has one receipt, and the handler never saw the token.

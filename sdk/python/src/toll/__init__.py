@@ -9,7 +9,7 @@
     for agent in toll.agents.list():
         print(agent.name)
 
-toll.asgi and toll.wsgi put prices on web applications, toll.mcp puts prices on MCP servers, toll.http
+toll.records has the types of responses, toll.asgi and toll.wsgi put prices on web applications, toll.mcp puts prices on MCP servers, toll.http
 pays for requests, and toll.testing starts a service for tests.
 """
 
@@ -17,6 +17,7 @@ from . import builders
 from ._core import API_VERSION, RELEASE, Attempt, AsyncTransport, Transport, TransportError
 from ._namespace import Namespace
 from ._pages import AsyncPages, Page, Pages
+from ._receipts import read_receipt
 from ._record import Record
 from ._wire import Answer, Headers, Request
 from .client import AsyncToll, Toll
@@ -68,4 +69,5 @@ __all__ = [
     "WebhookError",
     "builders",
     "read_delivery",
+    "read_receipt",
 ]

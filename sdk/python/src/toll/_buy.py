@@ -73,8 +73,8 @@ class Wallet(Protocol):
 class Payment:
     """The record of one payment, without the access token and without the query of the url.
 
-    ``state``: sent is on its way; paid is settled; refused cost nothing; unknown may have been
-    settled. ``most`` is the most that the payment can cost, and ``spent`` the cost of a paid request,
+    ``state``: sent is on its way; paid is settled; refused cost nothing, because the payment was
+    refused or the request failed; unknown may have been settled. ``most`` is the most that the payment can cost, and ``spent`` the cost of a paid request,
     both in ``unit``. ``plan_id`` is empty for a payment from a wallet.
     """
 

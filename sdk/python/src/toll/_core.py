@@ -283,7 +283,7 @@ def send(config: Config, call: Call[Any]) -> Steps[Answer]:
         wait = _again(config, call, attempt, answer, key)
         if wait is None:
             if answer is None:
-                raise unreachable(fault)
+                raise unreachable(config.url, fault)
             names = config.namespace
             return replace(
                 answer,
@@ -306,10 +306,10 @@ def _tell(
         config.hook(told)
 
 
-def unreachable(fault: BaseException | None) -> errors.UnavailableError:
+def unreachable(url: str, fault: BaseException | None) -> errors.UnavailableError:
     """Returns the error of a call without a response."""
     e = errors.UnavailableError(
-        "The service did not respond.",
+        f"The service at {url} did not respond.",
         code="BCK.HTTP.503",
         category="integration",
         details=f"{fault}." if fault else "",

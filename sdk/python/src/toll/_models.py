@@ -30,12 +30,12 @@ class APIKey(Record):
     id: str
     key: str | None = field(default=None, repr=False)
     last_used_at: datetime | None = None
-    made_by: str
+    made_by: Literal["local", "user", "key", "grant"]
     name: str | None = None
     parent: str | None = None
     prefix: str
-    rights: tuple[str, ...]
-    status: str
+    rights: tuple[Literal["read", "sell", "spend", "manage", "money", "keys", "members", "export"], ...]
+    status: Literal["Active", "Revoked", "Expired"]
     tail: str
     user_id: str | None = None
     version: str
@@ -76,10 +76,10 @@ class AccessToken(Record):
     permission_hash: str
     plan_id: str
     scheme: str
-    status: str
+    status: Literal["Active", "Revoked", "Expired", "Exhausted"]
     subscriber_address: str
     token: str = field(repr=False)
-    token_format: str
+    token_format: Literal["jwt", "x402"]
     used_credits: int
     warnings: tuple[Any, ...] | None = None
 
@@ -111,6 +111,7 @@ class Act(Record):
     act: str
     actor: str
     actor_kind: str
+    """One of "user", "key", "local", or a value of a later release."""
     at: datetime
     detail: Any = None
     number: int
@@ -195,6 +196,7 @@ class AgentAPI(Record):
 
     agent_definition_url: str | None = None
     auth_type: str
+    """One of "none", "basic", "oauth", "bearer", or a value of a later release."""
     endpoints: tuple[Mapping[str, Any], ...]
     has_credentials: bool
     open_endpoints: tuple[str, ...]
@@ -332,21 +334,33 @@ class Balance(Record):
     """The record Balance of the service."""
 
     available: int
+    """Credits that new requests can use: balance minus held."""
     balance: int
+    """Credits that are left, including the held credits: available plus held."""
     batch: bool
     credits_contract: str
     expires_at: datetime | None = None
+    """Expiry of the credits that expire last. Null if they never expire."""
     held: int
+    """Credits reserved for requests that are not settled or released yet."""
     holder_address: str
     is_subscriber: bool
+    """Whether an order or a grant of the holder has not expired, even if its credits are used
+    up."""
     lots: tuple[Lot, ...] | None = None
     plan_id: str
     plan_name: str
     plan_type: str
+    """One of "credits", "time", or a value of a later release."""
     price_per_credit: Any = None
+    """Price of one credit in whole units of the currency."""
     remaining: int
+    """The same as balance, for existing clients."""
     total: int
+    """Credits granted in total, by orders and by the seller."""
     used: int
+    """Credits burned by settled requests. Expired credits and credits that were taken back are not
+    included."""
 
     _members = (
         member("available", "available", integer, True),
@@ -402,7 +416,7 @@ class BurnProof(Record):
     period: int | None = None
     proof: tuple[str, ...] | None = None
     root: str | None = None
-    status: str
+    status: Literal["open", "anchored", "final"]
 
     _members = (
         member("anchor_transaction", "anchorTransaction", text, False),
@@ -446,6 +460,7 @@ class CatalogueItem(Record):
     mime_type: str | None = None
     resource: str
     type: str
+    """One of "http", "mcp", or a value of a later release."""
     x402_version: int
 
     _members = (
@@ -507,12 +522,14 @@ class Checkout(Record):
 class CheckoutSession(Record):
     """The record CheckoutSession of the service."""
 
-    checkout_link: str
-    checkout_url: str
+    checkout_link: str = field(repr=False)
+    """The same as checkoutUrl, for existing clients."""
+    checkout_url: str = field(repr=False)
+    """The page on which a person pays."""
     client_reference_id: str
     link_created_at: int
     link_expires_at: int
-    payment_status: str
+    payment_status: Literal["unpaid", "paid"]
     stripe_checkout_session_id: str
 
     _members = (
@@ -532,6 +549,7 @@ class Clock(Record):
 
     now: datetime
     offset_secs: int
+    """Seconds that the sandbox is ahead of the clock of the machine."""
 
     _members = (
         member("now", "now", moment, True),
@@ -546,6 +564,8 @@ class Credential(Record):
     created_at: datetime
     id: str
     kind: str
+    """One of "password", "passkey", "recovery", "mail", "oidc", "wallet", or a value of a later
+    release."""
     name: str
     used_at: datetime | None = None
 
@@ -652,6 +672,7 @@ class Delegation(Record):
     api_key_id: str | None = None
     created_at: datetime
     currency: str
+    """One of "usdc", "eurc", "usd", "eur", or a value of a later release."""
     delegation_id: str
     expires_at: datetime
     last_used_at: datetime | None = None
@@ -659,10 +680,11 @@ class Delegation(Record):
     merchant_account_id: str | None = None
     plan_id: str | None = None
     provider: str
+    """One of "erc4337", "stripe", or a value of a later release."""
     provider_payment_method_id: str
     remaining_budget_cents: int
     spending_limit_cents: int
-    status: str
+    status: Literal["Active", "Revoked", "Expired", "Exhausted", "Pending", "Frozen"]
     transaction_count: int
 
     _members = (
@@ -707,7 +729,7 @@ class DelegationCreated(Record):
     delegation_id: str
     delegation_token: str | None = field(default=None, repr=False)
     expires_at: datetime
-    status: str
+    status: Literal["Active", "Pending"]
     typed_data: Mapping[str, Any] | None = None
     warnings: tuple[Any, ...] | None = None
 
@@ -729,12 +751,13 @@ class DelegationTransaction(Record):
     amount_cents: int
     created_at: datetime
     currency: str
+    """One of "usdc", "eurc", "usd", "eur", or a value of a later release."""
     delegation_id: str
     failure_reason: str | None = None
     id: str
     order_id: str
     provider_transaction_id: str
-    status: str
+    status: Literal["pending", "succeeded", "failed"]
 
     _members = (
         member("amount_cents", "amountCents", integer, True),
@@ -832,6 +855,8 @@ class EventObject(Record):
 
     id: str
     kind: str
+    """One of "agent", "plan", "order", "balance", "settlement", "permission", "delegation",
+    "api_key", "wallet", "webhook", or a value of a later release."""
     sequence: int
 
     _members = (
@@ -846,10 +871,16 @@ class FlatCredits(Record):
     """The record FlatCredits of the service."""
 
     amount: int
+    """Credits of one order."""
     credits_type: str
+    """EXPIRABLE if the credits expire, else FIXED, also for a plan whose requests burn different
+    amounts. One of "FIXED", "EXPIRABLE", or a value of a later release."""
     duration_of_the_plan: int
+    """Life of the credits in seconds. 0 means that they never expire."""
     max_amount: int
+    """Most credits of one request."""
     min_amount: int
+    """Least credits of one request."""
 
     _members = (
         member("amount", "amount", integer, True),
@@ -865,9 +896,14 @@ class FlatPrice(Record):
     """The record FlatPrice of the service."""
 
     amounts: tuple[int, ...]
+    """Amounts in base units, one for each receiver: millionths for card prices, USDC, and EURC. The
+    price is their sum."""
     price_type: str
+    """One of "FIXED_PRICE", "FREE", or a value of a later release."""
     receivers: tuple[str, ...]
     token_address: str
+    """Token of the price. The zero address is the native token, or no token if the price is free or
+    paid by card: see metadata.plan.currency."""
 
     _members = (
         member("amounts", "amounts", many(integer), True),
@@ -931,7 +967,7 @@ class Info(Record):
     api_base: str
     api_version: VersionRange
     deployment: Deployment
-    environment: str
+    environment: Literal["sandbox", "live"]
     name: str
     network: str
     version: str
@@ -957,7 +993,7 @@ class Invitation(Record):
     invited_by: str | None = None
     link: str | None = field(default=None, repr=False)
     note: str
-    role: str
+    role: Literal["owner", "admin", "developer", "billing", "viewer"]
     warnings: tuple[Any, ...] | None = None
 
     _members = (
@@ -1011,7 +1047,7 @@ class KeyRevoked(Record):
     ended: Ended
     id: str
     kept: Ended | None = None
-    status: str
+    status: Literal["Revoked"]
     success: bool
 
     _members = (
@@ -1033,15 +1069,15 @@ class KeyRotated(Record):
     id: str
     key: str | None = field(default=None, repr=False)
     last_used_at: datetime | None = None
-    made_by: str
+    made_by: Literal["local", "user", "key", "grant"]
     moved: Moved
     name: str | None = None
     parent: str | None = None
     prefix: str
     previous_ends_at: datetime
     previous_id: str
-    rights: tuple[str, ...]
-    status: str
+    rights: tuple[Literal["read", "sell", "spend", "manage", "money", "keys", "members", "export"], ...]
+    status: Literal["Active", "Revoked", "Expired"]
     tail: str
     user_id: str | None = None
     version: str
@@ -1099,6 +1135,7 @@ class MainRecord(Record):
     license: str | None = None
     name: str
     price: str | None = None
+    """Price of an order in whole units of the currency, such as 2.00. Only for plans."""
     sample_link: str | None = None
     tags: tuple[str, ...]
 
@@ -1123,7 +1160,7 @@ class Member(Record):
     """The record Member of the service."""
 
     name: str
-    role: str
+    role: Literal["owner", "admin", "developer", "billing", "viewer"]
     since: datetime
     spend_limit_cents: int | None = None
     spent_cents: int | None = None
@@ -1170,28 +1207,43 @@ class Order(Record):
     """The record Order of the service."""
 
     amount: int
+    """Price: millionths of the currency for USD and EUR, base units for a token."""
     balance: Balance | None = None
     created_at: datetime
     credits_granted: int
     currency: str
+    """Currency of the amount, or the address of another token. One of "USD", "EUR", "USDC", "EURC",
+    "ETH", or a value of a later release."""
     data: Mapping[str, Any]
+    """Repeats orderId and planId for existing clients. Has transactionUrl if the order was paid on
+    a public chain."""
     disputed: bool
     failure_code: Literal["expired", "declined", "authentication_required", "insufficient_funds", "other"] | None = None
     failure_reason: str | None = None
     http_status: int
+    """202 while an order or a refund is being processed, else 200."""
     message: str
+    """The status as a sentence."""
     order_id: str
     plan_id: str
     refunded_cents: int
+    """Refunded amount of a card payment, in cents of the currency. A refund does not change the
+    status."""
     refunded_credits: int
+    """Credits taken back for refunds and disputes."""
     replaces: str | None = None
     status: Literal["created", "signed", "sent", "included", "confirmed", "final", "failed"]
+    """The credits are available from confirmed on. Free and card orders skip signed, sent, and
+    included."""
     subscriber_address: str
     success: bool
+    """False only for a failed order: it is also true while the order is open. An order is a sale if
+    its status is confirmed or final."""
     taken_by_hand_credits: int
     tx_hash: str
     warnings: tuple[Any, ...] | None = None
     when: datetime
+    """Time of the last change."""
 
     _members = (
         member("amount", "amount", integer, True),
@@ -1226,7 +1278,7 @@ class Organization(Record):
 
     id: str
     name: str
-    role: str
+    role: Literal["owner", "admin", "developer", "billing", "viewer"]
 
     _members = (
         member("id", "id", text, True),
@@ -1248,8 +1300,10 @@ class PaymentMethod(Record):
     last4: str
     org_id: str | None = None
     provider: str
-    status: str
+    """One of "erc4337", "stripe", or a value of a later release."""
+    status: Literal["Active", "Revoked"]
     type: str
+    """One of "card", "crypto_wallet", or a value of a later release."""
 
     _members = (
         member("alias", "alias", text, False),
@@ -1297,7 +1351,7 @@ class Permission(Record):
     plan_id: str
     remaining_credits: int | None = None
     scheme: str
-    status: str
+    status: Literal["Active", "Revoked", "Expired", "Exhausted"]
     subscriber_address: str
     transactions: tuple[PermissionUse, ...]
     used_credits: int
@@ -1333,7 +1387,7 @@ class PermissionRevoked(Record):
     """The record PermissionRevoked of the service."""
 
     permission_hash: str
-    status: str
+    status: Literal["Revoked"]
     success: bool
 
     _members = (
@@ -1380,6 +1434,7 @@ class Plan(Record):
     """The record Plan of the service."""
 
     access_limit: str
+    """One of "credits", "time", or a value of a later release."""
     credits_config: FlatCredits
     description: str
     id: str
@@ -1419,8 +1474,12 @@ class PlanFacts(Record):
     """The record PlanFacts of the service."""
 
     access_limit: str
+    """One of "credits", "time", or a value of a later release."""
     currency: str | None = None
+    """Currency of the price, or the address of another token. Null for a free plan. One of "USD",
+    "EUR", "USDC", "EURC", "ETH", or a value of a later release."""
     fiat_payment_provider: str | None = None
+    """One of "stripe", or a value of a later release."""
     is_trial_plan: bool
 
     _members = (
@@ -1498,14 +1557,20 @@ class Price(Record):
     """The record Price of the service."""
 
     amounts: tuple[int, ...]
+    """Amounts in base units, one for each receiver. The price is their sum."""
     contract_address: str
     currency: str | None = None
+    """Absent for the native token and for tokens without a name. One of "USD", "EUR", "USDC",
+    "EURC", "ETH", or a value of a later release."""
     external_price_address: str
     fee_controller: str
     is_crypto: bool
+    """False for a price that is paid by card."""
     receivers: tuple[str, ...]
     template_address: str
     token_address: str
+    """Token of the price. The zero address is the native token, or no token if the price is free or
+    paid by card."""
 
     _members = (
         member("amounts", "amounts", many(integer), True),
@@ -1563,7 +1628,10 @@ class RecentCalls(Record):
     """The record RecentCalls of the service."""
 
     calls: tuple[RecentCall, ...]
+    """The most recent call first, at most 200."""
     since: datetime
+    """Start time of this server process. Calls before this time and calls to other server processes
+    are not included."""
 
     _members = (
         member("calls", "calls", many(one(lambda: RecentCall)), True),
@@ -1607,7 +1675,7 @@ class ReleaseResponse(Record):
 
     agent_request_id: str
     released: int
-    status: str
+    status: Literal["released", "lapsed"]
     success: bool
 
     _members = (
@@ -1672,11 +1740,11 @@ class RequestRecord(Record):
     payer: str
     permission_hash: str
     plan_id: str
-    receipt: Any = None
+    receipt: SettleResponse | None = None
     remaining_balance: int | None = None
     resource: str | None = None
     settled_at: datetime | None = None
-    status: str
+    status: Literal["held", "settled", "released", "lapsed", "pending"]
     steps: tuple[RequestStep, ...]
     transaction: str | None = None
 
@@ -1695,7 +1763,7 @@ class RequestRecord(Record):
         member("payer", "payer", text, True),
         member("permission_hash", "permissionHash", text, True),
         member("plan_id", "planId", text, True),
-        member("receipt", "receipt", keep, False),
+        member("receipt", "receipt", one(lambda: SettleResponse), False),
         member("remaining_balance", "remainingBalance", integer, False),
         member("resource", "resource", text, False),
         member("settled_at", "settledAt", moment, False),
@@ -1711,7 +1779,7 @@ class RequestStep(Record):
 
     at: datetime
     credits: int
-    status: str
+    status: Literal["held", "settled", "released", "lapsed"]
 
     _members = (
         member("at", "at", moment, True),
@@ -1775,10 +1843,13 @@ class Revenue(Record):
     """The record Revenue of the service."""
 
     amount: int
+    """A sum of credits or of token base units. It can exceed 2^256-1."""
     currency: str
+    """One of "USD", "EUR", "USDC", "EURC", "ETH", or a value of a later release."""
     orders: int
     plan_id: str | None = None
     returned: int
+    """A sum of credits or of token base units. It can exceed 2^256-1."""
     returned_orders: int
     start: datetime | None = None
 
@@ -1801,6 +1872,8 @@ class SearchResult(Record):
     id: str
     name: str | None = None
     type: str
+    """One of "plan", "agent", "order", "apiKey", "permission", "delegation", "webhook", or a value
+    of a later release."""
 
     _members = (
         member("created_at", "createdAt", moment, True),
@@ -1854,7 +1927,7 @@ class SettleExtra(Record):
 
     agent_id: str | None = None
     agent_request_id: str | None = None
-    checkout_url: str | None = None
+    checkout_url: str | None = field(default=None, repr=False)
     credits_redeemed: int | None = None
     order_tx: str | None = None
     original_transaction: str | None = None
@@ -1928,11 +2001,11 @@ class Settlement(Record):
     payer: str
     permission_hash: str
     plan_id: str
-    receipt: Any = None
+    receipt: SettleResponse | None = None
     remaining_balance: int | None = None
     resource: str | None = None
     settled_at: datetime | None = None
-    status: str
+    status: Literal["held", "settled", "released", "lapsed", "pending"]
     transaction: str | None = None
 
     _members = (
@@ -1950,7 +2023,7 @@ class Settlement(Record):
         member("payer", "payer", text, True),
         member("permission_hash", "permissionHash", text, True),
         member("plan_id", "planId", text, True),
-        member("receipt", "receipt", keep, False),
+        member("receipt", "receipt", one(lambda: SettleResponse), False),
         member("remaining_balance", "remainingBalance", integer, False),
         member("resource", "resource", text, False),
         member("settled_at", "settledAt", moment, False),
@@ -2047,7 +2120,7 @@ class SubTask(Record):
     credits_to_redeem: int
     description: str
     metadata: Any = None
-    status: str
+    status: Literal["SUCCESS", "FAILED", "PENDING"]
     sub_task_id: str
     tag: str
 
@@ -2115,6 +2188,7 @@ class TokenBalance(Record):
     amount: int
     decimals: int
     symbol: str
+    """One of "ETH", "USDC", "EURC", or a value of a later release."""
     token_address: str
 
     _members = (
@@ -2131,7 +2205,10 @@ class Usage(Record):
 
     agent_id: str | None = None
     credits: int
+    """A sum of credits or of token base units. It can exceed 2^256-1."""
     hold_to_settle: tuple[int, ...] | None = None
+    """Settlements by the time since the hold, in 12 buckets: below 10 ms, 30 ms, 100 ms, 300 ms, 1
+    s, 3 s, 10 s, 30 s, 1 min, 5 min, and 30 min, and longer. Absent as buyer and by subscriber."""
     last_settled_at: datetime | None = None
     model: str | None = None
     plan_id: str | None = None
@@ -2161,7 +2238,7 @@ class VerifyExtra(Record):
     """The record VerifyExtra of the service."""
 
     agent_request_id: str | None = None
-    checkout_url: str | None = None
+    checkout_url: str | None = field(default=None, repr=False)
     held_amount: int | None = None
     hold_expires_at: datetime | None = None
 
@@ -2251,7 +2328,7 @@ class Wallet(Record):
     address: str
     balances: tuple[TokenBalance, ...]
     chain_id: int
-    custody: str
+    custody: Literal["service", "shared", "external"]
     explorer: str | None = None
     exported_at: datetime | None = None
     network: str
@@ -2272,17 +2349,24 @@ class WalletAnswer(Record):
     """The record WalletAnswer of the service."""
 
     access_token: str | None = field(default=None, repr=False)
+    """Returned only once: in the response to the purchase or to the sign-in."""
     balance: int | None = None
+    """Current credits of the wallet, including held credits."""
     credits_granted: int | None = None
+    """Credits granted by the order. Only for a paid order."""
     expires_at: datetime | None = None
+    """Expiry of the access token."""
     order_id: str | None = None
     plan_id: str
     replayed: bool | None = None
-    status: str | None = None
+    """True if an earlier call made the purchase."""
+    status: Literal["created", "signed", "sent", "included", "confirmed", "final", "failed"] | None = None
+    """Status of the order. Absent after a sign-in."""
     subscriber_address: str
     success: bool
     token_format: Literal["jwt", "x402"] | None = None
     tx_hash: str | None = None
+    """Transaction that paid for the order. Absent until the transaction exists."""
 
     _members = (
         member("access_token", "accessToken", text, False),
@@ -2305,7 +2389,7 @@ class WalletKey(Record):
     """The record WalletKey of the service."""
 
     address: str
-    custody: str
+    custody: Literal["service", "shared", "external"]
     private_key: str = field(repr=False)
 
     _members = (
@@ -2323,7 +2407,7 @@ class Webhook(Record):
     description: str | None = None
     failing_since: datetime | None = None
     id: str
-    status: str
+    status: Literal["active", "paused"]
     types: tuple[str, ...]
     updated_at: datetime
     url: str
@@ -2369,7 +2453,7 @@ class WebhookDelivery(Record):
     last_status: int | None = None
     next_attempt_at: datetime | None = None
     sequence: int
-    status: str
+    status: Literal["pending", "succeeded", "failed"]
     type: str
     webhook_id: str
 
@@ -2413,7 +2497,7 @@ class WebhookSecret(Record):
     id: str
     previous_valid_until: datetime | None = None
     secret: str = field(repr=False)
-    status: str
+    status: Literal["active", "paused"]
     types: tuple[str, ...]
     updated_at: datetime
     url: str

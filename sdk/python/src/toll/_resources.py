@@ -642,7 +642,8 @@ class PaymentMethods(Resource):
 
 
 class Payments(Resource):
-    """The facilitator: verify, settle, and release paid requests, and read their outcomes."""
+    """Payments of requests: sellers verify, settle, release, and renew them; buyers find resources
+    and read outcomes with their receipts."""
 
     def verify(
         self,

@@ -642,7 +642,8 @@ class AsyncPaymentMethods(AsyncResource):
 
 
 class AsyncPayments(AsyncResource):
-    """The facilitator: verify, settle, and release paid requests, and read their outcomes."""
+    """Payments of requests: sellers verify, settle, release, and renew them; buyers find resources
+    and read outcomes with their receipts."""
 
     async def verify(
         self,

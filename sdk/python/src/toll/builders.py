@@ -1,7 +1,8 @@
 """Builders of prices and credits of plans (wire contract, section 8).
 
 Amounts are int, in base units of the token: 6 decimals for USDC, EURC, and fiat (2_000_000 is 2.00),
-18 for the native token. The service checks the limits of amounts when a plan is registered.
+18 for the native token. The receiver defaults to the wallet of the workspace that registers the plan.
+The service checks the limits of amounts when a plan is registered.
 """
 
 from __future__ import annotations
@@ -42,13 +43,13 @@ def _number(name: str, value: int) -> str:
     return str(value)
 
 
-def _price(amount: int, receiver: str, token: str = ZERO, **more: Any) -> Config:
-    if _address("receiver", receiver) == ZERO:
+def _price(amount: int, receiver: str | None, token: str = ZERO, **more: Any) -> Config:
+    if receiver is not None and _address("receiver", receiver) == ZERO:
         raise ValueError("receiver must not be the zero address")
     return {
         "tokenAddress": _address("token", token),
         "amounts": [_number("amount", amount)],
-        "receivers": [receiver],
+        **({} if receiver is None else {"receivers": [receiver]}),
         "contractAddress": ZERO,
         "feeController": ZERO,
         "externalPriceAddress": ZERO,
@@ -60,29 +61,29 @@ def _price(amount: int, receiver: str, token: str = ZERO, **more: Any) -> Config
 
 def free_price() -> Config:
     """Returns the price of a free plan."""
-    out = _price(0, EURC)
+    out = _price(0, None)
     out["amounts"], out["receivers"] = [], []
     return out
 
 
-def fiat_price(amount: int, receiver: str, currency: str = "USD") -> Config:
+def fiat_price(amount: int, receiver: str | None = None, currency: str = "USD") -> Config:
     """Returns a card price in USD or EUR, with 6 decimals (2_000_000 is 2.00)."""
     if currency.upper() not in ("USD", "EUR"):
         raise ValueError(f"currency must be USD or EUR; got {currency!r}")
     return _price(amount, receiver, isCrypto=False, currency=currency.upper())
 
 
-def crypto_price(amount: int, receiver: str, token: str = ZERO) -> Config:
+def crypto_price(amount: int, receiver: str | None = None, token: str = ZERO) -> Config:
     """Returns a price in base units of a token; the zero address is the native token."""
     return _price(amount, receiver, token)
 
 
-def native_price(amount: int, receiver: str) -> Config:
+def native_price(amount: int, receiver: str | None = None) -> Config:
     """Returns a price in base units of the native token, which has 18 decimals."""
     return _price(amount, receiver)
 
 
-def erc20_price(amount: int, token: str, receiver: str) -> Config:
+def erc20_price(amount: int, token: str, receiver: str | None = None) -> Config:
     """Returns a price in base units of a token. The token comes before the receiver."""
     if _address("token", token) == ZERO:
         raise ValueError("token must not be the zero address; use native_price for the native token")
@@ -90,7 +91,7 @@ def erc20_price(amount: int, token: str, receiver: str) -> Config:
 
 
 def eurc_price(
-    amount: int, receiver: str, eurc: str | None = None, *, sandbox: bool = False
+    amount: int, receiver: str | None = None, eurc: str | None = None, *, sandbox: bool = False
 ) -> Config:
     """Returns a price in base units of EURC, which has 6 decimals.
 
@@ -101,7 +102,7 @@ def eurc_price(
     return _price(amount, receiver, own if eurc is None or eurc == ZERO else eurc, currency="EURC")
 
 
-def pay_as_you_go_price(amount: int, receiver: str, token: str = ZERO) -> Config:
+def pay_as_you_go_price(amount: int, receiver: str | None = None, token: str = ZERO) -> Config:
     """Returns the price of one credit, for a plan whose credits are bought per call."""
     return _price(amount, receiver, token, templateAddress=PAY_AS_YOU_GO)
 

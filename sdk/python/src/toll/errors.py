@@ -29,7 +29,8 @@ class TollError(Exception):
 
     ``code`` is stable (see /docs/errors of the service). ``status`` is the HTTP status, or 0 without
     a response. ``retryable`` is true if the same call may succeed later. ``hint`` suggests how to fix
-    the problem. ``correlation_id`` identifies the request in the logs of the service.
+    the problem. ``category`` is "validation", "auth", "business", "integration", "internal", or a
+    category of a later release. ``correlation_id`` identifies the request in the logs of the service.
     """
 
     def __init__(

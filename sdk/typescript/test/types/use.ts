@@ -54,10 +54,9 @@ const person = { login: "sam", password: process.env["PASSWORD"]!, workspace: "S
 const { token, organizations } = await new Toll({ apiKey: null }).session.signUp(person);
 const session = new Toll({ apiKey: token, workspace: organizations[0]!.id });
 const toll = new Toll({ apiKey: (await session.keys.create({ name: "server" })).key });
-const { address } = await toll.wallet.get();
 const { planId } = await toll.agents.registerWithPlan({
   agentMetadata: { name: "Ask" }, agentApi: { endpoints: [{ POST: "https://agent.example.com/ask" }] },
-  planMetadata: { name: "Basic" }, priceConfig: price.fiat(5_000_000n, address, "USD"),
+  planMetadata: { name: "Basic" }, priceConfig: price.fiat(5_000_000n),
   creditsConfig: credit.dynamic(100n, 1n, 10n), nonce: 9n,
 });
 const { orderId, result } = await toll.plans.checkout(planId, { sessionType: "hosted" });
