@@ -52,7 +52,7 @@ func vocabularies() []vocabulary {
 		{"CheckoutSession.paymentStatus", wordsOf("unpaid", "paid"), false},
 		{"Webhook.status WebhookSecret.status WebhookChange.status", wordsOf(toll.WebhookActive, toll.WebhookPaused), false},
 		{"WebhookDelivery.status", wordsOf(toll.DeliveryPending, toll.DeliverySucceeded, toll.DeliveryFailed), false},
-		{"SubTask.status SubTaskInput.status", wordsOf(toll.SubTaskSuccess, toll.SubTaskFailed, toll.SubTaskPending), false},
+		{"SubTask.status", wordsOf(toll.SubTaskSuccess, toll.SubTaskFailed, toll.SubTaskPending), false},
 		{"BurnProof.status", wordsOf(toll.ProofOpen, toll.ProofAnchored, toll.ProofFinal), false},
 		{"AccessToken.tokenFormat", wordsOf("jwt", "x402"), false},
 		{"Invitation.role Member.role Organization.role MyMembership.role", wordsOf(toll.Roles()...), false},

@@ -2160,7 +2160,7 @@ export interface SubTaskInput {
   /** Alias of agentRequestId. */
   requestId?: string;
   /** SUCCESS, FAILED, or PENDING, in upper or lower case. Default PENDING. */
-  status?: "SUCCESS" | "FAILED" | "PENDING";
+  status?: string;
   /** At most 256 characters. */
   tag?: string;
   /** Alias of tag. */

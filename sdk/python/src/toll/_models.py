@@ -2208,7 +2208,8 @@ class Usage(Record):
     """A sum of credits or of token base units. It can exceed 2^256-1."""
     hold_to_settle: tuple[int, ...] | None = None
     """Settlements by the time since the hold, in 12 buckets: below 10 ms, 30 ms, 100 ms, 300 ms, 1
-    s, 3 s, 10 s, 30 s, 1 min, 5 min, and 30 min, and longer. Absent as buyer and by subscriber."""
+    s, 3 s, 10 s, 30 s, 1 min, 5 min, and 30 min, and longer. Absent as buyer, by subscriber, and by
+    label."""
     last_settled_at: datetime | None = None
     model: str | None = None
     plan_id: str | None = None
