@@ -49,7 +49,7 @@ type MetadataRecord struct {
 // MainRecord is metadata.main. Only plans have Price and IsTrialPlan.
 type MainRecord struct {
 	MetadataRecord
-	Price       string `json:"price,omitempty" doc:"Price of an order in whole units of the currency, such as 2.00. Only for plans."`
+	Price       string `json:"price,omitempty" doc:"Price of an order as an amount of the currency, such as 2.00. Only for plans."`
 	IsTrialPlan *bool  `json:"isTrialPlan,omitempty"`
 }
 

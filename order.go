@@ -15,8 +15,8 @@ type Balance struct {
 	PlanName          string          `json:"planName"`
 	PlanType          AccessLimit     `json:"planType"`
 	HolderAddress     Address         `json:"holderAddress"`
-	Balance           Credits         `json:"balance" doc:"Credits that are left, including the held credits: available plus held."`
-	Held              Credits         `json:"held" doc:"Credits reserved for requests that are not settled or released yet."`
+	Balance           Credits         `json:"balance" doc:"Unspent credits, including the held credits: available plus held."`
+	Held              Credits         `json:"held" doc:"Credits reserved for open requests."`
 	Available         Credits         `json:"available" doc:"Credits that new requests can use: balance minus held."`
 	CreditsContract   Address         `json:"creditsContract"`
 	IsSubscriber      bool            `json:"isSubscriber" doc:"Whether an order or a grant of the holder has not expired, even if its credits are used up."`

@@ -228,7 +228,7 @@ func BeforeVerify(f func(r *http.Request) error) Option {
 
 // Replay sets a function that may respond to a request in place of the handler, without burning credits, for example with the kept
 // response of an equal request. f runs after MaxCreditsFunc and before the verification, and may read the body with [ReadBody]. token is
-// the access token, a compact JWS that is not verified yet. If f returns a function, the route verifies the token without a hold and then
+// the unverified access token, a compact JWS. If f returns a function, the route verifies the token without a hold and then
 // calls that function, which returns false to continue with the request as usual. The token may lack credits at that point. An error of f
 // rejects the request, like an error of BeforeVerify. Payments of wallets do not reach f.
 func Replay(f func(r *http.Request, token string) (respond func(w http.ResponseWriter) bool, err error)) Option {

@@ -69,7 +69,7 @@ func (r *unpaid) answer() (mcp.Result, error) {
 	if order := seller.OrderExtension(c.terms, r.reason, r.err); order != nil {
 		pr.Extensions = map[string]json.RawMessage{c.Namespace.PlanExtension(): order}
 	}
-	b, err := x402.Encode(c.demandOf(&pr))
+	b, err := x402.Encode(demandOf(c, &pr))
 	if err != nil {
 		return nil, errInternal
 	}

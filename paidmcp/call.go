@@ -118,7 +118,7 @@ func (c *call) serveFree(ctx context.Context, run func(context.Context) (mcp.Res
 
 func (c *call) serve(ctx context.Context, run func(context.Context) (mcp.Result, error)) (mcp.Result, error) {
 	if err := c.bound(); err != nil {
-		return c.reject(err)
+		return reject(c, err)
 	}
 	if refusal := c.pay(ctx); refusal != nil {
 		return refusal.answer()
@@ -187,13 +187,13 @@ func (c *call) fail(ctx context.Context, err error) (mcp.Result, error) {
 		return c.refuse(wordRequired, "", why).answer()
 	}
 	if _, ok := wireError(err); !ok && c.kind == Tools && ctx.Err() == nil {
-		return c.toolError(err), nil
+		return toolError(c, err), nil
 	}
 	return nil, err
 }
 
 // toolError returns the tool result for an error: a model sees an error only there.
-func (c *call) toolError(err error) mcp.Result {
+func toolError(c *call, err error) mcp.Result {
 	res := c.newToolResult()
 	res.SetError(err)
 	return res
@@ -257,8 +257,8 @@ func (c *call) amount(res mcp.Result) (amount toll.Credits, err error) {
 	if c.price.creditsFunc == nil {
 		return c.terms.InBounds(c.price.credits), nil
 	}
-	defer c.recoverPrice(&err)
-	in := c.priced()
+	defer recoverPrice(c, &err)
+	in := priced(c)
 	in.Result, in.Elapsed = res, c.Clock().Sub(c.began)
 	amount = max(c.price.creditsFunc(in), 0)
 	if c.terms != nil && !c.terms.Kind.Charges() {
@@ -272,14 +272,14 @@ func (c *call) bound() (err error) {
 	if c.price.maxFunc == nil {
 		return nil
 	}
-	defer c.recoverPrice(&err)
-	most, err := c.price.maxFunc(c.priced())
+	defer recoverPrice(c, &err)
+	most, err := c.price.maxFunc(priced(c))
 	c.most = most.Ptr()
 	return err
 }
 
 // reject responds to a call whose arguments have no price.
-func (c *call) reject(err error) (mcp.Result, error) {
+func reject(c *call, err error) (mcp.Result, error) {
 	text := err.Error()
 	if e, ok := errors.AsType[*toll.Error](err); ok {
 		text = e.Text()
@@ -288,17 +288,17 @@ func (c *call) reject(err error) (mcp.Result, error) {
 	case ok:
 		return nil, err
 	case c.kind == Tools:
-		return c.toolError(errors.New(text)), nil
+		return toolError(c, errors.New(text)), nil
 	}
 	return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: text}
 }
 
-func (c *call) priced() CreditsContext {
+func priced(c *call) CreditsContext {
 	return CreditsContext{Args: c.args, Request: CallRequest{LogicalURL: c.url, ToolName: c.name}}
 }
 
 // recoverPrice turns a panic of a price function into errInternal.
-func (c *call) recoverPrice(err *error) {
+func recoverPrice(c *call, err *error) {
 	if v := recover(); v != nil {
 		c.Log.Error("paidmcp: the price function of a call panicked", "item", c.url, "panic", v, "stack", string(debug.Stack()))
 		*err = errInternal

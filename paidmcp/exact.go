@@ -22,7 +22,7 @@ func PerCall(prices ...paid.Exact) Option {
 }
 
 // setExact sets the entries for wallets, which need the terms of a plan.
-func (c *call) setExact(ctx context.Context) {
+func setExact(ctx context.Context, c *call) {
 	if c.terms == nil {
 		return
 	}
@@ -44,7 +44,7 @@ func (c *call) setExact(ctx context.Context) {
 }
 
 // openExact verifies the payment of a wallet.
-func (c *call) openExact(ctx context.Context, o seller.Offer) (r *seller.Refusal) {
+func openExact(ctx context.Context, c *call, o seller.Offer) (r *seller.Refusal) {
 	p, err := x402.DecodeExact(c.cred.token)
 	if err != nil {
 		return seller.Undecodable(err)
@@ -55,7 +55,7 @@ func (c *call) openExact(ctx context.Context, o seller.Offer) (r *seller.Refusal
 }
 
 // demandOf returns a demand as it is sent: with the entries for wallets, if the service settles their payments.
-func (c *call) demandOf(pr *x402.PaymentRequired) any {
+func demandOf(c *call, pr *x402.PaymentRequired) any {
 	if len(c.exact) == 0 || !c.takesExact() {
 		return pr
 	}

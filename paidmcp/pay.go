@@ -51,7 +51,7 @@ func (c *call) pay(ctx context.Context) *unpaid {
 		}
 		o.Max, _ = seller.Price(c.terms, c.asked())
 		if exact {
-			r = c.openExact(ctx, o)
+			r = openExact(ctx, c, o)
 		} else {
 			c.sale, r = c.Open(ctx, o, c.cred.token)
 		}
@@ -107,7 +107,7 @@ func (c *call) offer(ctx context.Context, token *x402.Token) *unpaid {
 			c.terms = t
 		}
 	}
-	c.setExact(ctx)
+	setExact(ctx, c)
 	return nil
 }
 

@@ -56,7 +56,7 @@ func New(c *Config, d Deps) http.Handler {
 		shared = append(shared, paid.PublicURL(c.PublicURL))
 	}
 	limits, intake, replays := newLimiter(c.Limits), newIntake(), cmp.Or(d.Replays, NewReplays(nil))
-	shared = append(shared, paid.Replay(replays.again))
+	shared = append(shared, paid.Replay(replays.respond))
 	bases := map[*Upstream]http.RoundTripper{}
 	list := []paid.Route{paid.With(shared...)}
 	for _, r := range c.Routes {

@@ -49,8 +49,8 @@ type Replays struct {
 
 	mu      sync.Mutex
 	running map[digest]*flight // calls with an Idempotency-Key, by id
-	keyed   *shelf
-	left    *shelf
+	keyed   *responses
+	left    *responses
 	waiting map[tokenKey]int
 }
 
@@ -60,7 +60,7 @@ func NewReplays(clock func() time.Time) *Replays {
 		clock = time.Now
 	}
 	return &Replays{
-		clock: clock, running: map[digest]*flight{}, keyed: newShelf(keyedBounds), left: newShelf(leftBounds), waiting: map[tokenKey]int{},
+		clock: clock, running: map[digest]*flight{}, keyed: newResponses(keyedBounds), left: newResponses(leftBounds), waiting: map[tokenKey]int{},
 	}
 }
 
@@ -89,9 +89,9 @@ type flight struct {
 	// The lock of [Replays] guards these.
 	id         digest // of access token and Idempotency-Key; without a key, of access token and request; zero: not known yet
 	gone, over bool   // its caller has disconnected; the call has ended
-	on         *shelf
+	in         *responses
 	since      time.Time
-	size       int // bytes on the shelf
+	size       int // bytes that the set counts for it
 	order, own *list.Element
 
 	// The goroutine of the call owns these until done is closed.
@@ -156,8 +156,8 @@ func (c *call) requestOf(r *http.Request, body []byte) digest {
 	return digestOf(parts...)
 }
 
-// again implements [paid.Replay]. The route has verified the access token before it calls the returned function.
-func (r *Replays) again(req *http.Request, token string) (func(w http.ResponseWriter) bool, error) {
+// respond implements [paid.Replay]. The route has verified the access token before it calls the returned function.
+func (r *Replays) respond(req *http.Request, token string) (func(w http.ResponseWriter) bool, error) {
 	c := callOf(req.Context())
 	if !c.identified && repeats(c.sent) { // the price does not depend on the request, so it was not read
 		if err := c.route.intake.enter(c, req); err != nil {
@@ -436,7 +436,7 @@ func (r *Replays) end(c *call) {
 	case !f.charged || !f.isWhole() || c.caller.Err() == nil:
 		f.header, f.body = nil, nil
 		r.left.remove(f)
-	case f.on != nil:
+	case f.in != nil:
 		r.left.weigh(f)
 	case !f.gone && f.id != (digest{}): // otherwise, a joiner holds it, or it has expired
 		f.gone = true
@@ -445,15 +445,15 @@ func (r *Replays) end(c *call) {
 	close(f.done)
 }
 
-// bounds are the bounds of a [shelf].
+// bounds are the bounds of [responses].
 type bounds struct {
 	life                    time.Duration
 	entries, entriesOfToken int
 	bytes, bytesOfToken     int
 }
 
-// shelf holds calls, each up to a time and all within bounds. Above a bound, it forgets the oldest calls.
-type shelf struct {
+// responses is a set of calls, each up to a time and together within bounds. Above a bound, it forgets the oldest calls.
+type responses struct {
 	bounds
 	all    pile
 	tokens map[tokenKey]*pile
@@ -466,12 +466,12 @@ type pile struct {
 	bytes int
 }
 
-func newShelf(b bounds) *shelf {
-	return &shelf{bounds: b, tokens: map[tokenKey]*pile{}, byID: map[digest][]*flight{}}
+func newResponses(b bounds) *responses {
+	return &responses{bounds: b, tokens: map[tokenKey]*pile{}, byID: map[digest][]*flight{}}
 }
 
 // newest returns the newest call with an id, or nil.
-func (s *shelf) newest(id digest, now time.Time) *flight {
+func (s *responses) newest(id digest, now time.Time) *flight {
 	s.expire(now)
 	if many := s.byID[id]; len(many) > 0 {
 		return many[len(many)-1]
@@ -479,7 +479,7 @@ func (s *shelf) newest(id digest, now time.Time) *flight {
 	return nil
 }
 
-func (s *shelf) expire(now time.Time) {
+func (s *responses) expire(now time.Time) {
 	for s.all.Len() > 0 {
 		oldest := s.all.Front().Value.(*flight)
 		if now.Sub(oldest.since) < s.life {
@@ -489,22 +489,22 @@ func (s *shelf) expire(now time.Time) {
 	}
 }
 
-// add adds a call that is on no shelf.
-func (s *shelf) add(f *flight, now time.Time) {
+// add adds a call that is in no set.
+func (s *responses) add(f *flight, now time.Time) {
 	s.expire(now)
 	own := s.tokens[f.token]
 	if own == nil {
 		own = &pile{}
 		s.tokens[f.token] = own
 	}
-	f.on, f.since, f.size = s, now, 0
+	f.in, f.since, f.size = s, now, 0
 	f.order, f.own = s.all.PushBack(f), own.PushBack(f)
 	s.byID[f.id] = append(s.byID[f.id], f)
 	s.weigh(f)
 }
 
-// weigh counts the bytes of a call on the shelf again.
-func (s *shelf) weigh(f *flight) {
+// weigh counts the bytes of a call in the set again.
+func (s *responses) weigh(f *flight) {
 	size, own := keptOverhead, s.tokens[f.token]
 	if f.over {
 		size += len(f.body)
@@ -522,9 +522,9 @@ func (s *shelf) weigh(f *flight) {
 	}
 }
 
-// remove removes a call, if it is on the shelf.
-func (s *shelf) remove(f *flight) {
-	if f.on != s {
+// remove removes a call that is in the set.
+func (s *responses) remove(f *flight) {
+	if f.in != s {
 		return
 	}
 	own := s.tokens[f.token]
@@ -540,7 +540,7 @@ func (s *shelf) remove(f *flight) {
 	} else {
 		s.byID[f.id] = many
 	}
-	f.on, f.order, f.own = nil, nil, nil
+	f.in, f.order, f.own = nil, nil, nil
 }
 
 // upstreamKey replaces the Idempotency-Key of a request to the upstream. All buyers share the seller's account there, so a key that two

@@ -15,8 +15,8 @@ func ended(n uint64, token byte, size int) *flight {
 	return f
 }
 
-// check compares the counts of a shelf with the calls that it holds.
-func check(t *testing.T, s *shelf) {
+// check compares the counts of a responses with the calls that it holds.
+func check(t *testing.T, s *responses) {
 	t.Helper()
 	ids, entries, bytes := 0, 0, 0
 	for _, many := range s.byID {
@@ -33,11 +33,11 @@ func check(t *testing.T, s *shelf) {
 	}
 }
 
-// TestShelfBounds pushes a shelf to each of its bounds. It forgets the oldest calls first.
-func TestShelfBounds(t *testing.T) {
+// TestReplays_Bounds pushes a responses to each of its bounds. It forgets the oldest calls first.
+func TestReplays_Bounds(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
 	b := bounds{life: time.Minute, entries: 30, entriesOfToken: 10, bytes: 40 * keptOverhead, bytesOfToken: 20 * keptOverhead}
-	s := newShelf(b)
+	s := newResponses(b)
 	for n := range uint64(100) {
 		s.add(ended(n, 1, 0), now)
 		check(t, s)
@@ -66,7 +66,7 @@ func TestShelfBounds(t *testing.T) {
 	large.header.Set("X-Large", strings.Repeat("x", 20*keptOverhead))
 	s.add(large, now)
 	check(t, s)
-	if large.on != nil {
+	if large.in != nil {
 		t.Error("large headers do not count")
 	}
 	s.add(ended(300, 1, 0), now.Add(59*time.Second))

@@ -317,7 +317,7 @@ func showAgent(c *page.Context) (page.View, error) {
 	})
 }
 
-// gatePlan returns the plan that pays for requests to an agent, "" for none, and the price of a request.
+// gatePlan returns the first of the plans, or an empty id, and the price of a request.
 func gatePlan(plans []*toll.Plan) (toll.PlanID, toll.Credits) {
 	if len(plans) == 0 {
 		return "", 1

@@ -31,7 +31,7 @@ const (
 	tryTimeout = 30 * time.Second
 	// mostTries is how many calls from pages this process makes at a time, and mostTriesOf how many for one workspace.
 	mostTries, mostTriesOf = 64, 2
-	// mostTriesHour is how many calls a workspace makes from pages in an hour: the answer to a form is stored for a time, with up to 130 KB.
+	// mostTriesHour bounds the calls of a workspace from pages in an hour, because each response is stored for 20 minutes, with up to 130 KB.
 	mostTriesHour = 600
 	// maxTryBody bounds what is sent, in bytes, and maxTryText what is shown of an answer, in characters.
 	maxTryBody, maxTryText = 8 << 10, 20_000

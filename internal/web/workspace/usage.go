@@ -474,7 +474,7 @@ func (w *pages) showUsage(c *page.Context) (page.View, error) {
 	})
 }
 
-// labelParts are tables of what was settled by each label, with the most credits first. A label that no settlement has is left out.
+// labelParts returns a table of settlements for each kind of label, with the most credits first. A kind without settlements has no table.
 func labelParts(c *page.Context, p page.Period, q url.Values, by ...string) (parts []page.Part, err error) {
 	if p.Step == time.Hour { // labels are counted by days
 		return nil, nil

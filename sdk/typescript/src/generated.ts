@@ -336,14 +336,14 @@ export interface AuditLog {
 export interface Balance {
   /** Credits that new requests can use: balance minus held. */
   available: bigint;
-  /** Credits that are left, including the held credits: available plus held. */
+  /** Unspent credits, including the held credits: available plus held. */
   balance: bigint;
   batch: boolean;
   /** Address with EIP-55 checksum case. Requests can use any case. */
   creditsContract: string;
   /** Expiry of the credits that expire last. Null if they never expire. */
   expiresAt: string | null;
-  /** Credits reserved for requests that are not settled or released yet. */
+  /** Credits reserved for open requests. */
   held: bigint;
   /** Address with EIP-55 checksum case. Requests can use any case. */
   holderAddress: string;
@@ -1074,7 +1074,7 @@ export interface MainRecord {
   isTrialPlan?: boolean;
   license?: string;
   name: string;
-  /** Price of an order in whole units of the currency, such as 2.00. Only for plans. */
+  /** Price of an order as an amount of the currency, such as 2.00. Only for plans. */
   price?: string;
   sampleLink?: string;
   tags: string[];

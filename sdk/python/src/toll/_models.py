@@ -336,13 +336,13 @@ class Balance(Record):
     available: int
     """Credits that new requests can use: balance minus held."""
     balance: int
-    """Credits that are left, including the held credits: available plus held."""
+    """Unspent credits, including the held credits: available plus held."""
     batch: bool
     credits_contract: str
     expires_at: datetime | None = None
     """Expiry of the credits that expire last. Null if they never expire."""
     held: int
-    """Credits reserved for requests that are not settled or released yet."""
+    """Credits reserved for open requests."""
     holder_address: str
     is_subscriber: bool
     """Whether an order or a grant of the holder has not expired, even if its credits are used
@@ -1135,7 +1135,7 @@ class MainRecord(Record):
     license: str | None = None
     name: str
     price: str | None = None
-    """Price of an order in whole units of the currency, such as 2.00. Only for plans."""
+    """Price of an order as an amount of the currency, such as 2.00. Only for plans."""
     sample_link: str | None = None
     tags: tuple[str, ...]
 
