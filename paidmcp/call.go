@@ -117,7 +117,7 @@ func (c *call) serveFree(ctx context.Context, run func(context.Context) (mcp.Res
 }
 
 func (c *call) serve(ctx context.Context, run func(context.Context) (mcp.Result, error)) (mcp.Result, error) {
-	if err := c.bound(); err != nil {
+	if err := setMost(c); err != nil {
 		return reject(c, err)
 	}
 	if refusal := c.pay(ctx); refusal != nil {
@@ -267,8 +267,8 @@ func (c *call) amount(res mcp.Result) (amount toll.Credits, err error) {
 	return min(c.terms.InBounds(amount), c.sale.Amount), nil
 }
 
-// bound sets the largest price of the call. It returns the error of the builder's function, which rejects the call.
-func (c *call) bound() (err error) {
+// setMost sets the largest price of the call. It returns the error of the builder's function, which rejects the call.
+func setMost(c *call) (err error) {
 	if c.price.maxFunc == nil {
 		return nil
 	}

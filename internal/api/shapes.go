@@ -67,7 +67,7 @@ var shapes = []shaped{
 		Type: huma.TypeArray, Description: `One object per verb, {"POST": "https://..."}. Requests can also send {"verb": "POST", "url": "https://..."}.`,
 		Items: &huma.Schema{
 			Type: huma.TypeObject, AdditionalProperties: &huma.Schema{Type: huma.TypeString},
-			Extensions: map[string]any{"propertyNames": map[string]any{"enum": toll.Verbs}},
+			Extensions: map[string]any{"x-property-names": map[string]any{"enum": slices.Concat(toll.Verbs, []string{"verb", "url"})}},
 		},
 	})),
 	as[toll.PlanIDs](func(r huma.Registry) *huma.Schema {

@@ -107,7 +107,7 @@ func TestStartSelling(t *testing.T) {
 				t.Errorf("the command does not stand in for %s:\n%s", agent.URL, text)
 			}
 		}
-		if names != "Express Hono Next FastAPI Flask Go MCP toll gate toll gate with a file curl toll try " {
+		if names != "Express Hono Next FastAPI Flask Go MCP toll gate gate.yaml curl toll try " {
 			t.Errorf("the page has code for %s", names)
 		}
 

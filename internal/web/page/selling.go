@@ -231,7 +231,7 @@ toll gate --url '$SERVICE' \
   --plan $PLAN \
   --agent $AGENT \
   --credits $CREDITS`)},
-		{Name: "toll gate with a file", Steps: []Snippet{
+		{Name: "gate.yaml", Steps: []Snippet{
 			{Name: "Save as gate.yaml", Text: GateFile(a, plan, credits)},
 			{Name: "Check the file, and start the gate", Text: with(`export TOLL_API_KEY='$KEY'
 toll gate check --url '$SERVICE' --config gate.yaml

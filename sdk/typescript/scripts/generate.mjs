@@ -71,7 +71,7 @@ function object(s, indent, name = "") {
   const more = s.additionalProperties;
   if (members.length === 0) {
     const value = more && typeof more === "object" && Object.keys(more).length ? type(more, indent) : "unknown";
-    if (s.propertyNames) return `Partial<Record<${type(s.propertyNames)}, ${value}>>`;
+    if (s["x-property-names"]) return `Partial<Record<${type(s["x-property-names"])}, ${value}>>`;
     return `Record<string, ${value}>`;
   }
   return `{\n${members.join("")}${indent}}`;

@@ -123,7 +123,7 @@ export interface Agent {
    * One object per verb, {"POST": "https://..."}. Requests can also send {"verb": "POST",
    * "url": "https://..."}.
    */
-  endpoints: Partial<Record<"GET" | "POST" | "PUT" | "PATCH" | "DELETE" | "HEAD" | "OPTIONS", string>>[];
+  endpoints: Partial<Record<"GET" | "POST" | "PUT" | "PATCH" | "DELETE" | "HEAD" | "OPTIONS" | "verb" | "url", string>>[];
   /** Id of an agent: a decimal uint256 above zero. */
   id: string;
   isListed: boolean;
@@ -144,7 +144,7 @@ export interface AgentAPI {
    * One object per verb, {"POST": "https://..."}. Requests can also send {"verb": "POST",
    * "url": "https://..."}.
    */
-  endpoints: Partial<Record<"GET" | "POST" | "PUT" | "PATCH" | "DELETE" | "HEAD" | "OPTIONS", string>>[];
+  endpoints: Partial<Record<"GET" | "POST" | "PUT" | "PATCH" | "DELETE" | "HEAD" | "OPTIONS" | "verb" | "url", string>>[];
   hasCredentials: boolean;
   openEndpoints: string[];
   strictEndpoints: boolean;
@@ -158,7 +158,7 @@ export interface AgentAPIInput {
    * One object per verb, {"POST": "https://..."}. Requests can also send {"verb": "POST",
    * "url": "https://..."}.
    */
-  endpoints?: Partial<Record<"GET" | "POST" | "PUT" | "PATCH" | "DELETE" | "HEAD" | "OPTIONS", string>>[];
+  endpoints?: Partial<Record<"GET" | "POST" | "PUT" | "PATCH" | "DELETE" | "HEAD" | "OPTIONS" | "verb" | "url", string>>[];
   headers?: Record<string, string>;
   openEndpoints?: string[];
   password?: string;
@@ -176,7 +176,7 @@ export interface AgentAPIUpdate {
    * One object per verb, {"POST": "https://..."}. Requests can also send {"verb": "POST",
    * "url": "https://..."}.
    */
-  endpoints?: Partial<Record<"GET" | "POST" | "PUT" | "PATCH" | "DELETE" | "HEAD" | "OPTIONS", string>>[];
+  endpoints?: Partial<Record<"GET" | "POST" | "PUT" | "PATCH" | "DELETE" | "HEAD" | "OPTIONS" | "verb" | "url", string>>[];
   headers?: Record<string, string> | null;
   openEndpoints?: string[];
   password?: string | null;
@@ -223,7 +223,7 @@ export interface AgentInput {
    * One object per verb, {"POST": "https://..."}. Requests can also send {"verb": "POST",
    * "url": "https://..."}.
    */
-  endpoints?: Partial<Record<"GET" | "POST" | "PUT" | "PATCH" | "DELETE" | "HEAD" | "OPTIONS", string>>[];
+  endpoints?: Partial<Record<"GET" | "POST" | "PUT" | "PATCH" | "DELETE" | "HEAD" | "OPTIONS" | "verb" | "url", string>>[];
   metadataAttributes?: MetadataInput;
   name?: string;
   openEndpoints?: string[];
@@ -313,7 +313,7 @@ export interface AgentUpdate {
    * One object per verb, {"POST": "https://..."}. Requests can also send {"verb": "POST",
    * "url": "https://..."}.
    */
-  endpoints?: Partial<Record<"GET" | "POST" | "PUT" | "PATCH" | "DELETE" | "HEAD" | "OPTIONS", string>>[];
+  endpoints?: Partial<Record<"GET" | "POST" | "PUT" | "PATCH" | "DELETE" | "HEAD" | "OPTIONS" | "verb" | "url", string>>[];
   metadataAttributes?: MetadataUpdate;
   name?: string | null;
   openEndpoints?: string[];
@@ -769,7 +769,7 @@ export interface EndpointsInput {
    * One object per verb, {"POST": "https://..."}. Requests can also send {"verb": "POST",
    * "url": "https://..."}.
    */
-  endpoints?: Partial<Record<"GET" | "POST" | "PUT" | "PATCH" | "DELETE" | "HEAD" | "OPTIONS", string>>[];
+  endpoints?: Partial<Record<"GET" | "POST" | "PUT" | "PATCH" | "DELETE" | "HEAD" | "OPTIONS" | "verb" | "url", string>>[];
   openEndpoints?: string[];
 }
 
