@@ -568,7 +568,7 @@ class Recorder:
     def stream(self, request: Request) -> Any:
         with pytest.raises(TransportError):
             self.send(request)
-        raise _core.unreachable(None)
+        raise _core.unreachable("http://toll.test", None)
 
     def send(self, request: Request) -> Answer:
         path = request.url.partition("//")[2].partition("/")[2].partition("?")[0]

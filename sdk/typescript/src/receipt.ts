@@ -1,5 +1,5 @@
 import type { SettleResponse } from "./generated.js";
-import { readReceipt } from "./x402.js";
+import { type Json, object, readReceipt } from "./x402.js";
 
 /**
  * Returns the receipt in the header payment-response of a response. Credits are bigints. Returns
@@ -13,13 +13,21 @@ export function receiptOf(response: { readonly headers: Headers }): SettleRespon
   const r = readReceipt(response.headers);
   if (typeof r?.success !== "boolean") return undefined;
   if (typeof r.transaction !== "string" || typeof r.network !== "string") return undefined;
-  const out = { ...r };
-  for (const name of ["amount", "creditsRedeemed", "remainingBalance"]) {
-    const value = out[name];
-    if (value === undefined) continue;
+  const out = exact(r);
+  if (!out || out.extra === undefined) return out as unknown as SettleResponse | undefined;
+  const extra = exact(object(out.extra));
+  return extra && ({ ...out, extra } as unknown as SettleResponse);
+}
+
+/** Returns an object with its credits as bigints; undefined if one is not a whole number. */
+function exact(from: Json | undefined): Json | undefined {
+  const out = from && { ...from };
+  for (const name of ["amount", "creditsRedeemed", "remainingBalance", "requestedAmount"]) {
+    const value = out?.[name];
+    if (!out || value === undefined) continue;
     const digits = Number.isSafeInteger(value) ? String(value) : value;
     if (typeof digits !== "string" || !/^\d{1,78}$/.test(digits)) return undefined;
     out[name] = BigInt(digits);
   }
-  return out as unknown as SettleResponse;
+  return out;
 }

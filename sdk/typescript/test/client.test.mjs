@@ -264,6 +264,8 @@ test("a receipt is read whole or not at all", () => {
   const of = (value) => read(btoa(JSON.stringify(value)));
   const good = { success: true, transaction: "0x1", network: "eip155:1", creditsRedeemed: "2", remainingBalance: 98, extra: { agentRequestId: "a" } };
   assert.deepEqual(of(good), { ...good, creditsRedeemed: 2n, remainingBalance: 98n });
+  assert.deepEqual(of({ ...good, extra: { creditsRedeemed: "2" } }).extra, { creditsRedeemed: 2n });
+  for (const extra of [[], "x", null, { creditsRedeemed: "x" }]) assert.equal(of({ ...good, extra }), undefined);
   assert.equal(of({ ...good, creditsRedeemed: "9".repeat(78) }).creditsRedeemed, BigInt("9".repeat(78)));
   for (const creditsRedeemed of ["-1", "1.5", "", "9".repeat(79), 2 ** 53, null, {}]) assert.equal(of({ ...good, creditsRedeemed }), undefined, String(creditsRedeemed));
   for (const name of ["success", "transaction", "network"]) assert.equal(of({ ...good, [name]: 1 }), undefined, name);
