@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -35,6 +36,7 @@ type scene struct {
 	url   string
 	front *httptest.Server
 	left  chan struct{} // receives when the gate notices that a caller has disconnected
+	came  *atomic.Int64 // requests that have reached the gate
 	queue *paid.Queue
 	log   *bytes.Buffer
 
@@ -59,13 +61,14 @@ func beginWith(t *testing.T, config string, h http.Handler, replays *gate.Replay
 		Facilitator: svc.Client(), Plan: svc.Plan(), Agent: svc.Agent(), Queue: queue, Replays: replays, Metrics: metrics,
 		Log: slog.New(slog.NewTextHandler(log, nil)), BuyAt: svc.URL() + "/buy",
 	})
-	left := make(chan struct{}, 1000)
+	left, came := make(chan struct{}, 1000), new(atomic.Int64)
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer context.AfterFunc(r.Context(), func() { left <- struct{}{} })()
+		came.Add(1)
 		g.ServeHTTP(w, r)
 	}))
 	t.Cleanup(front.Close)
-	return &scene{T: t, svc: svc, url: front.URL, front: front, left: left, queue: queue, log: &log.Buffer, metrics: metrics}
+	return &scene{T: t, svc: svc, url: front.URL, front: front, left: left, came: came, queue: queue, log: &log.Buffer, metrics: metrics}
 }
 
 type locked struct {

@@ -406,7 +406,13 @@ func TestJoinersOfTwoCalls(t *testing.T) {
 		s.leaving("POST", path, ann.AccessToken, "1", wait, header("0")...)
 		s.leaving("POST", path, ann.AccessToken, "1", wait, header("0")...)
 		one, two := make(chan reply, 1), make(chan reply, 1)
-		s.leaving("POST", path, ann.AccessToken, "1", func() { time.Sleep(200 * time.Millisecond) }, header("1")...)
+		came := s.came.Load()
+		s.leaving("POST", path, ann.AccessToken, "1", func() {
+			for s.came.Load() == came {
+				time.Sleep(time.Millisecond)
+			}
+			time.Sleep(200 * time.Millisecond)
+		}, header("1")...)
 		s.in(one, "POST", path, ann.AccessToken, "1", header("2")...)
 		time.Sleep(200 * time.Millisecond)
 		s.in(two, "POST", path, ann.AccessToken, "1", header("1")...)
