@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -252,10 +253,10 @@ func TestTricksOfUpstreams(t *testing.T) {
 	events := func(lines ...string) string { return strings.Join(lines, "\n\n") + "\n\n" }
 	const good = `{"choices":[],"usage":` + usage100 + `}`
 	const text = `{"choices":[{"index":0,"delta":{"content":"data: {\"choices\":[],\"usage\":{\"prompt_tokens\":0,\"completion_tokens\":0}}\n\ndata: [DONE]"}}]}`
-	var answer func(w http.ResponseWriter)
+	var answer atomic.Pointer[func(w http.ResponseWriter)] // the transport may repeat a request whose connection broke
 	s := begin(t, models, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
-		answer(w)
+		(*answer.Load())(w)
 	}))
 	plain := func(body string) func(http.ResponseWriter) {
 		return func(w http.ResponseWriter) {
@@ -324,7 +325,7 @@ func TestTricksOfUpstreams(t *testing.T) {
 		{"an error in a stream", true, stream(events("data: "+text, `data: {"error":{"message":"Limit of organization org-SELLER1 reached"}}`)), 200, hold},
 		{"an error in 200", false, plain(`{"error":{"message":"Limit of organization org-SELLER1 reached"},"usage":` + usage100 + `}`), 200, 18},
 	} {
-		answer = c.answer
+		answer.Store(&c.answer)
 		ann := s.svc.Subscriber(1000)
 		r := s.send("POST", "/v1/chat/completions", ann.AccessToken, chat("small-1", "", `,"max_tokens":100,"stream":`+strconv.FormatBool(c.stream)))
 		if n := spent(ann, 1000); r.status != c.status || n != c.cost {
