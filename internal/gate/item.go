@@ -150,8 +150,8 @@ func (i Item) Price(args, result []byte, took time.Duration) (price, over toll.C
 	return row.Price(u, hold)
 }
 
-// structured returns the structured content of a tool result. Many servers send JSON only as text, which counts if it is the whole
-// content. It returns nil if there is no JSON.
+// structured returns the structured content of a tool result, or the JSON of its only text, because many servers send JSON as text. It
+// returns nil without JSON.
 func structured(result []byte) any {
 	var r struct {
 		StructuredContent json.RawMessage

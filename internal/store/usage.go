@@ -488,7 +488,7 @@ func EmptyUsage(ctx context.Context, tx *Tx) (more bool, err error) {
 
 type UsageBy string
 
-// What usage is summed by; revenue only by hour, day, and plan.
+// Dimensions of usage. Revenue has only hour, day, and plan.
 const (
 	ByHour       UsageBy = "hour"
 	ByDay        UsageBy = "day"
